@@ -1,9 +1,9 @@
-# Everything that people and CI run. `make run` and `make test` set up all they need.
+# Commands for users, developers and CI. `make run` and `make test` install everything that they need.
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 HOST ?= 127.0.0.1
 PORT ?= 7860
-# Compiled modules are kept, whatever the shell says: many processes import them.
+# Always write bytecode, since many processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test quick soak durations narrow target check bench page-bench torture load e2e gpu record docs format browser pin oldest newest clean
@@ -12,39 +12,39 @@ run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
-# `make test CLOCK=4` tests as if this machine were four times slower, `CLOCK=.25` as if it were four times quicker: clocks of
-# Python run so much faster or slower, limits of tests grow, and pages are throttled. No result may depend on it.
+# `make test CLOCK=4` tests as if this machine were four times slower, `CLOCK=.25` as if it were four times faster. It scales
+# Python's clocks and the time limits of tests, and throttles pages. No result may depend on it.
 CLOCK ?= 1
 SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=$(CURDIR)/tests/clock PYTEST_TIMEOUT=2400)
 
-# One process more than cores, since tests of the page also wait, so torch takes one thread in each. A process takes a file
-# at a time; tests/conftest.py puts those that take longest first.
+# One process more than cores, since tests of the page also wait; torch uses one thread in each. A process takes one file at
+# a time; tests/conftest.py puts the slowest files first.
 WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.dev browser target
 	$(SEEMING) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 	@$(MAKE) --no-print-directory narrow
 
-# Measures how long each file takes, for the order in which they start.
+# Measures the time of each test file, which determines their order.
 durations: $(VENV)/.dev browser target
 	D2SD_DURATIONS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 
-# Under a minute, for whoever changes a line: neither a browser nor a published model is needed.
+# Quick check after a change, under a minute. It needs neither a browser nor a published model.
 quick: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) tests/unit tests/scripts
 
-# All tests twelve times, in ways that differ in how fast this machine is or seems: what failed, and when. Two to three hours.
+# Runs all tests twelve times, at different real or simulated speeds, and lists the failures. Takes two to three hours.
 soak: $(VENV)/.dev browser target
 	$(PYTHON) -m tools.soak
 
-# The tests of numbers once more as on a processor with AVX2 alone. Where this is one, they have just run so.
+# Repeats the numerical tests as on a processor with AVX2 only. Skipped if this processor has no AVX-512.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2
 NUMBERS := $(addprefix tests/engine/test_,processor.py packed.py lossless.py sampling.py smollm2.py)
 narrow: $(VENV)/.dev
 	@if $(PYTHON) -c "import sys, torch; sys.exit(torch.backends.cpu.get_cpu_capability() != 'AVX512')"; then \
 	  $(SEEMING) $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \
-	else echo "This processor has no AVX-512: the tests of numbers ran with what it has."; fi
+	else echo "This processor has no AVX-512: the numerical tests already ran without it."; fi
 
-# A published chat model, for the tests on it; where it cannot be had, they are skipped.
+# Downloads a published chat model. Its tests are skipped if it is not available.
 target: $(VENV)/.dev
 	@$(PYTHON) -m d2sd get smollm2 || true
 
@@ -58,7 +58,7 @@ check: $(VENV)/.dev
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e
 
-# On a machine with a CUDA GPU. The kernels of flashinfer are compiled in the first run: minutes, once.
+# For a machine with a CUDA GPU. The first run compiles the kernels of flashinfer, which takes minutes.
 gpu: $(VENV)/.dev
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements-gpu.txt
 	$(PYTHON) -c "import sys, torch; sys.exit(None if torch.cuda.is_available() else 'torch sees no CUDA GPU here')"
@@ -68,27 +68,27 @@ gpu: $(VENV)/.dev
 bench: $(VENV)/.run
 	$(PYTHON) -m d2sd bench --by-domain
 
-# How quick the page is on this machine: first paint, scrubbing, streaming, and what watching costs the engine.
+# Measures the page on this machine: first paint, scrubbing, streaming, and the engine's slowdown while a page is open.
 page-bench: $(VENV)/.dev browser
 	$(PYTHON) -m tools.page_bench
 
-# Hostile input and faults from a seed, ten minutes by default: a table of what was tried and what failed.
+# Tests hostile input and faults from a seed, for ten minutes by default, and prints a table of attempts and failures.
 SEED ?= 1
 MINUTES ?= 10
 torture: $(VENV)/.dev browser
 	OMP_NUM_THREADS=1 $(PYTHON) -m tools.torture --seed $(SEED) --minutes $(MINUTES)
 
-# Many people on one page of this machine: errors, fairness, waiting, memory over time (runs/load/load.svg).
+# Simulates many users of one page on this machine: errors, fairness, waiting, memory over time (runs/load/load.svg).
 PEOPLE ?= 20
 load: $(VENV)/.dev browser
 	$(PYTHON) -m tools.load --people $(PEOPLE) --minutes 3
 
-# The run, the race and the tour that the page opens with, run again on this machine: with the published
-# chat model where it is here, else with the bundled one.
+# Records the opening run, race and tour of the page again on this machine, with the published chat model or, if it is not
+# downloaded, the bundled one.
 record: $(VENV)/.run
 	$(PYTHON) -m tools.record
 
-# docs/python.md, the reference of the Python interface, from its docstrings.
+# Writes docs/python.md, the reference of the Python interface, from docstrings.
 docs: $(VENV)/.run
 	$(PYTHON) -m tools.python_docs
 
@@ -106,13 +106,13 @@ $(VENV)/.run: requirements.txt $(VENV)/bin/python
 	$(PYTHON) -m pip install --disable-pip-version-check -r requirements.txt
 	touch $@
 
-# Tests run with the versions of constraints.txt, so that a library's release day is not ours; the page with any in range.
+# Tests use the versions of constraints.txt, so that new releases do not break them. The page uses any allowed version.
 $(VENV)/.dev: requirements-dev.txt requirements.txt constraints.txt $(VENV)/bin/python
 	@echo "Installing the packages of requirements-dev.txt: about 2 minutes, once."
 	$(PYTHON) -m pip install --disable-pip-version-check -r requirements-dev.txt -c constraints.txt
 	touch $(VENV)/.run $@
 
-# To test with newer versions: a new environment without constraints, the tests, and the versions that passed.
+# Upgrades all packages without constraints, runs the tests, and writes the versions to constraints.txt if they pass.
 pin: $(VENV)/bin/python
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade -r requirements-dev.txt
 	touch $(VENV)/.run $(VENV)/.dev
@@ -120,15 +120,15 @@ pin: $(VENV)/bin/python
 	{ head -1 constraints.txt; $(PYTHON) -m pip freeze --exclude setuptools --exclude pip | sed 's/+.*//' | sort -f; } > $(VENV)/pins
 	mv $(VENV)/pins constraints.txt
 
-# Tests with the lowest and with the newest versions that requirements.txt allows, each in an environment of its own: uv finds
-# them, which is installed there. What passed is in constraints-oldest.txt and constraints-newest.txt, with the date. The bound
-# on pydantic is for gradio[mcp], which the page does not need.
+# Tests with the lowest and the newest versions that requirements.txt allows, each in a separate environment, where uv resolves
+# them. The versions that passed are in constraints-oldest.txt and constraints-newest.txt, with the date. The bound on pydantic
+# is left out: only gradio[mcp] needs it, which the page does not use.
 oldest: RESOLUTION := lowest-direct
 oldest: TESTED := tests/unit tests/engine tests/train tests/app tests/e2e/test_explore.py
 newest: RESOLUTION := highest
 newest: TESTED := tests
 oldest newest: OWN = $(VENV)-$@
-# compares requirements.txt with these files, which are written at the end
+# excluded: it compares requirements.txt with the files written at the end
 oldest newest: RECORD := tests/unit/test_packaging.py::test_requirement_bounds_match_tested_versions
 oldest newest: browser
 	python3 -m venv --clear $(OWN)
@@ -139,8 +139,8 @@ oldest newest: browser
 	{ echo "# The $@ versions that requirements.txt allows: $$(tail -1 $(OWN)/tested | tr -d =), $$(date +%F), $$($(OWN)/bin/python -V), $$(uname -s). make $@ writes this file again."; \
 	  $(OWN)/bin/python -m pip freeze --exclude setuptools --exclude pip --exclude uv | sed 's/+.*//' | sort -f; } > constraints-$@.txt
 
-# The page is tested in a real browser: Debian's Chromium, installed when none is there and we are root. Its headless shell
-# takes a third less time for a page.
+# Installs Debian's Chromium for the browser tests, if no Chromium is found and we are root. Its headless shell takes a third
+# less time per page.
 browser:
 	@if command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

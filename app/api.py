@@ -29,9 +29,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped
 
 MAX_RUNS = 200
-NEEDS_MCP = (
-    "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]'; without MCP=1 the page works as it is"
-)
+NEEDS_MCP = "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]', or start the page without MCP=1"
 
 RUNS = History(MAX_RUNS)  # the latest runs of all callers
 
@@ -69,12 +67,12 @@ def generate(
         chat: whether to put the prompt into the model's chat template
 
     Returns:
-        run (its name for step and calibrate), text, steps (the text that each one committed), stop_reason, and totals:
+        run (its name for step and calibrate), text, steps (the text committed by each step), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):
         if not isinstance(text, str):
-            raise InputError(f"{name} must be a text, not {escaped(str(text)[:40])}")
+            raise InputError(f"{name} must be a string, not {escaped(str(text)[:40])}")
     values = {
         "max_new_tokens": max_new_tokens,
         "num_branches": num_branches,
@@ -110,7 +108,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
         number: number of the step, from 1; -1 is the last
 
     Returns:
-        words (lines of text that draw the step) and step (all its fields, as in a trace)
+        words (lines of text that describe the step) and step (all its fields, as in a trace)
     """
     steps = recorded(run).steps
     wanted = settings.whole(number, "number")

@@ -17,14 +17,14 @@ from gradio.context import LocalContext
 
 Message = MutableMapping[str, Any]
 HEAD = b"<head>"
-ARGUMENT = Api  # what stands for a control where a program gives a value
-READ_IN = "6.31.0"
+ARGUMENT = Api  # replaces a control for values passed through the API
+READ_IN = "6.31.0"  # version of Gradio in which these parts were last reviewed
 PREFIX = "/gradio_api/"
-HEARTBEAT = "heartbeat/"  # behind the prefix: where a window says, as long as it is open, that it is there
+HEARTBEAT = "heartbeat/"  # heartbeat route under the prefix, held open by every window
 UPLOAD = "upload"
-# Gradio serves what was uploaded and writes down whole windows on request; the page needs none of it.
+# Routes that the page does not need, such as those that serve uploads or record sessions.
 CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run-history", "process_recording", "vibe-")
-SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core, all the time
+SECONDS_BETWEEN_POLLS = 0.02  # poll interval of the queue; Gradio's default of 0.001 keeps 5% of a core busy
 
 
 def event_fields(event: gr.EventData) -> dict[str, Any]:
@@ -38,26 +38,26 @@ def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
 
 
 def look_less_often(page: gr.Blocks) -> None:
-    """Make Gradio poll its queue every ``SECONDS_BETWEEN_LOOKS`` seconds. Call it after ``page.queue()``."""
-    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_LOOKS
+    """Make Gradio poll its queue every ``SECONDS_BETWEEN_POLLS`` seconds. Call it after ``page.queue()``."""
+    page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_POLLS
 
 
 def waiting(concurrency_id: str) -> list[str]:
-    """Returns the windows whose calls are queued for one concurrency id, in order; called within a call."""
+    """Returns the windows whose calls are queued for a concurrency id, in order. Works only inside a call."""
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(concurrency_id) if page else None
     return [event.session_hash for event in line.queue] if line else []
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio stores for a window: it would keep states for an hour, and component values forever."""
+    """Drop Gradio's data of a window. Gradio would keep states for an hour, and component values forever."""
     app.state_holder.session_data.pop(window, None)
     app.state_holder.time_last_used.pop(window, None)
     app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
 
 
 def hidden_when(condition: str) -> str:
-    """Returns a JavaScript listener that empties and hides a component on a condition, also JavaScript, of its input ``value``."""
+    """Returns a JavaScript listener that empties and hides a component. ``condition``: a JavaScript expression of its ``value``."""
     return f"(value) => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 
@@ -69,18 +69,20 @@ class View(gr.HTML):
         return value
 
     def get_block_name(self) -> str:
-        """The page draws it as any ``gr.HTML``."""
+        """Returns "html": the page draws it like any ``gr.HTML``."""
         return "html"
 
     def __getattr__(self, name: str) -> Any:
-        """The listener of an event that the script names in quotes.
+        """Returns the listener of an event, if the script names it in quotes.
 
-        Whenever Gradio describes a component it looks for attributes that it does not have, each of them in the whole script.
-        That takes up to 10 ms, for every window and every update of a property.
+        When Gradio describes a component, it looks up many missing attributes and searches the whole script for each. That
+        takes up to 10 ms per window and per update of a property.
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, and its script no event of that name")
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}, and its script has no event of that name"
+        )
 
 
 @lru_cache(maxsize=64)
@@ -89,16 +91,16 @@ def _quoted(script: str) -> frozenset[str]:
 
 
 class EarlyHead:
-    """ASGI middleware that inserts markup and a script, in a scope of its own, first into the head of every HTML page.
+    """ASGI middleware that inserts a script, in a separate scope, and markup at the start of the head of every HTML page.
 
-    They come before Gradio's own scripts; those of ``launch(head=…)`` only after the page has loaded.
+    They run before Gradio's own scripts. Scripts of ``launch(head=…)`` run only after the page has loaded.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], script: str, markup: str = ""):
         self.app, self.tag = app, f"<script>{{{script}}}</script>{markup}".encode()
 
     async def __call__(self, scope: Message, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        held: Message | None = None  # its length is known with the first part of the page
+        held: Message | None = None  # start of the response, held until the first part of the body gives its length
 
         async def answer(message: Message) -> None:
             nonlocal held

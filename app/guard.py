@@ -24,8 +24,8 @@ from d2sd.trace.text import encodable
 
 log = logging.getLogger(__name__)
 MAX_CALL_BYTES = 1 << 20
-MAX_UPLOAD_BYTES = 256 << 20  # of one request
-SECONDS_KEPT = 120  # after a window is gone: it may be a network that comes back
+MAX_UPLOAD_BYTES = 256 << 20  # per request
+SECONDS_KEPT = 120  # after a window disconnects, since its network may come back
 MAX_WINDOWS = 500
 MAX_CHARACTERS = 200_000
 MAX_CHOICES = 64
@@ -54,18 +54,18 @@ class Guard:
         self, app: Callable[..., Awaitable[None]], later: Callable[..., asyncio.TimerHandle] | None = None
     ) -> None:
         self.app, self._later = app, later
-        self.open = Counter[str]()  # connections by which windows say that they are there
-        self.leaving: dict[str, asyncio.TimerHandle] = {}  # those that have closed their last one
+        self.open = Counter[str]()  # number of open heartbeat connections by window
+        self.leaving: dict[str, asyncio.TimerHandle] = {}  # timers of windows that closed their last connection
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer, refuse, or watch a window."""
+        """Pass a request to Gradio, refuse it, or serve a heartbeat."""
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PREFIX).lstrip("/")
         limit = MAX_UPLOAD_BYTES if path.startswith(UPLOAD) else MAX_CALL_BYTES
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if path.startswith(CLOSED):
-            return await _refuse(scope, receive, send, 404, "There is nothing here.")
+            return await _refuse(scope, receive, send, 404, "Not found.")
         if not length.isdigit() or int(length[:20]) > limit:
             await _drain(receive)
             return await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
@@ -74,13 +74,13 @@ class Guard:
         return await self._try(scope, receive, send, limit)
 
     async def _try(self, scope: Message, receive: Receive, send: Send, limit: int) -> None:
-        """Let Gradio answer, and refuse what it fails on: bodies that are larger than they said, unknown numbers, a second stream of
-        a closed window.
+        """Pass a request to Gradio, and refuse it if its body is too large or Gradio fails.
 
-        Errors in the page's functions are handled elsewhere.
+        Gradio fails, for example, on unknown function numbers, or on a second stream of a closed window. Errors in the page's
+        functions do not arrive here: ``GuardedBlocks`` handles them.
         """
         began = gone = more = False
-        left = limit  # a proxy may have left the length out
+        left = limit  # counted here, since the length in the header may be missing or wrong
 
         async def receive_part() -> Message:
             nonlocal gone, more, left
@@ -94,7 +94,7 @@ class Guard:
 
         async def send_part(message: Message) -> None:
             nonlocal began
-            if left >= 0:  # else it is about the part that was read
+            if left >= 0:  # otherwise it answers a truncated body
                 began = True
                 await send(message)
 
@@ -108,15 +108,15 @@ class Guard:
                 await _drain(receive)
             await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
         elif failure and gone:
-            log.info("an answer broke off after its caller had left: %s", type(failure).__name__)
+            log.info("a response was aborted after its caller had left: %s", type(failure).__name__)
         elif failure and (began or scope["method"] != "POST"):
             raise failure
         elif failure:
             log.info("a call was refused: %s", type(failure).__name__)
-            await _refuse(scope, receive, send, 400, "There is no such call.")
+            await _refuse(scope, receive, send, 400, "Unknown call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a window; a while after its last connection is closed, drop its data."""
+        """Serve a heartbeat. Some time after a window's last connection is closed, drop its data."""
         self.open[window] += 1
         if (leaving := self.leaving.pop(window, None)) is not None:
             leaving.cancel()
@@ -140,7 +140,7 @@ def forget(window: str, app: Any) -> None:
 
 
 async def _drain(receive: Receive) -> None:
-    """Read a little of a refused request, so that its sender receives the answer."""
+    """Read part of a refused request, so that its sender receives the answer."""
     left = 8 * MAX_CALL_BYTES
     while left > 0:
         message = await receive()
@@ -155,9 +155,9 @@ async def _refuse(scope: Message, receive: Receive, send: Send, status: int, sen
 
 
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
-    """Returns one value for each control, converted to its type; the page sends valid ones, but any caller can send anything.
+    """Returns one value for each control, converted to its type. Server-side state is never taken from the request.
 
-    Raises ``InputError``. Server-side state is never taken from the request.
+    Raises ``InputError`` for invalid values, which any caller may send.
     """
     if not isinstance(values, list) or len(values) != len(controls):
         raise InputError(f"{len(controls)} values are needed, one for each control")
@@ -177,7 +177,7 @@ def control_value(control: Any, value: Any) -> Any:
 
 
 def event_data(value: Any) -> Any:
-    """Returns the data of an event from a custom component if it is small and plain, or None."""
+    """Returns the data of an event from a custom component, or None if it is large or not plain JSON."""
     left = MAX_EVENT_ITEMS
 
     def plain(value: Any, depth: int) -> Any:
@@ -206,9 +206,9 @@ def step_number(value: Any) -> int | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise InputError("it must be a text")
+        raise InputError("it must be text")
     if len(value) > MAX_CHARACTERS:
-        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are read")
+        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are accepted")
     return encodable(value)
 
 
@@ -246,7 +246,7 @@ def _argument(value: Any) -> Any:
 def _files(value: Any) -> Any:
     if isinstance(value, list):
         if len(value) > MAX_FILES:
-            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are read at once")
+            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are accepted at once")
         return [_file(v) for v in value]
     return _file(value)
 
@@ -279,9 +279,9 @@ _READ: dict[Any, Callable[[Any], Any]] = {
 
 
 class GuardedBlocks(gr.Blocks):
-    """Blocks that validate calls before any component or function sees them; errors are one sentence.
+    """Blocks that validate calls before any component or function receives them, and report an error as one sentence.
 
-    Both methods are undocumented ones of Gradio.
+    Both methods override undocumented ones of Gradio.
     """
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
@@ -289,7 +289,7 @@ class GuardedBlocks(gr.Blocks):
         values = control_values(block_fn.inputs, inputs)
         try:
             return await super().preprocess_data(block_fn, values, state, explicit_call)
-        except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
+        except Exception as error:  # from Gradio's own checks, such as an unknown choice or a path without an upload
             log.info("a call was refused: %s", type(error).__name__)
             raise gr.Error(MISFIT) from None
 

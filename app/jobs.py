@@ -1,8 +1,8 @@
-"""Jobs of the page: requested at once, run in a queue, reported in a notice, stopped by a button.
+"""Jobs of the page: requested immediately, run in a queue, reported in a notice, stopped by a button.
 
-A job is requested outside the queue, so that Stop and newer requests also reach one that waits. Every view has a ``Ticket``
-with its newest job. ``wire`` connects a button to a job, ``answer`` an event that is answered without one. Both turn errors
-into one sentence, and drop what a newer request has overtaken.
+A job is requested outside the queue, so that Stop and newer requests also reach a waiting job. Every view has a ``Ticket``
+with its newest job. ``wire`` connects an event to a job; ``answer`` connects an event to a function without a job. Both report
+an error as one sentence, and drop answers that a newer request has made obsolete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from d2sd.errors import first_line
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_PLACES = 0.5
-MODEL = "model"  # the concurrency id of everything that runs the models: one at a time
+MODEL = "model"  # concurrency id of all work that runs the models, one request at a time
 AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
 IN_TURN: dict[str, Any] = {
     "show_progress": "hidden",
@@ -36,12 +36,12 @@ IN_TURN: dict[str, Any] = {
     "concurrency_limit": 1,
     "trigger_mode": "multiple",
 }
-# to make a file may take seconds and hold hundreds of megabytes: one at a time
+# One at a time, since making a file may take seconds and hundreds of megabytes.
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
-NEXT = "Another run is in progress. Yours is next."  # for the first in the queue
-TURNS_COUNTED = 9  # the latest ones of a kind, from which a waiting time is estimated
+NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
+TURNS_COUNTED = 9  # latest requests of a kind that the estimate of the waiting time uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class Update(Generic[T]):
 class Job:
     """One request for work.
 
-    work: the generator function that does it; it tells apart the jobs of views that share a ticket.
+    work: the generator function of the job. It distinguishes jobs of views that share a ticket.
     data: data of the event that requested it, if a custom component sent it.
-    in_turn: whether it runs the models; others report how they ended even if they were cancelled.
+    in_turn: whether it runs the models. Other jobs report their end even if they were cancelled.
     place: number of requests ahead of it in the queue, as last reported; None if none was reported.
     """
 
@@ -83,12 +83,12 @@ class Job:
     replaced: bool = False
 
     def cancelled(self) -> bool:
-        """Returns whether it was stopped, or replaced by a newer job: it ends before its next step."""
+        """Returns whether the job was stopped, or replaced by a newer one. It then ends before its next step."""
         return self.stopped or self.replaced
 
     @property
     def waiting(self) -> bool:
-        """Whether it has not started and still may."""
+        """Whether it is neither started nor cancelled."""
         return not self.started and not self.cancelled()
 
     @property
@@ -104,15 +104,15 @@ class Ticket:
     call: int = 0
 
     def replace(self, job: Job | None) -> None:
-        """Make this the newest job; the one before, running or waiting, is cancelled."""
+        """Make this the newest job, and cancel the previous one, whether it runs or waits."""
         if self.job is not None:
             self.job.replaced = True
         self.job = job
 
     def start(self, work: object, even_stopped: bool = False) -> Job | None:
-        """Start the newest job if it is one of this work. Returns None if there is none that waits.
+        """Start the newest job if it waits and is of this work, and return it; otherwise return None.
 
-        even_stopped: whether a job that was stopped while it waited is returned as well.
+        even_stopped: whether to start also a job that was stopped while it waited.
         """
         job = self.job
         if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
@@ -128,9 +128,9 @@ class Ticket:
         return was_waiting
 
     def latest(self, call: int | None) -> bool:
-        """Register a call of the page, and return whether it is the latest; answers of older ones must not change the page.
+        """Register a call of the page, and return whether it is the latest. Answers to older calls must not change the page.
 
-        call: its number among those of the page; without one, as from other callers, it always counts as the latest.
+        call: number of the call. None, as from callers other than the page, always counts as the latest.
         """
         self.call = max(self.call, call or 0)
         return call is None or call == self.call
@@ -156,10 +156,10 @@ class ModelTurns:
     def taken(self, by: object, updates: Iterator[Update[T]], kind: object = None) -> Iterator[Update[T]]:
         """Yields the updates of one request, and records how long it took.
 
-        Without any update, yields one that changes nothing: Gradio would treat an empty stream as empty values.
+        If there are none, yields one empty update: Gradio would treat an empty stream as empty values.
 
         by: identifies the requester, for ``news``.
-        kind: of work; requests of one kind take similarly long.
+        kind: kind of work. Requests of one kind take a similar time.
         """
         self._whose, self._kind, self._began, first = by, kind, self._clock(), None
         try:
@@ -178,15 +178,16 @@ class ModelTurns:
         return self._whose is not None
 
     def news(self, asking: object, waiting: int = 0) -> str:
-        """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
+        """Returns a sentence for a request that has to wait; empty if no request runs, or the running one belongs to ``asking``.
 
         waiting: number of requests in the queue ahead of this one.
         """
         return "" if self._whose is None or self._whose is asking else self.line(waiting)
 
     def line(self, waiting: int) -> str:
-        """Returns a sentence for a queued request, with a waiting time estimated from the latest requests: the longest ones, since a
-        wait that is shorter than promised disappoints nobody.
+        """Returns a sentence for a queued request, with an estimated waiting time.
+
+        The estimate uses the longest of the latest requests, so that the wait is rarely longer than announced.
 
         waiting: number of requests in the queue ahead of this one.
         """
@@ -195,11 +196,11 @@ class ModelTurns:
             news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
         if not self._lasted:
             return news
-        longest = max(map(max, self._lasted.values()))  # of any kind: it is not known which ones are queued
-        left = longest  # the next one may be about to begin
+        longest = max(map(max, self._lasted.values()))  # over all kinds: it is unknown which are queued
+        left = longest  # if none is running: the next request may be about to start
         if self._whose is not None:
             usual, gone = max(self._lasted.get(self._kind, [longest])), self._clock() - self._began
-            left = max(usual - gone, max(usual, gone) / 2)  # what takes longer than any other may take much longer
+            left = max(usual - gone, max(usual, gone) / 2)  # a request that exceeds the usual time may take much longer
         return f"{news} Judging by the latest requests, the wait is {_about(left + longest * waiting)}."
 
 
@@ -213,21 +214,21 @@ TURNS = ModelTurns()
 
 
 def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
-    """Returns one sentence for work that failed, which begins with ``what``; unexpected errors are logged as well."""
+    """Returns a sentence about failed work that begins with ``what``. Unexpected errors are also logged."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return f"{what}: there was not enough memory. Ask for fewer tokens or a shorter prompt."
+        return f"{what}: there was not enough memory. Use fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):
         log.warning("a job failed", exc_info=error)
     return without_paths(f"{what}: {first_line(error, 200)}")
 
 
 def updates_of(job: Job, work: Iterator[Update[T]]) -> Iterator[Update[T]]:
-    """Yields the updates of a job; an error becomes a last one with its sentence."""
+    """Yields the updates of a job. An error becomes a last update with its message."""
     try:
         yield from work
     except InputError as error:
         yield Update(problem=readable(error))
-    except Exception as error:  # whatever it was, the page says so and goes on
+    except Exception as error:  # any error: show it, and keep the page working
         yield Update(problem=failure_sentence(error))
     finally:
         job.ended = True
@@ -245,7 +246,7 @@ def notice_box(elem_id: str) -> gr.Textbox:
 
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
-    """Returns the box with one of the three sentences; hidden if all are empty. A note may have several lines."""
+    """Returns the box with one of the three texts, hidden if all are empty. A note may have several lines."""
     return gr.Textbox(
         without_paths(problem) or news or note,
         max_lines=16,
@@ -262,12 +263,12 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
 
 
 def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[Any]], Any]:
-    """Returns a function of a job's updates that returns what the notice shows, as long as the job is not cancelled.
+    """Returns a function that converts an update of a job into a change of the notice, until the job is cancelled.
 
-    Each update repeats the sentence, since Gradio's client may lose one if the next update has none. After another call of the
-    page it is not repeated, since that call may have shown a newer sentence. An empty update changes nothing.
+    Each update repeats the sentence, since Gradio's client may lose a sentence if the next update has none. After another call
+    of the page it is not repeated, since that call may have shown a newer sentence. An empty update changes nothing.
 
-    quiet: whether it says nothing before it has to wait or to load models.
+    quiet: whether the notice stays empty until the job waits or loads models.
     """
     quiet = quiet and job.place is None
     last: tuple[str, str, str] | None = None
@@ -289,10 +290,10 @@ def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[A
 def _counted(
     event: Any, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], **options: Any
 ) -> Any:
-    """Wire an event so that the last argument of its function is the number of the call among those of the page, from 1.
+    """Wire an event so that the last argument of its function is the number of the call, from 1.
 
-    Answers may arrive in another order than they were requested in; the browser knows the order. Gradio sends every call, also
-    while the answer to another one is awaited: by default it would ignore the newer one.
+    The browser numbers the calls of the page, since answers may arrive in another order. Gradio sends a call even while an
+    earlier one is pending; by default it would ignore the newer call.
     """
     number = gr.Number(visible=False, precision=0)
     count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
@@ -313,17 +314,18 @@ def wire(
     in_turn: bool = True,
     in_view: bool = False,
 ) -> Any:
-    """Wire an event to work: requested at once, it runs in the queue, and its updates go to the outputs and the notice.
+    """Wire an event to a job. It is requested immediately and runs in the queue; its updates go to the outputs and the notice.
 
     event: a listener, such as ``button.click``.
-    work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is what the
-        output shows, or a list for several.
-    stop: the button that cancels the newest job of the ticket. It is visible while there is one; with ``in_view`` it is left as it is.
-    stops: whether to wire its click. Of several events that share a ticket, exactly one does.
+    work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is the new
+        value of the output, or a list of values for several outputs.
+    stop: the button that cancels the newest job of the ticket. It is visible while there is one; ``in_view`` leaves its
+        visibility unchanged.
+    stops: whether to wire its click. If several events share a ticket, set this for exactly one of them.
     wanted: a control, and a function of its value that returns whether the event requests work.
     in_turn: whether the work runs the models, one request at a time.
-    in_view: whether the view waits for an answer: the notice then only says that the job waits or loads models, and work is
-        also called for a job that was stopped while it waited.
+    in_view: whether the view itself shows the state of the job. The notice then only reports waiting and loading, and ``work``
+        is also called for a job that was stopped while it waited.
 
     Returns the event that does the work, for ``then``.
     """
@@ -383,9 +385,7 @@ def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
         job = current.job
         if job is None or not job.waiting:
             return gr.skip(), gr.Timer(active=False)
-        if request.session_hash not in waiting(
-            MODEL
-        ):  # a busy server may take longer to queue it than the first tick takes to come
+        if request.session_hash not in waiting(MODEL):  # on a busy server, the first tick may come before it is queued
             return gr.skip(), gr.skip()
         if (place := ahead(request)) == job.place:
             return gr.skip(), gr.skip()
@@ -402,15 +402,15 @@ def ahead(request: gr.Request) -> int:
 
 
 class Overtaken(Exception):
-    """A later call of the page has made the answer to this one useless."""
+    """A later call of the page has made the answer to this call obsolete."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of the page that is answered without a job.
 
-    ticket: of the view that it changes.
-    number: among the calls of the page; None for other callers.
+    ticket: ticket of the view that it changes.
+    number: number of the call, from 1; None for callers other than the page.
     data: data of its event, if a custom component sent it.
     """
 
@@ -422,7 +422,7 @@ class Call:
         return not self.ticket.latest(self.number)
 
     def check(self) -> None:
-        """Raise ``Overtaken`` if there was a later call: before anything is changed that the page shows."""
+        """Raise ``Overtaken`` if there was a later call. Use it before changing anything that the page shows."""
         if self.overtaken():
             raise Overtaken
 
@@ -436,10 +436,11 @@ def answer(
     notice: gr.Textbox,
     **options: Any,
 ) -> Any:
-    """Wire an event to a function whose answer is dropped if a later call has overtaken it; an ``InputError`` is a notice.
+    """Wire an event to a function without a job. Its answer is dropped if there was a later call.
 
-    work: called with the ``Call`` and the values of the inputs; returns what the outputs and the notice show.
-    options: of the event.
+    work: called with the ``Call`` and the values of the inputs; returns the values of the outputs and the notice. The message of
+        an ``InputError`` is shown in the notice.
+    options: options of the event.
 
     Returns the event, for ``then``.
     """
@@ -452,7 +453,7 @@ def answer(
 
 
 def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[Any], outputs: int) -> Sequence[Any]:
-    """Returns what the outputs and the notice show after a call."""
+    """Returns the values of the outputs and the notice after a call."""
     call.ticket.latest(call.number)
     nothing = [gr.skip() for _ in range(outputs)]
     found: Sequence[Any] = ()

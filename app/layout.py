@@ -23,14 +23,14 @@ from app.view import ROUTES, STATIC, drawn_view, fonts
 from d2sd.figures.modules import join_modules
 
 SECONDS_BETWEEN_CLEANINGS = 600
-MAX_WAITING = 200  # calls that wait for their turn
+MAX_WAITING = 200  # queued calls
 
-# early.js finds the choice when the page is loaded again
+# early.js applies the stored choice when the page is reloaded
 SWITCH_THEME = """() => {
   const dark = document.body.classList.toggle("dark");
   try {
     localStorage.setItem("d2sd-theme", dark ? "dark" : "light");
-  } catch { /* storage is switched off: the choice lasts as long as the page */ }
+  } catch { /* storage is disabled: the choice lasts until the page is reloaded */ }
 }"""
 
 
@@ -39,8 +39,10 @@ TAGLINE = "A small model guesses ahead, the large one checks in one pass: same t
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's own controls as the page draws its: space instead of borders, three sizes of type, and ink for the main action. Colours
-    are left to the drawing, where they say who wrote a token."""
+    """Returns the theme of Gradio's controls: space instead of borders, three font sizes, and ink for the main action.
+
+    Only the drawings use colours, to show which model wrote a token.
+    """
     ink, paper, sunken = ("#1b2430", "#e8ecf2"), ("#ffffff", "#12161d"), ("#f1f3f7", "#1d232d")
     fields = {
         paper: "body_background_fill background_fill_primary block_background_fill panel_background_fill "
@@ -76,13 +78,13 @@ def theme() -> gr.themes.Base:
         block_title_text_size="12px",
         input_border_width="0px",
         block_label_border_width="0px",
-        color_accent=ink[0],  # for the dark page in page.css
+        color_accent=ink[0],  # page.css sets it for the dark theme
         **colours,
     )
 
 
 def launch_options() -> dict[str, Any]:
-    """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
+    """Returns the arguments of ``launch``. The run history is off: Gradio would write every update of a run to the browser's storage."""
     css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
     return {
         "theme": theme(),
@@ -99,7 +101,7 @@ def launch_options() -> dict[str, Any]:
 
 
 def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
-    """Wire the link to the recorded run of another model; the list of runs leads back."""
+    """Wire the button that shows the recorded run of another model."""
 
     def show(current: Session) -> tuple[Any, gr.Tabs]:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
@@ -112,7 +114,7 @@ def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
 
 
 def build() -> gr.Blocks:
-    """Returns the page. Models are loaded at the first run, not here."""
+    """Returns the page. It loads models at the first run."""
     cleaning = (SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT)
     options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": cleaning}
     with GuardedBlocks(title="D²SD Explorer", **options) as page:

@@ -17,11 +17,11 @@ from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
 
 MAX_PROMPT = 20_000
-# fields of links: what asks for a run, and where to look in one; the page's scripts know them from assets/viewer/constants.js
+# Fields of links that define a run, and fields that select a place in it; same lists in assets/viewer/constants.js.
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
 PLACE_FIELDS = ("tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
 FLAGS = {"true": True, "false": False}
-# not int(), which also takes other scripts' digits, spaces and underscores
+# Stricter than int(), which also accepts non-ASCII digits, spaces and underscores.
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
 
 
@@ -30,8 +30,8 @@ class Link:
     """The content of a link.
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
-    selection: what the page is to select: ``step``, counted from 0, ``node`` of that step, and ``text``, the hash that the page made of
-        the run's text; None if the link names no step.
+    selection: the place to select: ``step`` from 0, its ``node``, and ``text``, a hash of the run's text made by the page. None
+        if the link has no step.
     ignored: the invalid values, each with the reason.
     """
 
@@ -41,23 +41,23 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """The ignored values as a sentence; empty if there are none."""
-        return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
+        """A sentence about the ignored values; empty if there are none."""
+        return f"Some values of this link could not be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
     def sampling_note(self) -> str:
-        """A sentence about a run that is still to be made, if its text will be drawn; empty if it will not."""
+        """A sentence that a new run of this link may give another text; empty at temperature 0."""
         temperature = self.values.get("temperature", 0)
-        return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
+        return f"Its text is sampled at temperature {temperature:g}, so it may differ." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         if not header or not self.values:
             return False
-        defaults = {s.name: s.default for s in SETTINGS}  # runs recorded before there was a setting do not have it
+        defaults = {s.name: s.default for s in SETTINGS}  # older recordings lack newer settings
         run = {**defaults, **header["config"], "prompt": header["prompt"], "model": header["models"].get("preset")}
         method = self.values.get("method", DecodeConfig().method)
         requested = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
-        # what the link leaves open was chosen by the engine
+        # the engine chose the settings whose value is None
         return all(run.get(name) == value for name, value in requested.items() if value is not None)
 
 
@@ -89,7 +89,7 @@ def read_link(query: Mapping[str, str]) -> Link:
 
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
+    """Returns the query fields that repeat a recorded run: the prompt, models and settings that its header contains."""
     model, method = header["models"].get("preset"), header["method"]
     known = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
     return {name: _written(known[name]) for name in RUN_FIELDS if known.get(name) is not None}
@@ -100,9 +100,9 @@ def _written(value: Any) -> str:
 
 
 def check_length(prompt: str) -> None:
-    """Raise ``InputError`` if a prompt is longer than the page reads."""
+    """Raise ``InputError`` if a prompt is longer than ``MAX_PROMPT`` characters."""
     if len(prompt) > MAX_PROMPT:
-        raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
+        raise InputError(f"the prompt has {len(prompt)} characters; the page accepts at most {MAX_PROMPT}")
 
 
 def _prompt(text: str) -> str:
@@ -122,7 +122,7 @@ def _model(text: str) -> str:
 
 def _method(text: str) -> str:
     if text not in METHODS:
-        raise InputError("there is no such method")
+        raise InputError("unknown method")
     return text
 
 
@@ -142,5 +142,5 @@ def _setting(setting: Setting, text: str) -> Any:
 
 def _at_least(least: int, text: str) -> int:
     if not NUMBERS["whole"].fullmatch(text) or not least <= int(text) < 10**9:
-        raise InputError(f"it must be a whole number from {least} on")
+        raise InputError(f"it must be a whole number, at least {least}")
     return int(text)

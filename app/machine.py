@@ -1,6 +1,6 @@
 """This machine: its memory and threads, and the GPU that a ZeroGPU Space of Hugging Face lends for one call at a time.
 
-Only this module uses the ``spaces`` package; without that package its functions do nothing special.
+Only this module uses the ``spaces`` package. Without that package, ``on_gpu`` has no effect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ except ImportError:
     spaces = None
 
 ON_ZERO_GPU = spaces is not None and on_zero_gpu()
-SECONDS = 60  # of a GPU, for each run; what is not used is given back
+SECONDS = 60  # GPU time that a run reserves; unused time is returned
 GROUPS = Path("/sys/fs/cgroup")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ def memory() -> float:
         if limit.isdigit():
             found.append(max(0.0, float(limit) - used))
     except (OSError, ValueError):
-        pass  # no container, or another kind
+        pass  # no container with cgroup v2
     return min(found)
 
 
@@ -49,9 +49,9 @@ def _available() -> float:
 
 
 def give_back() -> None:
-    """Return free memory to the system after work that needed much of it.
+    """Return free memory to the system after work that needed much memory.
 
-    Python collects garbage rarely, and the C library keeps freed memory; this can only be returned with glibc.
+    Python collects garbage rarely, and the C library keeps freed memory. Only glibc can return it on request.
     """
     gc.collect()
     try:
@@ -62,18 +62,18 @@ def give_back() -> None:
 
 def threads_here() -> str:
     count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
-    used = f"The nets use {count} thread{'s' if count > 1 else ''}"
+    used = f"The models use {count} thread{'s' if count > 1 else ''}"
     if named:
-        return f"{used}, as OMP_NUM_THREADS says."
-    return f"{used}; one core is left to the browser. OMP_NUM_THREADS sets another number."
+        return f"{used}, as set by OMP_NUM_THREADS."
+    return f"{used}; one core is left for the browser. Set OMP_NUM_THREADS to change this."
 
 
 def leave_a_core() -> None:
-    """Let torch leave one core to the browser, unless OMP_NUM_THREADS says how many threads it may use.
+    """Let torch leave one core for the browser, unless OMP_NUM_THREADS sets the number of threads.
 
-    The threads of a pass wait for each other some hundred times a step, spinning. When another program takes one of their
-    cores, every wait lasts until the system gives it back. Measured on two cores: two threads fall from 150 to 3 tokens a
-    second, one thread from 128 to 110.
+    The threads of a forward pass busy-wait for each other about a hundred times per step. If another program takes one of
+    their cores, every wait lasts until the system returns the core. Measured on two cores: two threads fall from 150 to 3
+    tokens per second, one thread from 128 to 110.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "OMP_NUM_THREADS" not in os.environ:
@@ -81,5 +81,5 @@ def leave_a_core() -> None:
 
 
 def on_gpu(function: Function) -> Function:
-    """Wraps a function so that it runs with a GPU on ZeroGPU; elsewhere returns it unchanged."""
+    """Wraps a function so that it runs with a GPU on ZeroGPU. Elsewhere, returns it unchanged."""
     return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

@@ -1,4 +1,4 @@
-"""Methods as the page names them; a race also runs some of them cost-aware (*quickest here*), in lanes of their own."""
+"""Names of methods on the page. A race also runs some methods cost-aware (*quickest here*), in separate lanes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from d2sd import METHODS, Trace
 
 PLAIN = "autoregressive"
-COST_AWARE = " cost-aware"  # in the name of a lane, after its method
+COST_AWARE = " cost-aware"  # suffix of a lane's id
 AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree"))
 LANES = (*METHODS, *AWARE)
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
-QUICKEST = ", quickest here"  # in titles, after the name of the method
-TOLD = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
+QUICKEST = ", quickest here"  # suffix of a title
+MAIN = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 MORE = "More methods"
 NAMES = {method.id: method.name for method in METHODS.values()}
 
@@ -36,13 +36,13 @@ def lane_title(lane: str) -> str:
 
 
 def run_title(header: Mapping[str, Any]) -> str:
-    """Returns the name of a run's method, or its id if it is not one of these."""
+    """Returns the name of a run's method, or its id if the method is unknown."""
     method, config = str(header.get("method", "run")), header.get("config")
     cost_aware = isinstance(config, Mapping) and config.get("cost_aware") is True
     return NAMES.get(method, method[:40]) + (QUICKEST if cost_aware else "")
 
 
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
-    """Returns the titles of these methods or lanes, by id, in two groups: those that tell the story of drafting, and ``MORE``."""
-    groups = {"Methods": [lane for lane in TOLD if lane in lanes], MORE: [lane for lane in lanes if lane not in TOLD]}
+    """Returns the titles of methods or lanes by id, in two groups: "Methods", the main ones, and ``MORE``."""
+    groups = {"Methods": [lane for lane in MAIN if lane in lanes], MORE: [lane for lane in lanes if lane not in MAIN]}
     return {name: {lane: lane_title(lane) for lane in group} for name, group in groups.items() if group}

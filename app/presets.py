@@ -1,4 +1,4 @@
-"""What the page opens with: example prompts and a recorded run."""
+"""Example prompts, and the recorded runs that come with the page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from d2sd.trace.run import RecordedRun
 
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
-SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # of another model, one click away
+SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # run of another model, shown by a button
 LESSON = ASSETS / "traces" / "lesson.json.gz"
-FIRST = "smollm2"  # a published chat model; the page opens with it as soon as its run earns that (``tools.record``)
-BUNDLED = "tiny"  # needs nothing that is not bundled
+FIRST = "smollm2"  # published chat model, the default if ``tools.record`` chose its run for the opening
+BUNDLED = "tiny"  # complete in the repository
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
 OWN = (BUNDLED, DSPARK)
 CHAT_EXAMPLES = {
@@ -27,7 +27,7 @@ CHAT_EXAMPLES = {
     "Story": "Write a short story about a lighthouse keeper who finds a message in a bottle.",
     "Arithmetic": "A baker makes 24 rolls and sells 17 of them. How many rolls are left? Explain step by step.",
 }
-# one for every domain, and one for what the bundled nets cannot do
+# One per domain of the bundled models, and one that they cannot answer.
 EXAMPLES = {
     "Story": "One day, a small bear climbed a tall tree and",
     "Ask a story": "Tell me a story about a dragon.",
@@ -39,22 +39,22 @@ EXAMPLES = {
     ),
     "Else": "What is photosynthesis?",
 }
-TINY = "writes children’s stories, works small sums, completes small Python functions"
+TINY = "writes children’s stories, solves small sums, completes small Python functions"
 TINY_SAID = (
-    f"The bundled model, “{BUNDLED}”, was trained here from nothing on a few plain things: it {TINY}. It knows nothing of the "
-    "world and makes mistakes: asked anything else, it mostly says that it is a very small model and tells a story; it is here to "
-    "show how drafts are accepted and rejected, not to give right answers."
+    f"The bundled model, “{BUNDLED}”, was trained from scratch for a few simple tasks: it {TINY}. It has no knowledge of the world "
+    "and makes mistakes. To other prompts, it mostly answers that it is a very small model and tells a story. Its purpose is to "
+    "show how drafts are accepted and rejected, not to give correct answers."
 )
 
 FIRST_SAID = (
-    "This is SmolLM2-135M-Instruct, a small published chat model (Apache-2.0): it answers questions in plain sentences, "
-    "many of them right. Do not believe it unchecked: with 135 million parameters it also states mistakes with confidence."
+    "This is SmolLM2-135M-Instruct, a small published chat model (Apache-2.0). It answers questions in plain sentences, and "
+    "many answers are correct. Check them: with 135 million parameters, it also makes mistakes and states them confidently."
 )
 
 
 @cache
 def first_model() -> str:
-    """Returns the model of the run that the page opens with, if it is present."""
+    """Returns the model of the opening run if it is present, otherwise the bundled model."""
     named = opening().header.get("models", {}).get("preset")
     return named if named in d2sd.presets() else BUNDLED
 
@@ -85,5 +85,5 @@ def _recorded(path: Path) -> RecordedRun:
 
 
 def lesson() -> dict[str, Any]:
-    """Returns what the tour needs beside the opening run: its outcomes with other settings, ``live``, and its ``table`` of costs."""
+    """Returns the tour's data besides the opening run: ``live``, its outcomes with other settings, and ``table``, its costs."""
     return json.loads(gzip.decompress(LESSON.read_bytes()))

@@ -20,17 +20,17 @@ from app.runs.recordings import LABEL, Recording, RunSet, prompt_label, short
 from d2sd.trace.run import RecordedRun
 
 MAX_RUNS = 24
-MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are stored: packed
+MAX_RUN_BYTES = 64 * 2**20  # compressed runs of one window
 MAX_SETS = 4
 MAX_SET_BYTES = 64 * 2**20
-MAX_BYTES = 2**30  # of all windows
+MAX_BYTES = 2**30  # all windows together
 OWN = ("Explore", "Race")  # sources of runs that were made in the window
 NAME = re.compile(r"[0-9a-f]{32}")
 NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def _same_run(known: RecordedRun, run: RecordedRun) -> bool:
-    """Returns whether a run equals a known one, unless it was cut off and the known one continues."""
+    """Returns whether a run equals a known one. A run that was cut off differs from a known one that continues."""
     return known.holds(run) and (run.ended or run.lines() == known.lines())
 
 
@@ -42,7 +42,7 @@ def _free(title: str, others: list[RunSet]) -> str:
 
 @dataclass(slots=True)
 class History:
-    """Runs, the newest first; the last race that was run; measured sets, the newest first. ``most``: runs that are kept."""
+    """Runs, newest first; the last race; and measured sets, newest first. ``most``: maximum number of runs."""
 
     most: int = MAX_RUNS
     runs: list[Recording] = field(default_factory=list)
@@ -50,7 +50,7 @@ class History:
     sets: list[RunSet] = field(default_factory=list)
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
-        """Add a run unless it is in the list already; returns the one in the list. The oldest that are too many go."""
+        """Add a run unless it is already in the list, and return the run in the list. The oldest runs over the limits are dropped."""
         known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if known is not None:
             return known
@@ -63,7 +63,7 @@ class History:
         return next((k for k in self.runs if k.run.key == key), None)
 
     def numbered(self, text: str) -> Recording | None:
-        """Returns the run of this number, counted from the oldest, which is 1, as in a class file; or None."""
+        """Returns the run with this number, or None. As in a class file, the oldest run is number 1."""
         number = int(text) if NUMBER.fullmatch(text) else 0
         return self.runs[-number] if 0 < number <= len(self.runs) else None
 
@@ -74,7 +74,7 @@ class History:
             found.label = short(words)
 
     def move(self, key: object, by: object) -> None:
-        """Move a run so many places down the list; its number becomes that of its place."""
+        """Move a run ``by`` places down the list, which also changes its number."""
         at = next((n for n, k in enumerate(self.runs) if k.run.key == key), None)
         if at is not None and isinstance(by, int) and 0 <= at + by < len(self.runs):
             self.runs.insert(at + by, self.runs.pop(at))
@@ -127,11 +127,11 @@ class Session(Ticket):
 
     shown: the run that is shown.
     link: the parsed query string that the window was opened with.
-    fetched: fields of a link with ``?trace=URL``, which the browser fetches and uploads: the step to open.
+    fetched: fields of a link with ``?trace=URL``, such as the step to open. The browser fetches and uploads the trace.
     history: runs of the window.
-    own: the user's settings by control, stored while the form shows the settings of a run; None if they are in the form.
+    own: the user's settings by control while the form shows the settings of a run; None if the form shows the user's.
     followed: key of the run whose settings the form shows.
-    filled: settings of recent runs that were sent to the form, by control. More than the latest is needed: it may not have
+    filled: settings of recent runs that were sent to the form, by control. Several are stored, because the latest may not have
         reached the page yet when the next run is chosen.
     """
 
@@ -146,7 +146,7 @@ class Session(Ticket):
     def put_aside(self, values: dict[str, Any]) -> None:
         """Store the user's settings before the form follows a run.
 
-        values: the form's current values by control. The first call stores all of them; later calls store only those that
+        values: the form's current values by control. The first call stores all of them; later calls store only values that
             differ from the settings of runs that were sent to the form.
         """
         if self.own is None:
@@ -173,6 +173,6 @@ class Session(Ticket):
 def _same(one: Any, other: Any) -> bool:
     """Returns whether both values would look the same in a control."""
     if isinstance(one, str) and isinstance(other, str):
-        return one.splitlines() == other.splitlines()  # a text field has its own line ends
+        return one.splitlines() == other.splitlines()  # text fields change line ends
     numbers = isinstance(one, int | float) and isinstance(other, int | float)
-    return float(one) == float(other) if numbers else one == other  # a browser's numbers are floats
+    return float(one) == float(other) if numbers else one == other  # browsers send floats

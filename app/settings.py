@@ -1,4 +1,4 @@
-"""The settings that a user of the page can change (those of ``d2sd.config.SETTINGS`` with a label) and their controls."""
+"""The settings that a user of the page can change (``d2sd.config.SETTINGS`` with a label), and their controls."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from d2sd.config import SETTINGS as ALL
 from d2sd.config import Setting
 from d2sd.methods.base import TREE_SETTINGS
 
-# how long the text may be comes last
+# max_new_tokens goes last
 SETTINGS = tuple(sorted((s for s in ALL.values() if s.label), key=lambda s: s.name == "max_new_tokens"))
 _NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
-# what is in fields is stored when the page is left (app/runs/main.js)
+# app/runs/main.js stores these values when the page is left
 KEEP = "(...values) => void ((window.d2sdForms ??= {})[%s] = values)"
-# undefined leaves the fields as they are
+# returning undefined leaves the fields unchanged
 RECALL = """() => {
   try {
     return JSON.parse(sessionStorage.getItem(%s)) ?? undefined;
-  } catch { /* storage is switched off */ }
+  } catch { /* storage is disabled */ }
 }"""
 
 
@@ -39,7 +39,7 @@ def read_setting(setting: Setting, value: Any) -> Any:
     if setting.kind in ("flag", "choice"):
         setting.check(value)
         return value
-    if setting.optional and not value:  # a number field that was never touched says 0
+    if setting.optional and not value:  # an untouched number field sends 0
         return None
     if setting.kind == "whole":
         return whole(value, setting.name)
@@ -63,7 +63,7 @@ def readable(error: InputError) -> str:
 
 
 def used_by(method: str) -> frozenset[str]:
-    """Returns the names of the settings that affect this method: those of every run, and those that shape its trees."""
+    """Returns the names of the settings that affect this method: common settings, and the tree settings that it uses."""
     return frozenset(s.name for s in SETTINGS) - TREE_SETTINGS | METHODS[method].settings
 
 
@@ -79,8 +79,8 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
     """Returns the control of a setting: a number field, a checkbox or a list.
 
-    prefix: of its id.
-    options: further ones of a number field or a list.
+    prefix: prefix of its element id.
+    options: further options of a number field or a list.
     """
     shape: dict[str, Any] = {"elem_id": f"{prefix}{element(setting)}", "min_width": 60}
     if setting.kind == "flag":
@@ -97,16 +97,18 @@ def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any
     for at in range(0, len(names), width):
         with gr.Row():
             boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
-    # as long as nothing was sent to it, a number field shows None as 0
+    # A number field shows None as 0 until it receives a value, so None is sent when the page loads.
     for box in (box for name, box in boxes.items() if by_name[name].optional):
         gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
     return boxes
 
 
 def remember(name: str, boxes: Sequence[Any]) -> str:
-    """Keep the values of controls over a reload, under a name, in the browser alone.
+    """Keep the values of controls in the browser's session storage, so that they survive a reload.
 
-    Returns the script of an event that fills them in again, with them as its outputs.
+    name: key of the values.
+
+    Returns the script of an event that restores them. The outputs of the event must be the same controls.
     """
     key = json.dumps(f"d2sd-{name}")
     changed = [box.change for box in boxes]

@@ -45,9 +45,9 @@ def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
 
 
 def prepare_run(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
-    """Load the models if needed and returns the validated run. Raises ``InputError``.
+    """Loads the models if needed, and returns the validated run. Raises ``InputError``.
 
-    The form may still hold the γ of other drafters, so γ is reduced to the longest block of these ones.
+    γ is reduced to the longest block of these drafters, since the form may still contain the γ of others.
     """
     engine = models.engine(chosen)
     if (longest := engine.longest_block(config.method)) is not None:
@@ -62,9 +62,9 @@ def never() -> bool:
 
 
 def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None) -> Generator[Event, None, None]:
-    """Yields the events of a run; it ends before the next step if ``stop`` returns True.
+    """Yields the events of a run, which ends before the next step if ``stop`` returns True.
 
-    share: measures the thread that runs it. Nothing is measured of a thread that waits for a GPU.
+    share: measures the thread of the run. It is used only on a CPU, since the thread would wait for a GPU.
     """
     if not ON_ZERO_GPU:
         events, on_cpu = run.engine.run(run.request, stop), run.engine.models.target.device.type == "cpu"
@@ -84,7 +84,7 @@ def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]
 def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run until ``WARM_UP_TOKENS`` tokens are committed, yielding None per event.
 
-    It allocates the same buffers as the whole run. On ZeroGPU it does nothing, since its process does not outlive the run.
+    This allocates the same buffers as the whole run. On ZeroGPU it does nothing, since the process ends with the run.
     """
     if ON_ZERO_GPU:
         return
@@ -98,7 +98,7 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
 
 
 def on_worker(events: Iterator[Item]) -> Generator[Item, None, None]:
-    """Yields the events of a generator that runs on the worker thread; closing this ends the run before its next step."""
+    """Yields the events of a generator that runs on the worker thread. Closing this generator ends the run before its next step."""
     ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()
 
@@ -139,7 +139,7 @@ class RunRecorder:
                 yield
 
     def trace(self, **fields: Any) -> Trace:
-        """Returns what was recorded so far; ``fields`` are added to its header."""
+        """Returns the trace recorded so far. ``fields`` are added to its header."""
         return Trace.of(self._run.engine.header(self._run.request) | fields, self._events)
 
 

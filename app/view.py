@@ -1,4 +1,4 @@
-"""Components of the page that are drawn by a script of their own, and the plotly.js that some of them load."""
+"""Components that scripts of the page draw, and routes for plotly.js and fonts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from d2sd.figures.style import COLOURS, VIEWER
 
 APP = Path(__file__).resolve().parent
 STATIC = APP / "static"
-PLOTLY_PATH = "/gradio_api/plotly.js"  # where Gradio's own addresses are: a server in front of it passes those on
+PLOTLY_PATH = "/gradio_api/plotly.js"  # under Gradio's prefix, which reverse proxies forward
 FONT_PATH = "/gradio_api/fonts/"
-FIGURES = {"colours": COLOURS, "plotly": f"{PLOTLY_PATH}?v={version('plotly')}"}  # what figures.js needs to know
+FIGURES = {"colours": COLOURS, "plotly": f"{PLOTLY_PATH}?v={version('plotly')}"}  # constants of figures.js
 
 
 def _plotly(_: Request) -> Response:
-    """Serves plotly.js from the installed plotly package; nothing is fetched from elsewhere."""
-    from plotly.offline import get_plotlyjs  # when a figure is first drawn, not when the page starts
+    """Serves plotly.js from the installed plotly package, so no network is needed."""
+    from plotly.offline import get_plotlyjs  # imported only when a figure is first drawn
 
     cached = {"cache-control": "public, max-age=31536000, immutable"}
     return Response(get_plotlyjs(), media_type="text/javascript", headers=cached)
@@ -40,8 +40,8 @@ def _font(request: Request) -> Response:
 
 
 def fonts() -> str:
-    """Returns the markup of the fonts, which a browser begins to load ahead of the page's scripts."""
-    at = FONT_PATH.removeprefix("/")  # relative, since the page may be served below another address
+    """Returns the markup of the fonts. It lets browsers load them before the page's scripts."""
+    at = FONT_PATH.removeprefix("/")  # relative, since a proxy may serve the page under a path
     early = "".join(
         f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values()
     )
@@ -52,8 +52,8 @@ ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]
 
 
 def script_view(value: str | None, script: str, *, elem_id: str, **options: Any) -> View:
-    """Returns an empty element that ``script`` draws the value into. ``options``: those of ``gr.HTML``."""
-    # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
+    """Returns an empty element that ``script`` draws the value into. ``options``: options of ``gr.HTML``."""
+    # The template is constant, since Gradio runs ${...} and {{...}} in a template as code.
     return View(
         value,
         html_template="<div></div>",
@@ -74,31 +74,32 @@ def drawn_view(
     sheets: Sequence[str] = (),
     **options: Any,
 ) -> View:
-    """Returns a view that draws its value, a JSON text, with ``start`` of a script of ``app``.
+    """Returns a view whose script draws its value, a JSON text.
 
-    script: path of the entry module in ``app``.
+    script: path in ``app`` of the entry module, whose ``start`` is called.
     constants: values for the script.
     sheets: paths of its style sheets in ``app``.
-    options: those of ``gr.HTML``.
+    options: options of ``gr.HTML``.
     """
     joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
     return script_view(value, joined, elem_id=elem_id, **options)
 
 
 def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
-    """Returns a button that opens a part of the page: it toggles the class ``open`` of the element with the id ``folds``, which Escape
-    removes.
+    """Returns a button that opens and closes a part of the page. Escape also closes it.
 
-    Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
+    Unlike the content of a closed ``gr.Accordion``, the part is in the page from the start. Style sheets hide it as needed.
 
-    label: what the button is called for screen readers, if not ``name``.
+    name: text of the button.
+    folds: id of the part. The button toggles its class ``open``.
+    label: name of the button for screen readers, if it differs from ``name``.
     """
     script = view_script(STATIC / "fold.js", {}, {})
     return script_view(None, script, elem_id=elem_id, name=name, folds=folds, label=label or name)
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
-    """Style sheets by element id: what all views share, then these of ``app``, whose rules win over it."""
+    """Returns style sheets by element id: the shared one, then these files of ``app``, whose rules override it."""
     viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "map.css")
     shared = viewer.replace(".explorer", ".panels") + read_source(STATIC / "shared" / "panels.css")
     return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read_source(APP / sheet) for sheet in sheets}}

@@ -1,4 +1,4 @@
-"""Where the page listens, whether it may have visitors other than its owner, and what is then hidden."""
+"""The address of the page, whether it is public, and hiding local paths from visitors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def host() -> str:
 
 
 def listen_options() -> dict[str, Any]:
-    """Returns host and, where one is named, port for ``launch``, from Gradio's own variables or from ``HOST`` and ``PORT``.
+    """Returns host and, if set, port for ``launch``, from Gradio's own variables or from ``HOST`` and ``PORT``.
 
-    Raises ``InputError`` where the page cannot listen; Gradio alone would quietly take another port.
+    Raises ``InputError`` if the page cannot listen there. Gradio alone would silently choose another port.
     """
     name = host()
     port = (os.environ.get("GRADIO_SERVER_PORT") or os.environ.get("PORT") or "").strip()
@@ -40,10 +40,10 @@ def listen_options() -> dict[str, Any]:
 
 
 def public() -> bool:
-    """Returns whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
+    """Returns whether people other than the owner of this machine may visit the page. They may not name folders or hub ids.
 
-    True on a Hugging Face Space, behind a link that Gradio shares, and on any address but the loopback one. ``FOLDERS=allow``
-    lets visitors name them all the same. ``FOLDERS=refuse`` does not, for a page on the loopback address behind a proxy.
+    True on a Hugging Face Space, with a share link of Gradio, and on any address except loopback. ``FOLDERS=allow`` makes it
+    False. ``FOLDERS=refuse`` makes it True, for a page on the loopback address behind a proxy.
     """
     folders = os.environ.get("FOLDERS", "").strip().lower()
     if folders in ("allow", "refuse"):
@@ -60,5 +60,5 @@ def _loopback(name: str) -> bool:
 
 
 def without_paths(sentence: str) -> str:
-    """Returns a sentence for a visitor, with paths of this machine reduced to their last part; its owner sees them whole."""
+    """Returns a sentence. On a public page, local paths in it are reduced to their last part."""
     return _PATH.sub(r"…/\1", sentence) if public() else sentence

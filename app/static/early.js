@@ -1,17 +1,17 @@
-// What runs before Gradio builds the page.
+// Runs before Gradio builds the page.
 
 import { queryOfHash } from "../../assets/viewer/address.js";
 import { remembered } from "../../assets/viewer/dom.js";
 
-// Fields behind # are those of the query: #run=2&step=10 asks for the same here as in a hand-out.
+// Moves fields after # into the query, so that #run=2&step=10 works as in a class file.
 const follow = (address) => {
   const query = queryOfHash(new URL(address).hash.slice(1), location.search);
   if (query !== null) location.replace(`${location.origin}${location.pathname}?${query}`);
 };
 follow(location.href);
-addEventListener("hashchange", ({ newURL }) => follow(newURL)); // not location.href: the page may have changed it since
+addEventListener("hashchange", ({ newURL }) => follow(newURL)); // location.href may have changed since
 
-// The theme that was chosen with the switch, put where Gradio looks for one.
+// Applies the theme chosen with the switch: Gradio reads it from the query.
 const themed = new URLSearchParams(location.search);
 const chosen = remembered("d2sd-theme");
 if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
@@ -19,9 +19,9 @@ if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
   history.replaceState(history.state, "", `${location.pathname}?${themed}${location.hash}`);
 }
 
-// Gradio 6.31 takes the status “Loading…” of its page away while its clock runs, which then redraws nothing sixty times a second: 6% of
-// a core. No option and no attribute leaves that status out. Its clocks show tenths of a second, so five ticks a second do. The answer
-// is 0, which no frame has: Gradio never cancels a tick.
+// Gradio 6.31 removes its status “Loading…” while the clock in it still runs. The clock then ticks invisibly 60 times a second, which
+// takes 6% of a core, and no option disables it. Five ticks per second suffice, since clocks show tenths of a second. The returned 0
+// is no valid frame id, but Gradio never cancels a tick.
 const CLOCK = /^\(\)=>\{\w+\(\w+,\(performance\.now\(\)-/;
 const nextFrame = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = (work) => (CLOCK.test(work) ? (setTimeout(work, 200), 0) : nextFrame(work));

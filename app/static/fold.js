@@ -1,4 +1,4 @@
-// Opens and closes a part of the page: with its button, its own ✕, Escape, and a press outside of it.
+// Opens and closes a part of the page with its button. ✕, Escape and a press outside also close it.
 
 export function start(element, trigger, props) {
   const make = (words, label) => {
@@ -39,7 +39,7 @@ export function start(element, trigger, props) {
     },
     true,
   );
-  // lists of choices and dialogs lie outside of the part that they belong to
+  // drop-down lists and dialogs are outside the part in the document
   document.addEventListener("pointerdown", ({ target }) => {
     if (
       isOpen() &&

@@ -1,4 +1,4 @@
-"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, and confidence by group."""
+"""Figures of a report: predicted and actual rejection boundaries, tokens and nodes by draft, and confidence by prompt group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from d2sd.figures.style import (
 
 LEAST_OUTCOMES = 6
 LEAST_RANKS = 8
-FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # of a cell of the diagonal, around its place
+FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to its centre
 
 
 def matrix_panel(report: Report) -> Panel:
@@ -61,7 +61,7 @@ def matrix_panel(report: Report) -> Panel:
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
-        "Where was the first draft most likely to end, and where did it end? On the diagonal the likeliest place was the right one.",
+        "Where was the first draft predicted to end, and where did it end? On the diagonal, the likeliest boundary was the true one.",
         boundary_matrix(matrix),
         FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
@@ -112,7 +112,7 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
 
 
 def outcomes(matrix: Matrix) -> list[int]:
-    """Outcomes that are drawn: up to the last one that was predicted or happened, and that all was accepted if it did."""
+    """Returns the outcomes to draw: all up to the last one that occurs, and full acceptance if it occurs."""
     whole = len(matrix.counts) - 1
     used = [i for i in range(whole + 1) if any(matrix.counts[i]) or any(row[i] for row in matrix.counts)]
     last = max([min(whole, LEAST_OUTCOMES) - 1, *(i for i in used if i < whole)])
@@ -138,7 +138,7 @@ def ranks_panel(report: Report) -> Panel:
     return Panel(
         "ranks",
         "Rank of the true boundary",
-        "Bars: how often it was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
+        "Bars: how often the true boundary was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
         boundary_ranks(ranks),
         FigureTable(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
         {n: f"True boundary ranked {n + 1}" for n in range(len(rows))},
@@ -146,7 +146,7 @@ def ranks_panel(report: Report) -> Panel:
 
 
 def boundary_ranks(ranks: Ranks) -> go.Figure:
-    """Returns a figure of the rank of the true boundary, and of how often it is among the K likeliest."""
+    """Draws the ranks of the true boundary as bars, and the share of steps where it is among the K likeliest as a line."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
     within = ranks.within[: len(counts)]
@@ -221,7 +221,7 @@ def gains_panel(report: Report) -> Panel:
     for g in gains.sources:
         place = OTHER if g.branch is None else g.branch
         name = source_name(g)
-        names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
+        names[place] = f"{name[:1].upper()}{name[1:]} added tokens"
         won: Cell = (count(g.won, "step"), place) if g.won else "no step"
         rows.append((name, with_interval(g.tokens, decimal), f"{g.nodes:.1f}", percent(g.wasted), won))
     rows.append(("the target’s own token", decimal(gains.bonus), "—", "—", "—"))
@@ -239,13 +239,13 @@ def gains_panel(report: Report) -> Panel:
         "Tokens gained, nodes spent",
         "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
-        FigureTable(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
+        FigureTable(("Source", "Tokens gained", "Nodes without the anchor", "Wasted", "Added tokens in"), tuple(rows)),
         names,
     )
 
 
 def tokens_gained(gains: Gains) -> go.Figure:
-    """Tokens and verified nodes per step by who brought them, one row a draft; the target's own token comes last."""
+    """Draws tokens gained and nodes verified per step, one row per draft; the last row is the target's own token."""
     names = [source_name(g) for g in gains.sources]
     last = len(gains.sources)
     kinds = ["first" if g.branch == 0 else "second" for g in gains.sources]
@@ -308,9 +308,11 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
     return Panel(
         "domain",
         "By prompt group",
-        "Where is the first drafter’s confidence off?",
+        "In which groups does the first drafter’s confidence differ from acceptance?",
         by_group(groups),
-        FigureTable(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
+        FigureTable(
+            ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows
+        ),
         {place: f"Prompts of {cut(g.name)}" for place, g in enumerate(groups)},
     )
 
@@ -328,7 +330,7 @@ def gain_words(gain: Gain) -> str:
 
 
 def by_group(groups: Sequence[Group]) -> go.Figure:
-    """Confidence against acceptance of the first drafter, one row per group."""
+    """Draws the first drafter's confidence and acceptance, one row per group."""
     known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
 
     def accepted(name: str, faint: bool) -> Trace:
@@ -342,7 +344,7 @@ def by_group(groups: Sequence[Group]) -> go.Figure:
         "markers",
         [g.confidence or 0.0 for _, g in known],
         [n for n, _ in known],
-        name="says",
+        name="confidence",
         marker={"symbol": "diamond", "size": 9, "color": PANEL, "line": {"color": INK, "width": 1.5}},
     )
     traces = [accepted(n, faint) for n, faint in (("accepted", False), (f"n < {FEW}", True))]
@@ -356,12 +358,12 @@ def by_group(groups: Sequence[Group]) -> go.Figure:
 
 
 def group_words(group: Group) -> str:
-    few = "<br>too few to say" if group.positions < FEW else ""
+    few = "<br>too few to judge" if group.positions < FEW else ""
     gap = with_interval(group.gap, signed)
-    return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
+    return f"{safe(group.name)}: {count(group.positions, 'position')}<br>mean confidence {percent(group.confidence)}, accepted {percent(group.accepted)}, gap {gap} points{few}"
 
 
 def _accepted(group: Group) -> Estimate:
-    """Returns the accepted share of a group with an interval as wide as that of its gap."""
+    """Returns the accepted share of a group. Its interval is the interval of the gap, shifted by the mean confidence."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)

@@ -35,7 +35,7 @@ from d2sd.figures.style import (
 )
 from d2sd.figures.thresholds import stop_sentences, stops_panel
 
-COUNTS = 0.13  # the part of the height that tells how many there are
+COUNTS = 0.13  # share of the figure's height for the counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def headline(report: Report) -> Iterator[Stat]:
         "ECE",
         digits(report.ece.value),
         "" if report.confidence is None else known,
-        "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is "
-        "perfect. “Chance” is what an honest drafter would show with as few tokens.",
+        "Expected calibration error: the mean absolute difference of confidence and acceptance over ten bins of equal width. 0 is "
+        "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
     )
     ranks = report.ranks
     if ranks.repaired.value is None:
@@ -84,14 +84,14 @@ def headline(report: Report) -> Iterator[Stat]:
         "Repaired",
         percent(ranks.repaired.value),
         f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{found}",
-        "Of the drafts that were partly rejected: how often a re-draft began exactly there and added tokens.",
+        "Share of the partly rejected drafts where a re-draft began exactly at the rejection boundary and added tokens.",
     )
     per = report.gains.per_redraft
     yield Stat(
         "Tokens per re-draft",
         digits(per.value),
         _range(per) if per.value is not None else "",
-        "Tokens that the drafts after the first added, divided by the number of those drafts.",
+        "Tokens added by re-drafts, divided by the number of re-drafts.",
     )
 
 
@@ -121,15 +121,15 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
         yield groups_panel(report.domains)
 
 
-# Columns of confidence or position: what was predicted against what happened.
+# Confidence and acceptance, by confidence bin or by position.
 
 
 @dataclass(frozen=True, slots=True)
 class FigureColumn:
     """One column of a figure: a bin of confidence, or a position in the draft.
 
-    place: along the axis, and its mark.
-    words: the text of its bar.
+    place: coordinate on the axis, and the key of its mark.
+    words: hover text of its bar.
     """
 
     place: int
@@ -141,7 +141,7 @@ class FigureColumn:
 
 
 def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[FigureColumn], name: str) -> Panel:
-    """Returns the figure of these columns; ``name``: what a place is called before its own name."""
+    """Returns the panel of these columns. ``name``: prefix of the names of its marks."""
     rows = tuple(
         (
             c.name,
@@ -152,25 +152,33 @@ def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Seque
         )
         for c in columns
     )
-    head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
+    head = (
+        "Position" if id == "positions" else "Confidence",
+        "Positions",
+        "Mean confidence",
+        "Accepted",
+        "95% interval",
+    )
     return Panel(id, title, question, figure, FigureTable(head, rows), {c.place: f"{name} {c.name}" for c in columns})
 
 
 def _second(second: Second) -> Panel:
     question = (
-        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens drafted with this confidence, "
-        "up to the first wrong one, how many does the target accept?"
+        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a correct prefix. Up to their first rejected token, how many "
+        "of the tokens drafted with this confidence does the target accept?"
     )
-    return _reliability("second", "Second drafter’s confidence", question, second.uniform, "Second drafter says")
+    return _reliability(
+        "second", "Second drafter’s confidence", question, second.uniform, "Second drafter’s confidence"
+    )
 
 
 def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: str = "Confidence") -> Panel:
-    """Returns the reliability diagram of these bins; ``id``: "second" for the second drafter's."""
+    """Returns the reliability diagram of these bins. ``id``: "second" for the second drafter."""
     columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all fit side by side
+        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # label every second edge: not all fit
         "range": [-0.5, len(bins) - 0.5],
     }
     figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
@@ -182,21 +190,21 @@ def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     last = max((c.place for c in columns), default=1)
     scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2 if last <= 20 else 5}
     figure = _column_figure(columns, "first", "position in the draft", **scale)
-    question = "Of the drafts that got as far as this position, how many had this token accepted?"
+    question = "Of the drafts accepted up to this position, how many had the token at this position accepted?"
     return _panel("positions", "By position", question, figure, columns, "Position")
 
 
 def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> FigureColumn:
-    few = "<br>too few to say" if of.count < FEW else ""
+    few = "<br>too few to judge" if of.count < FEW else ""
     between = f"{percent(of.low)} to {percent(of.high)}"
-    words = f"{kind} {name}: {count(of.count, 'position')}<br>says {percent(of.confidence)}, {percent(of.accepted)} accepted ({between}){few}"
+    words = f"{kind} {name}: {count(of.count, 'position')}<br>mean confidence {percent(of.confidence)}, accepted {percent(of.accepted)} ({between}){few}"
     return FigureColumn(place, name, of.count, of.confidence, Estimate(of.accepted, of.low, of.high), words)
 
 
 def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
-    """Bars of the accepted shares with their intervals, diamonds of confidence, the gap between them, and counts below.
+    """Draws accepted shares as bars with intervals, confidence as diamonds, the gap between both, and counts below.
 
-    ``scale``: options of the axis across.
+    scale: options of the x axis.
     """
     at = [c.place for c in columns]
 
@@ -211,7 +219,7 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
         marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
-        # without any, still in the legend: neighbouring figures then have one height
+        # an empty trace keeps its legend entry, so that neighbouring figures have the same height
         nothing: list[Any] = [None]
         where = [c.place for c in shown] or nothing
         return bars(where, sizes or nothing, marker, name=name, width=BAR, base=base or nothing)
@@ -228,7 +236,7 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
             "lines+markers",
             at,
             [c.confidence for c in columns],
-            name="says",
+            name="confidence",
             line={"color": INK, "width": 1.25, "dash": "dash"},
             marker={"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": INK, "width": 1.5}},
         ),

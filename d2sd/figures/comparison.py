@@ -1,4 +1,4 @@
-"""The results of a comparison as the page and the reports show them, and the figure of what differs."""
+"""The results of a comparison as the page and the reports show them, and the figure of the differences."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class ComparisonResults:
     """A comparison of two sets of runs as the page and the reports show it.
 
     comparison: the figures of both sides and their differences.
-    short: whether B commits more tokens a step, as a title and the figures.
-    reading: what differs in their settings, then sentences about the figures.
+    short: whether B commits more tokens per step: a title, and a sentence with the figures.
+    reading: a sentence about differing settings, then sentences about the figures.
     how: a sentence about the intervals.
     panel: the differences as a figure.
     """
@@ -65,7 +65,7 @@ def method_name(method: str) -> str:
 
 
 def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
-    """Returns what differs between two sets of runs.
+    """Compares two sets of runs.
 
     a, b: the sides.
     """
@@ -83,7 +83,7 @@ def differences_panel(found: Comparison) -> Panel:
     return Panel(
         "differences",
         "B − A",
-        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
+        "Every difference with its interval, each on a separate scale. A difference is clear if its interval excludes 0.",
         differences(found),
         _differences(found.figures),
     )
@@ -111,7 +111,7 @@ NO_INTERVALS = {
 
 
 def differences(found: Comparison) -> go.Figure:
-    """B − A of every figure that has an interval, about 0, each on a scale of its own; clear ones are filled."""
+    """Draws B − A of every figure with an interval, each on a separate scale around 0. Clear differences are filled."""
     rows = [d for d in found.figures if d.difference.low is not None]
     traces = []
     for clear, name in ((True, "clear"), (False, "not clear")):
@@ -141,7 +141,7 @@ def differences(found: Comparison) -> go.Figure:
 
 
 def _scaled(figure: Estimate) -> Estimate:
-    """Returns a difference whose interval reaches 1 at its farther end from 0."""
+    """Returns a difference scaled so that the end of its interval farther from 0 is at 1 or -1."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)
     return Estimate(value / reach, low / reach, high / reach)

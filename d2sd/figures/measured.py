@@ -1,4 +1,4 @@
-"""Figures of several entries measured over the same texts: those of a benchmark, and the checkpoints of a training run."""
+"""Figures of entries measured on the same texts: the rows of a benchmark, or the checkpoints of a training run."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def bench_panels(rows: Rows) -> Iterator[Panel]:
     yield _measured(
         "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
     )
-    question = "How many tokens does decoding give in a second? Bars: 95% interval over prompts."
+    question = "How many tokens does decoding produce per second? Bars: 95% interval over prompts."
     yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
 
 
 def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
-    """One dot per row, with the interval of the figure ``name``; the first row is at the top."""
+    """Returns a panel with one dot per row and the interval of the field ``name``. The first row is at the top."""
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
     words = [with_interval(figure, decimal) for figure in figures]
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
@@ -61,11 +61,11 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
 
 
 def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:
-    """Yields both figures. A checkpoint whose step is not known stands in the table alone.
+    """Yields the figures of α and of the first position. A checkpoint without a known step appears only in the tables.
 
     rows: result of ``compare_checkpoints``.
     steps: training step of each row.
-    second: whether the drafters are second ones.
+    second: whether they are second drafters.
     """
     kind = "second" if second else "first"
     alphas = [row.whole.alpha for row in rows]
@@ -106,7 +106,7 @@ def _over_steps(
     kind: str,
     up: Trace,
 ) -> go.Figure:
-    """A line over steps of training with intervals; a ring marks the best checkpoint."""
+    """Draws a line with intervals over training steps; a ring marks the best checkpoint."""
     shown = [
         (step, figure, f"{row.name}: {said}", row)
         for row, step, figure, said in zip(rows, steps, figures, words, strict=True)
@@ -130,4 +130,4 @@ def _over_steps(
         name=f"highest α: {chosen.name}",
         marker={"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
     )
-    return draw([line, ring], xaxis=axis("steps of training", rangemode="tozero"), yaxis=up)
+    return draw([line, ring], xaxis=axis("training steps", rangemode="tozero"), yaxis=up)

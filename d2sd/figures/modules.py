@@ -1,6 +1,6 @@
 """ES modules joined into one script, and HTML files that consist of such scripts, styles and data.
 
-A joined script needs no server and no build step: the sources keep their lines of code, each in a function of its own.
+A joined script needs no server and no build step. Each module becomes a function around its unchanged lines of code.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 from d2sd.__about__ import HOME
 
 FONTS = HOME / "assets" / "fonts"
-FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for words and for tokens
+FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for text, and for tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
-# Lines of comments, empty lines and indentation: a sixth of a script. No text of the sources spans lines.
+# Comment lines, empty lines and indentation: a sixth of a script. No string in the sources spans several lines.
 MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
@@ -31,7 +31,7 @@ OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 class Module:
     """A parsed source file.
 
-    imports: for every imported file the names taken from it, each with the name it has here.
+    imports: by imported file, the local name of every imported name.
     exports: names that other modules can import.
     body: the source without its import and export keywords, comments and indentation.
     """
@@ -42,10 +42,10 @@ class Module:
 
 
 def read_module(path: Path) -> Module:
-    """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";``, and ``export``
-    before a function, class or constant at the start of a line.
+    """Parses a source file. It may use two forms: ``import { a, b as c } from "./file.js";``, and ``export`` before a
+    function, class or constant at the start of a line.
 
-    Raises ``ValueError`` for any other form, and for a template literal over several lines, whose indentation would be lost.
+    Raises ``ValueError`` for other forms, and for a template literal over several lines, which would lose its indentation.
     """
     source = path.read_text(encoding="utf-8")
     if any(line.count("`") % 2 for line in source.splitlines()):
@@ -53,7 +53,7 @@ def read_module(path: Path) -> Module:
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
         taken = imports.setdefault((path.parent / address).resolve(), {})
-        for name in filter(None, map(str.strip, names.split(","))):  # the last name of several lines has a comma
+        for name in filter(None, map(str.strip, names.split(","))):  # a trailing comma leaves an empty name
             exported, _, own = name.partition(" as ")
             taken[exported] = own or exported
     body = EXPORT.sub("", IMPORT.sub("", source))
@@ -64,11 +64,11 @@ def read_module(path: Path) -> Module:
 
 @cache
 def join_modules(entry: Path) -> str:
-    """One JavaScript expression of the entry module and everything that it imports.
+    """Returns one JavaScript expression with the entry module and everything that it imports.
 
-    Its value is an object of the entry's exports. Every module runs once, after those that it imports.
+    Its value is an object with the entry's exports. Every module runs once, after the modules that it imports.
 
-    Raises ``ValueError`` if modules import each other in a circle, or a name that is not exported.
+    Raises ``ValueError`` for circular imports, and for an import of a name that is not exported.
     """
     modules: dict[Path, Module] = {}
 
@@ -90,11 +90,11 @@ def join_modules(entry: Path) -> str:
 
 
 def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
-    """The script of a Gradio component: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``.
+    """Returns the script of a Gradio component: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``.
 
-    entry: a module whose ``start`` is called with these five and ``options``.
-    sheets: style sheets by element id. Each is added to the page once, ahead of the call.
-    options: values for the script, as JSON.
+    entry: a module whose ``start`` is called with these five arguments and ``options``.
+    sheets: style sheets by element id. Each is added to the page once, before the call.
+    options: values for the script, passed as JSON.
     """
     return f"""for (const [id, rules] of Object.entries({json.dumps(dict(sheets))})) {{
   if (!document.getElementById(id)) document.head.append(Object.assign(document.createElement("style"), {{ id, textContent: rules }}));
@@ -116,7 +116,7 @@ def _name(path: Path) -> str:
 
 
 def font_faces(address: Callable[[str], str]) -> str:
-    """Returns the style rules of the fonts. ``address``: of a file of ``FONTS`` by its name."""
+    """Returns the CSS rules of the fonts. ``address``: returns the URL of a file in ``FONTS``."""
     return "".join(
         f'@font-face {{ font-family: "{family}"; src: url("{address(name)}") format("woff2"); font-weight: 400 600; }}\n'
         for family, name in FAMILIES.items()
@@ -129,13 +129,13 @@ def inlined_fonts() -> str:
 
 
 def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images: str = "blob:") -> str:
-    """Returns an HTML file that needs no network: its policy allows these scripts and no connection at all.
+    """Returns an HTML file that needs no network. Its security policy allows only these scripts, and no connections.
 
-    title: as text.
-    styles: its style sheet.
-    body: its markup, in which foreign text is escaped already.
-    scripts: run in this order behind the body.
-    images: sources of images that the scripts make.
+    title: plain text.
+    styles: CSS.
+    body: HTML, with untrusted text already escaped.
+    scripts: JavaScript, run in this order after the body.
+    images: allowed sources of images, as in the policy's ``img-src``.
     """
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -16,7 +16,7 @@ from d2sd.figures.modules import html_page, join_modules
 from d2sd.figures.style import COLOURS, VIEWER, FigureTable, Panel, Stat
 from d2sd.trace.text import escaped
 
-MAX_VALUES = 4  # of a setting that is not the same in all runs
+MAX_VALUES = 4  # listed values of a setting that differs between runs
 MAX_CHARACTERS = 300
 
 
@@ -29,13 +29,13 @@ def report_page(
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
 
-    title: what was measured.
-    sentences: the verdict, then what it rests on.
+    title: title of the report.
+    sentences: the verdict, then the findings that support it.
     panels: the figures.
     stats: the headline figures.
-    facts: more tables, each with its name, such as ``settings`` gives.
+    facts: further tables with their names, such as the result of ``settings``.
 
-    Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
+    All texts are escaped. The page's security policy allows only its own two scripts, and no connections.
     """
     start = f"{join_modules(VIEWER / 'report.js')}.start({json.dumps({'colours': COLOURS, 'plotly': ''})});"
     verdict, *rest = sentences or ["Nothing was measured."]
@@ -59,7 +59,11 @@ def report_page(
 
 
 def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, FigureTable]]:
-    """Settings, models, versions and hardware of runs, by their headers, as tables with a column for each of the ``sides``."""
+    """Yields tables of settings, models, versions and hardware with their names.
+
+    sides: run headers of each side, which has one column.
+    names: headings of these columns.
+    """
     for part in ("config", "models", "versions", "hardware"):
         found: dict[str, list[str]] = {}
         for n, headers in enumerate(sides):
@@ -85,7 +89,7 @@ def _distinct(values: Sequence[Any]) -> str:
 
 
 def _panel(panel: Panel) -> str:
-    """A figure as data for the script, and its numbers for where none runs."""
+    """Returns a figure as data for the script, and its table for readers without JavaScript."""
     return (
         f'<section class="panel" data-panel="panel-{panel.id}"><h3>{_text(panel.title)}</h3>'
         f'<p class="question">{_text(panel.question)}</p><div class="numbers">{_table(panel.table)}</div></section>\n'
@@ -94,7 +98,7 @@ def _panel(panel: Panel) -> str:
 
 
 def _data(id: str, data: Any) -> str:
-    """Returns data for the script as JSON that no HTML parser takes for markup."""
+    """Returns data for the script as JSON without ``<``, which an HTML parser could take for markup."""
     written = orjson.dumps(data).decode().replace("<", "\\u003c")
     return f'<script type="application/json" id="{id}">{written}</script>\n'
 
@@ -119,7 +123,7 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _styles() -> str:
-    """The page's colours, those of its dark theme where the reader's system is dark, and the report's own rules."""
+    """Returns the page's colours, with the dark ones for readers whose system is dark, and the report's own rules."""
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"

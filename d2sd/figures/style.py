@@ -1,6 +1,6 @@
-"""What all figures share: panels with their tables, the page's colours, axes and marks.
+"""Shared parts of all figures: panels with their tables, the page's colours, axes and marks.
 
-Colours are those of the light page. A page that is dark puts its own in their place, by these values.
+Figures use the colours of the light theme. In the dark theme, the page's script replaces them by value.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ def _light_colours() -> dict[str, str]:
 
 COLOURS = _light_colours()
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
-FEW = 30  # positions: fewer are too few to judge a bar by
+FEW = 30  # positions; bars with fewer are drawn faint
 HEIGHT = 330
 PATTERNS = {"first": "", "second": "/", "target": "."}
 FINE = {"size": 12, "color": MUTED}
-ROW = 26  # pixels of a row
-BAR = 0.64  # width of a bar, in places
+ROW = 26  # pixels per row
+BAR = 0.64  # width of a bar; places are 1 apart
 
 Trace = dict[str, Any]
-Cell = str | tuple[str, int]  # with a mark that lists its steps
+Cell = str | tuple[str, int]  # a text, or a text and the mark whose steps it lists
 
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """Numbers of a figure; the first cell of a row names it."""
+    """The numbers of a figure. The first cell of a row is its name."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -51,13 +51,14 @@ class FigureTable:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A figure with its title, question, the same numbers as a table, and names of its marks.
+    """A figure with its title, question and table.
 
-    id: as ``Sentence.chart`` names it.
-    title, question: what it shows, and the question that it answers.
+    id: name of the figure, as in ``Sentence.chart``.
+    title: the title.
+    question: the question that it answers.
     figure: the plotly figure.
     table: the same numbers.
-    names: by mark, what its steps are called.
+    names: titles for the steps of a mark, by mark.
     """
 
     id: str
@@ -77,7 +78,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A figure in words; ``note``: its interval or what it is over."""
+    """A headline figure as text. ``note``: its interval or sample. ``meaning``: its definition."""
 
     name: str
     value: str
@@ -97,7 +98,7 @@ def cut(text: str, most: int = 40) -> str:
 
 
 def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
-    """The traces in the layout that all figures share; ``height`` in pixels, the width is that of the page."""
+    """Returns a figure with the shared layout. ``height`` is in pixels; the width follows the page."""
     shared: dict[str, Any] = {
         "template": {},
         "height": height,
@@ -133,18 +134,18 @@ def share_axis(**options: Any) -> dict[str, Any]:
 
 
 def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, Any]:
-    """An axis with a place for every name, without lines."""
+    """Returns an axis without grid lines, with a tick for every name at 0, 1, 2, …"""
     ends = {"range": [-0.5, len(names) - 0.5], "tickvals": list(range(len(names))), "ticktext": names}
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
 def values_of(figures: Iterable[Estimate]) -> list[float]:
-    """Returns the values of figures; 0 where one has none."""
+    """Returns the values of figures, with 0 for unknown values."""
     return [figure.value or 0.0 for figure in figures]
 
 
 def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Trace:
-    """Returns the intervals of these figures as error bars about ``values_of(figures)``; options: more of plotly's."""
+    """Returns the intervals of these figures as error bars around ``values_of(figures)``."""
     spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
     ends = {
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
@@ -155,7 +156,7 @@ def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Tra
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
-    """Colour and pattern of the bars of one proposer; ``faint``: hollow, for what is too few to judge."""
+    """Returns colour and pattern of one drafter's bars. ``faint``: a pale fill, for too few positions to judge."""
     colour = COLOURS[kind]
     if faint:
         return {"color": COLOURS[f"{kind}-tint"], "line": {"color": colour, "width": 1}}
@@ -178,9 +179,9 @@ def bars(
 
     at: their places along the axis.
     values: their lengths.
-    words: a text for each, shown on hover.
+    words: hover text of each bar.
     across: whether they are horizontal.
-    options: more properties of plotly's.
+    options: further plotly properties.
     """
     x, y = (values, at) if across else (at, values)
     shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(words)}
@@ -193,8 +194,8 @@ def scatter(
     """Returns points or lines.
 
     mode: "markers", "lines" or "lines+markers".
-    words: a text for each point, shown on hover.
-    options: more properties of plotly's.
+    words: hover text of each point.
+    options: further plotly properties.
     """
     return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(words), **options}
 

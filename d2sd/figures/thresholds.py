@@ -1,6 +1,6 @@
 """Where drafting should stop: sentences, settings of serving engines, and the figure of thresholds and lengths.
 
-Settings are those of September 2026: llama.cpp's ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's ``SpeculativeConfig``,
+Settings as of September 2026, from llama.cpp's ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's ``SpeculativeConfig``,
 SGLang's ``arg_groups/fields/spec.py``.
 """
 
@@ -35,22 +35,24 @@ from d2sd.figures.style import (
 )
 from d2sd.trace.metrics import Work
 
-CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft that is a chain
-EXAMPLE = "product", 0.05  # shown where there are too few prompts to choose a threshold
+CHAINLESS = ("autoregressive", "eagle3")  # methods whose first draft is missing or is not a chain
+EXAMPLE = "product", 0.05  # shown if there are too few prompts to choose a threshold
 LOOKS = {  # name, colour, line, points
     "product": ("product of confidences", "first", "solid", "circle"),
     "single": ("single confidence", "second", "dash", "diamond"),
     "length": ("fixed length", "target", "dot", "square"),
 }
 RING = "chosen on one half"
-MOST_TIME = 1.5  # of whole drafts, that the figure has room for: very short drafts take several times as long
+MOST_TIME = 1.5  # upper end of the axis, relative to whole drafts; very short drafts take several times as long
 HALVES = "Chosen on one half of the prompts, measured on the other."
 tenths = partial(digits, places=1)
 
 
 def draft_costs(machine: Machine, method: str) -> DraftCosts | None:
-    """Returns the costs of steps that verify the first draft alone; None for methods without a first draft that is a chain. Raises
-    ``InputError`` if they are unknown."""
+    """Returns the costs of steps that verify the first draft alone, or None if a method's first draft is not a chain.
+
+    Raises ``InputError`` if the costs are unknown.
+    """
     if method in CHAINLESS:
         return None
     known = machine.of(method)
@@ -65,35 +67,35 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def caption(stops: Stops) -> str:
-    """Returns what the figures hold for."""
+    """Returns the assumptions of the figures, as sentences."""
     kind = (
         "does not shrink when drafting stops"
         if not stops.sequential
         else "shrinks with every token that is not drafted"
     )
-    time = f" The time of a draft {kind}." if stops.machine else ""
+    time = f" Drafting time {kind}." if stops.machine else ""
     return (
-        "Only the first draft counts, as if its tokens alone were verified, as a chain. The steps are those recorded: with another "
-        f"cut, later steps would start at other places.{time}"
+        "Only the first draft counts, as if it were verified alone, as a chain. The steps are those of the recording: with another "
+        f"cut, later steps would start at other positions.{time}"
     )
 
 
 def _figure_words(figure: Estimate, write: Write = percent) -> str:
-    """Returns a figure with its interval, unless that is a point."""
+    """Returns a figure with its interval, or without it if the interval is a single point."""
     return write(figure.value) if figure.low == figure.high else with_interval(figure, write)
 
 
 def place_words(stop: Stop) -> str:
-    """Returns where the drafts of a cut end."""
+    """Returns a clause: where a cut ends the drafts."""
     if stop.rule == "length":
         return f"after {count(int(stop.value), 'drafted token')}"
     if stop.rule == "single":
         return f"at the first confidence below {stop.value:g}"
-    return f"where the product of confidences falls below {stop.value:g}"
+    return f"when the product of confidences falls below {stop.value:g}"
 
 
 def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
-    """Returns what a cut does, in place of whole drafts."""
+    """Returns a clause: the effect of a cut, compared with whole drafts."""
     before, after = decimal(whole.alpha.value), decimal(stop.alpha.value)
     alpha = f"α stays at {after}" if before == after else f"α falls from {before} to {after}"
     if stop.kept.low is not None and stop.kept.low < 1:
@@ -106,27 +108,31 @@ def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
 
 
 def verdict(stops: Stops) -> Sentence:
-    """Returns a sentence about the best cut, or that none is clearly better than drafting everything."""
+    """Returns a sentence about the best cut, or one that no cut is clearly better than whole drafts."""
     whole = stops.stops[-1]
     if stops.advice is None:
         stop = next(s for s in stops.stops if (s.rule, s.value) == EXAMPLE)
         words = stop_words(stop, whole, stops.machine)
-        more = f"Choosing a threshold takes at least {MIN_PROMPTS} prompts."
+        more = f"Choosing a threshold needs at least {MIN_PROMPTS} prompts."
         return Sentence("few", f"{words[0].upper()}{words[1:]}. {more}")
     if not stops.advice:
         why = "makes a token faster" if stops.machine else f"keeps {percent(KEPT)} of α with fewer nodes"
-        text = f"Nothing is better than drafting everything: on one half of the prompts, no threshold and no shorter draft {why}."
+        text = (
+            f"Nothing is better than whole drafts: on one half of the prompts, no threshold and no shorter draft {why}."
+        )
         return Sentence("note", text)
     best = stops.advice[0]
     words = stop_words(best.stop, best.whole, stops.machine)
     if best.clear:
         return Sentence("good", f"{words[0].upper()}{words[1:]}. {HALVES}")
-    return Sentence("note", f"Nothing is clearly better than drafting everything: {words}. {HALVES}")
+    return Sentence("note", f"Nothing is clearly better than whole drafts: {words}. {HALVES}")
 
 
 def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
-    """Yields the verdict, and the settings of serving engines that would do the same. has_head: whether the drafter also has a
-    confidence head, as DSpark's do."""
+    """Yields the verdict, and the settings of serving engines that apply the same cut.
+
+    has_head: whether the drafter also has a confidence head, like a DSpark drafter.
+    """
     if stops is None:
         return
     yield verdict(stops)
@@ -135,16 +141,17 @@ def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sent
 
 
 def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
-    """Yields a sentence per serving engine that has a setting for a cut that is clearly better, and one if none has.
+    """Yields a sentence per serving engine that has a setting for a clearly better cut, and sentences about engines without one.
 
-    A DSpark drafter (``has_head``) is left out where an engine compares its head instead of the softmax, or refuses other lengths.
+    For a DSpark drafter (``has_head``), no setting is given if the engine compares the confidence head instead of the softmax,
+    or refuses other lengths.
     """
     clear = {a.stop.rule: a.stop for a in stops.advice or () if a.clear}
     drafted = int(stops.stops[-1].value)
     if "single" in clear and not has_head:
         yield (
             f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. It compares the token’s share "
-            "among the ten likeliest ones, which is at least the confidence here, so it drafts somewhat more."
+            "among the ten likeliest tokens, which is at least the confidence used here, so it drafts somewhat more."
         )
     elif "length" in clear:
         yield f"llama.cpp: --spec-draft-n-max {clear['length'].value:g}."
@@ -155,13 +162,13 @@ def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
         yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; the anchor counts."
     if has_head and clear:
         yield (
-            "vLLM has no threshold for a DSpark drafter: with enable_adaptive_verification it decides by the confidence head and "
-            "the load how much is verified."
+            "vLLM has no threshold for a DSpark drafter. With enable_adaptive_verification, the confidence head and the load decide "
+            "how many tokens are verified."
         )
     if clear and "length" not in clear and not has_head:
         yield f"vLLM and SGLang have no setting for {'this' if len(clear) == 1 else 'these'}: neither takes a threshold on the draft’s confidence."
     if set(clear) == {"product"}:
-        yield "llama.cpp has none either: its threshold is on single confidences."
+        yield "llama.cpp has none either: its threshold applies to single confidences."
 
 
 # As a figure.
@@ -173,7 +180,7 @@ def stops_panel(stops: Stops) -> Panel:
 
 
 def stop_rows(stops: Stops) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Returns the head and the rows of the table: whole drafts, every cut, and by prompt group the best cut."""
+    """Returns the head and the rows of the table: whole drafts, every cut, and the best cut of each prompt group."""
     timed = bool(stops.machine)
     whole, others = stops.stops[-1], stops.stops[:-1]
     rows = [("whole drafts", *_cells(whole, timed)), *((_name(s), *_cells(s, timed)) for s in others)]
@@ -195,7 +202,7 @@ def _cells(stop: Stop, timed: bool) -> tuple[str, ...]:
 
 
 def stops_figure(stops: Stops) -> go.Figure:
-    """Returns α, nodes and, with costs, time per token: on the left by threshold, on the right by length of the draft."""
+    """Draws α, nodes and, if costs are known, time per token: on the left by threshold, on the right by length of the draft."""
     whole = stops.stops[-1]
     chosen = {(advice.stop.rule, advice.stop.value) for advice in stops.advice or ()}
     lines: list[Trace] = []
@@ -230,13 +237,13 @@ def stops_figure(stops: Stops) -> go.Figure:
 
 
 def _figures(shown: Sequence[Stop]) -> Iterator[tuple[str, list[Estimate]]]:
-    """Yields the known figures of cuts by the axis of their row."""
+    """Yields the y axis and the figures of every row of the plot whose figures are known."""
     rows = {"y": [s.alpha for s in shown], "y2": [s.nodes for s in shown], "y3": [s.slowdown for s in shown]}
     yield from ((yaxis, figures) for yaxis, figures in rows.items() if all(f.value is not None for f in figures))
 
 
 def _lines(rule: str, at: Sequence[float], shown: Sequence[Stop]) -> Iterator[Trace]:
-    """Yields the line of a rule in every row."""
+    """Yields the line of a rule for every row of the plot."""
     name, colour, dash, symbol = LOOKS[rule]
     words = list(map(_hover, shown))
     for yaxis, figures in _figures(shown):
@@ -257,7 +264,7 @@ def _lines(rule: str, at: Sequence[float], shown: Sequence[Stop]) -> Iterator[Tr
 
 
 def _rings(rule: str, chosen: Sequence[tuple[float, Stop]]) -> Iterator[Trace]:
-    """Yields rings around the cuts that were chosen, in every row."""
+    """Yields rings around the chosen cuts, for every row of the plot."""
     at = [x for x, _ in chosen]
     for yaxis, figures in _figures([s for _, s in chosen]) if chosen else ():
         ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}

@@ -1,6 +1,6 @@
-"""The viewer of traces: hand-written JavaScript and CSS that draw a run, for the page and for files.
+"""The trace viewer: JavaScript and CSS that draw a run, for the page and for HTML files.
 
-All drawing is in ``assets/viewer``; model text reaches the document through text nodes only.
+The sources are in ``assets/viewer``. Model text enters the document only as text nodes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def viewer_styles() -> str:
 def viewer_script() -> str:
     """Returns the viewer as the script of a Gradio component.
 
-    The script adds the style sheet: Gradio evaluates a ``css_template`` again on every change of the value, which would
-    restyle the whole page several times a second during a stream.
+    The script adds the style sheet, because Gradio evaluates a ``css_template`` on every change of the value. That would restyle
+    the whole page several times a second during a stream.
     """
     return view_script(VIEWER / "main.js", {"explorer-style": viewer_styles()}, {})
 
@@ -48,11 +48,11 @@ def _joined(names: tuple[str, ...]) -> str:
 class PageRun:
     """A run of a standalone page.
 
-    label: what it is called, where there are several.
-    step: what it opens with, from 0; None: the viewer chooses.
-    node: of that step.
-    tour: what Learn tells it with besides its lines, for the page's ``entry``; empty where it does not.
-    number: what addresses call it; 0: its place among the runs, from 1.
+    label: name of the run in the list of runs.
+    step: the step to open, from 0; None: the viewer chooses.
+    node: the node to select in that step.
+    tour: data of the run's tour in Learn; empty if it has no tour.
+    number: number of the run in links; 0: its place in the list, from 1.
     """
 
     run: RecordedRun
@@ -63,14 +63,14 @@ class PageRun:
     number: int = 0
 
     def value(self, key: str) -> str:
-        """Returns the run in the viewer's input format, under a key of its own."""
+        """Returns the run in the viewer's input format. ``key``: identifies it among the runs of the page."""
         wanted = None if self.step is None else {"step": self.step, "node": self.node}
         value = self.run.segment(key=key, recorded=True, wanted=wanted)
         return value if self.run.ended else value + to_line(CUT_OFF)
 
 
 def standalone_page(run: RecordedRun, title: str, step: int | None = None, node: int | str | None = None) -> str:
-    """One run as an HTML file; see ``runs_page``."""
+    """Returns one run as an HTML file; see ``runs_page``."""
     return runs_page([PageRun(run, step=step, node=node)], title)
 
 
@@ -81,15 +81,14 @@ def runs_page(
     styles: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> str:
-    """One HTML file with style, script and data in it, which opens from a disk without a network.
+    """Returns one self-contained HTML file, which needs no network.
 
-    Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``chapter=4`` of Learn, ``quiz=1``,
-    ``draft=1``, ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
-    and the page's policy allows this one script and no connection at all.
+    Its address selects a view: ``#run=2&step=10&node=7``, all counted from 1, or ``chapter=4``, ``quiz=1``, ``draft=1``,
+    ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy allows only its own script.
 
-    entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
-    styles: style sheets that it needs besides the viewer's.
-    options: what its ``start`` is called with, as JSON.
+    entry: the module whose ``start`` draws the page. A module other than the default can add tours.
+    styles: CSS in addition to the viewer's.
+    options: argument of ``start``, passed as JSON.
     """
     shown = [
         {"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour, "number": run.number or n}
@@ -97,21 +96,21 @@ def runs_page(
     ]
     script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
     body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for words and keys.</p><nav id="runs"></nav></header>
-<main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
+<main><div id="explorer"><noscript>This page needs JavaScript to draw the run.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
 """
     return html_page(title, f"{_joined(('standalone.css',))}{viewer_styles()}{styles}", body, [script])
 
 
 def _inert(data: Any) -> str:
-    """Returns data as JSON that no HTML parser takes for markup."""
+    """Returns data as JSON without ``<``, which an HTML parser could take for markup."""
     return json.dumps(data).replace("<", "\\u003c")
 
 
 # The interactive view of a run in a notebook cell.
 
 HEIGHT = 900
-# The page runs its own script and may save files; it reaches neither the notebook nor a network.
+# The frame may run its script and save files. It has no access to the notebook or a network.
 FRAME = (
     '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
     'style="width:100%;height:{height}px;border:0"></iframe>'
@@ -134,15 +133,15 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     """Returns the interactive view of a run, for the last line of a notebook cell.
 
     trace: a run, or the path of its file.
-    step: which one to open at, from 1 on; None: the first one.
-    height: of the view, in pixels.
+    step: the step to open, from 1; None: the first one.
+    height: height of the view in pixels.
 
-    Raises ``InputError``.
+    Raises ``InputError`` if the file is not a trace, or has no such step.
     """
     run = trace if isinstance(trace, Trace) else load_trace(trace)
     steps = len(run.steps)
     if step is not None and not 1 <= step <= steps:
-        raise InputError(f"there is no step {step}; this trace has {steps}")
+        raise InputError(f"there is no step {step}; this trace has {steps} steps")
     title = f"{run.header['method']}, {steps} steps"
     page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
     return NotebookView(page, title, height)

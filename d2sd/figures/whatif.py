@@ -29,7 +29,7 @@ from d2sd.figures.style import (
 )
 from d2sd.methods import METHODS
 
-# by tone and dash alone: colours mean drafters
+# tone and dash pattern only, since colours mark drafters
 LINES = (
     ("ink", "solid"),
     ("ink", "dash"),
@@ -43,14 +43,14 @@ SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
-    """One answer.
+    """The result of one method at one value of the setting.
 
-    at: the index of the setting's value.
+    at: index of the value.
     alpha: α.
     low, high: its 95% interval.
     nodes: verified nodes per step.
-    less, more: the 95% interval of α minus the recorded run's.
-    speedups: over plain decoding by the id of a known machine, calculated.
+    less, more: 95% interval of α minus the recorded run's α.
+    speedups: calculated speedups over plain decoding, by machine id.
     """
 
     at: int
@@ -68,7 +68,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """The answers of one method; ``flat``: it does not use the setting."""
+    """The points of one method. ``flat``: the method does not use the setting."""
 
     method: str
     flat: bool
@@ -76,7 +76,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A setting that was varied: its values in order, the index of the recorded run's own, and a line for every method."""
+    """A varied setting: its values in order, the index of the recorded run's value (``own``), and a line per method."""
 
     symbol: str
     label: str
@@ -86,7 +86,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The run that was asked, as measured: method, α, verified nodes per step."""
+    """The recorded run: method, measured α, verified nodes per step."""
 
     method: str
     alpha: float
@@ -94,7 +94,7 @@ class Recorded(msgspec.Struct, frozen=True):
 
 
 def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
-    """The figures of settings that were varied. Speedups are calculated, for an 8B model on every known machine."""
+    """Yields a panel per varied setting. Speedups are calculated for an 8B model on every known machine."""
     look = looks(sweeps)
     for sweep in sweeps:
         rows = []
@@ -128,7 +128,7 @@ def lane_name(lane: str) -> str:
 
 
 def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
-    """Colour, line pattern and point shape of every method, the same in all sweeps; no two of up to 30 are alike."""
+    """Returns colour, line pattern and point shape by method, the same in all sweeps. Up to 30 methods get different looks."""
     methods = dict.fromkeys(line.method for sweep in sweeps for line in sweep.lines)
     out = {}
     for n, method in enumerate(methods):
@@ -139,7 +139,7 @@ def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
 
 
 def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Figure:
-    """α above, nodes per step below, on the same values; a ring marks the recorded run."""
+    """Draws α above and nodes per step below, over the same values. A ring marks the recorded run."""
     traces: list[Trace] = []
     for line in sweep.lines:
         at, words = [p.at for p in line.points], [point_words(sweep, line, p) for p in line.points]
@@ -184,7 +184,7 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
-    """The point of the fewest nodes whose α is, as written, no lower than ``own``; None where it saves less than a tenth."""
+    """Returns the point with the fewest nodes whose rounded α is at least that of ``own``; None if it saves less than a tenth."""
     equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
     least = min(equal, key=lambda p: p.nodes, default=own)
     return least if least.nodes < 0.9 * own.nodes else None
@@ -196,10 +196,10 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     own_line = next((line for line in lines if line.method == recorded.method), None)
     line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
     if line is None:
-        return "no answer yet"
+        return "no result yet"
     method = cut(lane_name(line.method))
     if line.flat:
-        return f"{method} does not use it"
+        return f"{method} does not use this setting"
     best = max(line.points, key=lambda p: p.alpha)
     own = next((p for p in line.points if p.at == sweep.own), None)
 
@@ -213,13 +213,13 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
             f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
         )
     if own is None or line is not own_line:
-        return f"{method}: highest {words(best)}{best.interval}; one text says little"
+        return f"{method}: highest {words(best)}{best.interval}; a single text is weak evidence"
     if best.alpha <= own.alpha + 1e-9:
         return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
     less, more = best.less, best.more
     if less is None or more is None:
-        difference = "too short a text for an interval"
+        difference = "the text is too short for an interval"
     else:
         ends = " to ".join(map(signed_decimal, (less, more)))
-        difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
+        difference = f"{ends}, {'clearly higher on this text' if less > 0 or more < 0 else 'no clear difference'}"
     return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"

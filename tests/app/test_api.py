@@ -61,13 +61,13 @@ def test_api_calibrate_counts_equal_runs_once(run):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: api.generate(5), "prompt must be a text, not 5"),
+        (lambda: api.generate(5), "prompt must be a string, not 5"),
         (lambda: api.generate("x", model="none"), "unknown model 'none'"),
         (lambda: api.generate("x", method="none"), "unknown method 'none'"),
         (lambda: api.generate("x", max_new_tokens=10**9), "max_new_tokens must be between"),
         (lambda: api.generate("x", num_branches=True), "num_branches must be a whole number"),
         (lambda: api.generate("x", chat="false"), "chat must be true or false"),
-        (lambda: api.generate("x" * 200_000), "the page reads at most"),
+        (lambda: api.generate("x" * 200_000), "the page accepts at most"),
         (lambda: api.step("none"), "there is no run 'none'"),
         (lambda: api.calibrate([]), "runs must be a list"),
         (lambda: api.calibrate([5]), "there is no run '5'"),

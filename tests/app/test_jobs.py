@@ -155,7 +155,7 @@ def test_overtaken_request_is_dropped():
         (RuntimeError("no kernel\nat /srv/x.py"), "The run stopped: no kernel", True),
         (
             MemoryError(),
-            "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt.",
+            "The run stopped: there was not enough memory. Use fewer tokens or a shorter prompt.",
             False,
         ),
         (InputError("num_branches must be a whole number"), "branches K must be a whole number", False),

@@ -29,7 +29,7 @@ def test_link_round_trips_every_setting():
 
 
 def test_link_to_drawn_text_says_that_it_may_be_another():
-    assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("Its text is drawn at temperature 0.5")
+    assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("Its text is sampled at temperature 0.5")
     assert links.read_link({"temperature": "0"}).sampling_note == ""
 
 
@@ -56,7 +56,7 @@ def test_link_leaves_out_and_names_invalid_values(name, value, monkeypatch):
     link = links.read_link({"num_branches": "2", name: value})
     assert link.values == {"num_branches": 2}
     assert link.selection is None
-    assert link.sentence.startswith(f"Not everything in this link could be used: {name} (")
+    assert link.sentence.startswith(f"Some values of this link could not be used: {name} (")
 
 
 def test_link_chat_default_follows_model():
@@ -91,7 +91,7 @@ OPENING = links.query_fields(presets.opening().header)
     [
         ({}, None, None, False),
         ({"run": "KEY", "step": "2"}, None, 1, False),
-        ({"run": "1", "step": "2", "seed": "x"}, "Not everything in this link", 1, False),
+        ({"run": "1", "step": "2", "seed": "x"}, "Some values of this link", 1, False),
         ({"step": "3"}, None, 2, False),  # where to look, in whatever run is shown
         ({"step": "3", "play": "1", "__theme": "dark"}, None, 2, False),
         (OPENING | {"step": "3"}, None, 2, False),
@@ -100,7 +100,7 @@ OPENING = links.query_fields(presets.opening().header)
         ({"prompt": "A cat", "step": "3"}, NOT_YET, None, True),
         ({"prompt": "A cat", "run": "gone"}, ELSEWHERE, None, True),
         ({"prompt": "A cat", "model": "tiny with DSpark"}, PRESS_RUN, None, False),  # which is not loaded
-        ({"prompt": "A cat", "temperature": "0.5"}, "drawn at temperature 0.5", None, True),
+        ({"prompt": "A cat", "temperature": "0.5"}, "sampled at temperature 0.5", None, True),
         ({"prompt": "A cat", "tab": "race"}, None, None, False),
         ({"prompt": "A cat", "methods": "d2sd"}, None, None, False),
         ({"run": "gone"}, NOT_KEPT, None, False),

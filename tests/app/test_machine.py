@@ -31,10 +31,10 @@ def test_leave_a_core_respects_omp_num_threads(monkeypatch):
 def test_threads_here_states_count_and_reason(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert threads_here().startswith("The nets use 3 threads; one core is left to the browser.")
+    assert threads_here().startswith("The models use 3 threads; one core is left for the browser.")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
-    assert threads_here() == "The nets use 1 thread, as OMP_NUM_THREADS says."
+    assert threads_here() == "The models use 1 thread, as set by OMP_NUM_THREADS."
 
 
 def test_machine_memory_is_plausible():

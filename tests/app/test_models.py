@@ -44,10 +44,10 @@ def test_model_list_is_read_from_variable_or_file(tmp_path):
         ("{}", "must be a JSON list"),
         ("[3]", "must be an object with target and drafter"),
         ('[{"target": "a/b"}]', "it needs a drafter or an eagle3: a hub id or a folder"),
-        ('[{"target": "a/b", "drafer": "c/d"}]', "'drafer' is not known; an entry has name, target"),
-        ('[{"target": 3, "drafter": "c/d"}]', "target must be a text"),
+        ('[{"target": "a/b", "drafer": "c/d"}]', "unknown field 'drafer'; an entry has name, target"),
+        ('[{"target": 3, "drafter": "c/d"}]', "target must be a string"),
         ('[{"target": "a/b", "drafter": "c/d", "dtype": "int8"}]', "dtype must be one of float32"),
-        ('[{"target": "/nowhere/x", "drafter": "c/d"}]', "the folder of its target, /nowhere/x, is not there"),
+        ('[{"target": "/nowhere/x", "drafter": "c/d"}]', "the folder of its target, /nowhere/x, does not exist"),
     ],
 )
 def test_model_list_fault_is_one_sentence(source, sentence):
@@ -196,7 +196,7 @@ def test_model_download_reports_progress_and_stop(request_target):
         raise Stopped
 
     job, updates = request_target(until_stopped, connected)
-    assert next(updates).news == "Getting SmolLM2-135M-Instruct: connecting …"
+    assert next(updates).news == "Downloading SmolLM2-135M-Instruct: connecting …"
     connected.set()
     assert any("5 of 93 MB" in update.news for update in updates)
     job.stopped = True

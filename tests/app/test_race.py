@@ -278,7 +278,7 @@ def test_whatif_refusals_are_one_sentence(done, monkeypatch):
     assert "nothing is selected" in ask(trace, sweeps=[])[-1].problem
     monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))
     missing = replace(trace, header={**trace.header, "models": {**trace.header["models"], "preset": "smollm2"}})
-    assert "SmolLM2-135M-Instruct is not here yet; get it first" in ask(missing)[-1].problem
+    assert "SmolLM2-135M-Instruct is not downloaded yet; get it first" in ask(missing)[-1].problem
 
 
 def test_recorded_race_is_small_and_complete():

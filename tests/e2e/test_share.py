@@ -107,7 +107,7 @@ def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     expect(empty.locator("#prompt textarea")).to_have_value(attack, timeout=PATIENCE)
     expect(empty.locator("#max-tokens input[type=number]")).to_have_value("48")
     expect(empty.locator("#gamma input[type=number]")).not_to_have_value("1")
-    expect(problem(empty)).to_have_value(re.compile("^Not everything in this link could be used"))
+    expect(problem(empty)).to_have_value(re.compile("^Some values of this link could not be used"))
     said = problem(empty).input_value()
     assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
     assert "unheard_of" not in said

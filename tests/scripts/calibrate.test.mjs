@@ -16,7 +16,7 @@ const DATA = {
   },
   panels: [
     { id: "uniform", names: { 8: "Confidence 0.8–0.9", 9: "Confidence 0.9–1" } },
-    { id: "gains", names: { "-1": "Lower ranks brought tokens" } },
+    { id: "gains", names: { "-1": "Lower ranks added tokens" } },
   ],
   runs: [{ run: "r", label: '=1+"2"', domain: "sums" }],
   places: {
@@ -75,7 +75,7 @@ test("stepsBehind lists the steps of a mark, and placesOf the marks of a step", 
   );
   assert.deepEqual(
     [nameOf(DATA, "gains", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])],
-    ["Lower ranks brought tokens", "Confidence 0.8–0.9 to 0.9–1", "Steps"],
+    ["Lower ranks added tokens", "Confidence 0.8–0.9 to 0.9–1", "Steps"],
   );
 });
 

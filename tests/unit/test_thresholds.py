@@ -111,13 +111,13 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
         assert not a.clear
     swapped = stop_report(halves(judged, fit))
     assert swapped.advice == ()
-    assert "Nothing is better than drafting everything" in verdict(swapped).text
+    assert "Nothing is better than whole drafts" in verdict(swapped).text
     same = stop_report(halves(fit, fit))
     assert all(a.clear and a.stop.kept.value == 1 for a in same.advice)
     assert verdict(same).tone == "good"
     assert "verifies 2.0 instead of 5.0 nodes a step; α stays at 2.00." in verdict(same).text
     unclear = stop_report(halves(fit, judged))
-    assert verdict(unclear).text.startswith("Nothing is clearly better than drafting everything: stopping ")
+    assert verdict(unclear).text.startswith("Nothing is clearly better than whole drafts: stopping ")
 
 
 def test_threshold_with_costs_is_the_fastest():
@@ -140,7 +140,7 @@ def test_stops_need_eight_prompts_for_advice():
     few = stop_report(table_of(runs[:7]))
     assert few.advice is None
     assert verdict(few).tone == "few"
-    assert verdict(few).text.startswith("Stopping where the product of confidences falls below 0.05 verifies ")
+    assert verdict(few).text.startswith("Stopping when the product of confidences falls below 0.05 verifies ")
 
 
 def test_stops_of_groups_are_those_of_their_steps():
@@ -211,8 +211,8 @@ def test_stops_panel_has_a_row_of_times_only_with_costs(recorded):
         panel = stops_panel(stops)
         rows = {trace.yaxis for trace in panel.figure.data}
         assert rows == {"y", "y2", "y3"} if costs else {"y", "y2"}
-        assert "The steps are those recorded" in panel.question
-        assert ("time of a draft does not shrink" in panel.question) == bool(costs)
+        assert "The steps are those of the recording" in panel.question
+        assert ("Drafting time does not shrink" in panel.question) == bool(costs)
 
 
 def test_calibrate_command_says_where_drafting_should_stop(recorded, capsys):
