@@ -12,7 +12,7 @@ from d2sd.__about__ import __version__
 from d2sd.errors import InputError
 from d2sd.trace.text import printable
 
-# Of the modules in d2sd.cli only the one that is asked for is imported: most take seconds.
+# Only the module of the requested command is imported: most modules of d2sd.cli take seconds to import.
 COMMANDS = {
     "app": "open the page: see it happen, step by step",
     "generate": "generate text from a prompt",
@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; bad input is one sentence on stderr and exit code 2."""
+    """Run one command. Invalid input prints one sentence on stderr and gives exit code 2."""
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         if hasattr(arguments, "outputs"):
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not have been imported
+        if type(error).__name__ != "OutOfMemoryError":  # torch's class; torch may not be imported
             raise
         sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
         print(f"error: {sentence}", file=sys.stderr)
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
-    """The module of the command, and its arguments."""
+    """Returns the module of the command, and the parsed arguments."""
     name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
     parser = argparse.ArgumentParser(
         prog=name, description="D²SD and its relatives: speculative decoding with block drafters."

@@ -1,6 +1,6 @@
-"""Recorded greedy texts, along which drafters draft again: the target's features at every position, from one pass.
+"""Recorded greedy texts for replays of drafters, with the target's features at every position from one pass.
 
-At temperature 0 the target's choices are the text itself, so that it need not run again, whatever is drafted.
+At temperature 0 the recorded text contains the target's choices, so a replay needs no further target pass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from d2sd.errors import InputError
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.trace import Trace
 
-# How far a token may lie below the favourite before it is another model's, in logits: one pass over the whole text rounds otherwise
-# than passes over steps did.
+# Logits by which a recorded token may be below the likeliest one. The recorded passes rounded differently than one pass over the
+# whole text.
 MARGIN = {"float32": 1e-3}
 MARGIN_OF_16_BITS = 0.25
 
@@ -55,7 +55,7 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
 
 def recorded_text(trace: Trace, target: Target) -> Text:
-    """Returns the text of a run. Raises ``InputError`` if nothing can be drafted again in it with this target."""
+    """Returns the text of a run. Raises ``InputError`` if it cannot be replayed with this target."""
     if recorded_config(trace).temperature != 0:
         raise InputError(
             "drafting again needs a run at temperature 0: only then is the text the same for every setting"
@@ -86,8 +86,8 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 @torch.inference_mode()
 def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
-    """Returns the text with the features of these layers, and the places of generated tokens, from 0, that surely are not the
-    target's greedy choice."""
+    """Returns the text with the features of these layers, and the indices of generated tokens, from 0, that cannot be the target's
+    greedy choice."""
     found, hidden = _read(target, text, set(layers))
     scores = target.logits(hidden[0, text.start - 1 :]).float()
     own = torch.tensor(text.ids[text.start :], device=target.device)

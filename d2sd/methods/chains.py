@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from d2sd.methods.base import BRANCHED, Drafters, FirstDraft, Method, draft_block
 
-ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings
+ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings of methods with one chain
 
 
 def draft_nothing(drafters: Drafters) -> FirstDraft:
