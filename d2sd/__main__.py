@@ -14,17 +14,17 @@ from d2sd.trace.text import printable
 
 # Only the module of the requested command is imported: most modules of d2sd.cli take seconds to import.
 COMMANDS = {
-    "app": "open the page: see it happen, step by step",
+    "app": "open the web page",
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
-    "board": "the drafters that a training run kept, over the same texts: which is the best",
-    "calibrate": "reliability of the first drafter's confidence",
-    "doctor": "why a drafter is rejected: its folder, and a short run that changes one thing at a time",
-    "compare": "what differs between two sets of recorded runs, with intervals",
-    "get": "get a target that is too large to be bundled",
-    "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",
-    "trace": "check, show, sum up and convert recorded traces",
-    "whatif": "ask a recorded greedy run what other settings would have committed",
+    "board": "rank a training run's checkpoints on the same texts",
+    "calibrate": "measure how reliable the first drafter's confidence is",
+    "doctor": "find out why a drafter's tokens are rejected: check its folder, change one thing at a time",
+    "compare": "compare two sets of recorded runs, with confidence intervals",
+    "get": "download a target that is too large to be bundled",
+    "train": "train DFlash, VP- and EAGLE-3 drafters for a target",
+    "trace": "check, show, summarise and convert recorded traces",
+    "whatif": "compute what other settings would have committed in a recorded greedy run",
 }
 
 
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     except RuntimeError as error:
         if type(error).__name__ != "OutOfMemoryError":  # torch's class; torch may not be imported
             raise
-        sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
+        sentence = "there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype"
         print(f"error: {sentence}", file=sys.stderr)
         return 1
 

@@ -123,27 +123,27 @@ class DecodeConfig:
     )  # fmt: skip
     block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma",
-        help="γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
-        meaning="tokens in a drafted block, including the anchor; auto: as the drafter was trained, which is also the maximum",
+        help="block size γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
+        meaning="tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum",
     )  # fmt: skip
     second_block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2",
-        help="γ₂ ≥ γ of the re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
-        meaning="the same for the second drafter; auto: as γ",
+        help="block size γ₂ ≥ γ of re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
+        meaning="tokens per block of the second drafter, at least γ; auto: same as γ",
     )  # fmt: skip
     num_branches: int = setting(
-        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="prefixes to re-draft from (default 4)", metavar="K",
+        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="number of prefixes to re-draft from (default 4)", metavar="K",
         label="branches K", control="branches", meaning="number of likely boundaries to re-draft from",
     )  # fmt: skip
     node_budget: int | None = setting(
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="maximum drafted nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
+        help="maximum number of nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
         label="nodes B", control="budget",
-        meaning="maximum number of drafted nodes verified (node counts are one higher, with the anchor); auto: all, or 64 for methods that grow trees",
+        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees",
     )  # fmt: skip
     draft_depth: int = setting(
         5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",
-        metavar="N", label="depth", meaning="eagle3: passes after the first one, each of which adds a level to its tree",
+        metavar="N", label="depth", meaning="eagle3: passes after the first one; each adds a level to the tree",
     )  # fmt: skip
     draft_top_k: int = setting(
         10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
@@ -152,9 +152,9 @@ class DecodeConfig:
     )  # fmt: skip
     cost_aware: bool = setting(
         False, "flag",
-        help="draft and verify only what is expected to save time here; γ, K and B become upper limits",
+        help="draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits",
         label="quickest here",
-        meaning="cost-aware: draft and verify only what is expected to save time here; γ, K and B become upper limits. Full tree: all that these settings draft",
+        meaning="cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow",
     )  # fmt: skip
     temperature: float = setting(
         0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",
@@ -167,7 +167,7 @@ class DecodeConfig:
     top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="0 = off (default)", metavar="N")
     seed: int = setting(
         0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="default 0", metavar="S",
-        label="seed", meaning="of all sampling: the same seed gives the same text",
+        label="seed", meaning="seed of all sampling: the same seed gives the same text",
     )  # fmt: skip
     backend: str = setting(
         "auto",
@@ -185,7 +185,7 @@ class DecodeConfig:
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
         help="confidence that predicts boundaries: softmax (default), or head, the confidence head of a DSpark drafter",
-        meaning="what predicts the rejection of the first draft. Softmax: its tokens’ probabilities. Head: a trained confidence head, for drafters that have one",
+        meaning="how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -212,7 +212,11 @@ class DecodeConfig:
         longer = gamma if self.second_block_size is None else self.second_block_size
         for name, value in (("block_size", gamma), ("second_block_size", longer)):
             if value > trained_block_size:
-                most = "what a draft model drafts" if method.draft_model else "the block this drafter was trained with"
+                most = (
+                    "the limit of draft models"
+                    if method.draft_model
+                    else "the block size this drafter was trained with"
+                )
                 raise InputError(
                     f"{name} {value} is larger than {most} ({trained_block_size}); choose 2 to {trained_block_size}"
                 )

@@ -170,7 +170,7 @@ class Engine:
             and (models.first is None or models.first.confidence_head is None)
         ):
             raise InputError(
-                f"the first drafter of {models.name} has no confidence head; use --confidence softmax, or a DSpark drafter"
+                f"the first drafter of {models.name} has no confidence head; set confidence to softmax, or use a DSpark drafter"
             )
         if method.eagle3:
             return replace(config, node_budget=config.node_budget or method.default_budget)
@@ -195,21 +195,19 @@ class Engine:
         """
         models, wanted = self.models, METHODS[method]
         needs = (
-            (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
-            (
-                wanted.eagle3,
-                models.eagle3,
-                "an EAGLE-3 drafter",
-                "give one with --drafter, or as eagle3/ in their folder",
-            ),
-            (wanted.first_drafter, models.first, "a drafter", "give one or use autoregressive"),
-            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "use dflash_twice"),
+            (wanted.draft_model, models.draft_model, "a draft model", "--draft-model", "another method"),
+            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "--drafter", "another method"),
+            (wanted.first_drafter, models.first, "a drafter", "--drafter", "method autoregressive"),
+            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "--second-drafter", "method dflash_twice"),
         )
-        for needed, there, what, instead in needs:
+        for needed, there, what, option, instead in needs:
             if needed and there is None:
                 if what == "a drafter" and models.eagle3 is not None:
-                    return f"method {method!r} needs a block drafter, and the drafter of {models.name} is an EAGLE-3 one; use --method eagle3"
-                return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
+                    return f"method {method!r} needs a block drafter, but the drafter of {models.name} is an EAGLE-3 drafter; use method eagle3"
+                return (
+                    f"method {method!r} needs {what}, which {models.name} does not have; load models that have one (or add one on the "
+                    f"command line with {option}), or use {instead}"
+                )
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
@@ -318,7 +316,7 @@ class Engine:
             if not prompt.strip():
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
-                raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
+                raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
             prompt = encodable(prompt)  # lone surrogates have no tokens
             if config.chat:
                 ids = self.models.target.chat_ids(prompt, config.thinking)
@@ -331,14 +329,15 @@ class Engine:
             except TypeError:
                 ids = [-1]
             if not all(0 <= i < size for i in ids):
-                raise InputError(f"a prompt given as token ids takes whole numbers from 0 to {size - 1}")
+                raise InputError(f"a prompt given as token ids must contain only whole numbers from 0 to {size - 1}")
         room = self.models.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")
         if len(ids) > room:
             raise InputError(
-                f"the prompt has {len(ids)} tokens; with {config.max_new_tokens} new tokens at most {max(0, room)} "
-                f"fit this target's {self.models.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
+                f"the prompt has {len(ids)} tokens, but at most {max(0, room)} fit: this target has "
+                f"{self.models.target.max_positions} positions, and {config.max_new_tokens} are for new tokens; "
+                "shorten the prompt or generate fewer tokens"
             )
         return ids
 

@@ -96,11 +96,11 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
 def check(row: Step, line: int) -> None:
     """Check that the fields of a step are consistent."""
     if row.accepted > len(row.drafted):
-        raise InputError(f"line {line}: accepted: {row.accepted} of {len(row.drafted)} drafted tokens")
+        raise InputError(f"line {line}: accepted is {row.accepted}, but the step drafted {len(row.drafted)}")
     if row.draft_probs and len(row.draft_probs) != len(row.drafted):
-        raise InputError(f"line {line}: draft_probs: one for each of the {len(row.drafted)} drafted tokens")
+        raise InputError(f"line {line}: draft_probs needs one number for each of the {len(row.drafted)} drafted tokens")
     if row.bonus is None and not row.accepted:
-        raise InputError(f"line {line}: bonus: the step wrote nothing; leave it out")
+        raise InputError(f"line {line}: the step committed no token; leave it out")
 
 
 def read(line: str, kind: type, number: int):

@@ -99,7 +99,7 @@ class Machine:
         """Returns the machine with the times of this method's drafter as ``first_draft``. Raises ``InputError`` if they are unknown."""
         first = self.drafts.get(method, self.first_draft)
         if first is None:
-            raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
+            raise InputError(f"the draft time of {method} on “{self.name}” is unknown; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
@@ -173,9 +173,9 @@ def _paper() -> Machine:
         verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
         source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
-        f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All others are calculated from "
-        f"these: a draft pass as {draft:.2f}, what D²SD costs more than DFlash; verifying 16 to 80 nodes as {verify:.2f}, the "
-        "rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as "
+        f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All other costs are calculated from "
+        f"these: {draft:.2f} for a draft pass, the difference between D²SD and DFlash; {verify:.2f} for verifying 16 to 80 nodes, the "
+        "rest of DFlash’s step; proportionally less for fewer nodes. Only ratios are published: times assume plain steps of "
         f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
         drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},

@@ -57,20 +57,20 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 def recorded_text(trace: Trace, target: Target) -> Text:
     """Returns the text of a run. Raises ``InputError`` if it cannot be replayed with this target."""
     if recorded_config(trace).temperature != 0:
-        raise InputError(
-            "drafting again needs a run at temperature 0: only then is the text the same for every setting"
-        )
+        raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
     if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
         raise InputError(
-            f"this log does not hold all tokens ({', '.join(sorted(lacks))}), so nothing can be drafted again; vLLM gives them "
+            f"this log is incomplete (missing: {', '.join(sorted(lacks))}), so it cannot be replayed; vLLM returns all tokens "
             'with "return_token_ids": true'
         )
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
     if not prompt or len(trace.token_ids) < 2:
-        raise InputError("the trace holds no text to draft; record a run of at least two tokens")
+        raise InputError("the trace contains no text to replay; record a run of at least two tokens")
     text = Text((*prompt, *trace.token_ids), len(prompt))
     if max(text.ids) >= target.config.vocab_size or len(text.ids) > target.max_positions:
-        raise InputError(f"this trace is not of the model {target.name}: its tokens or its length do not fit")
+        raise InputError(
+            f"this trace was not made with the model {target.name}: its token ids or its length do not fit"
+        )
     return text
 
 

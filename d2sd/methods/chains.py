@@ -55,7 +55,7 @@ DRAFT_MODEL = Method(
 DFLASH = Method(
     "dflash",
     "DFlash",
-    "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
+    "One diffusion drafter fills the whole block in one pass; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
     ONE_CHAIN,
     on_device="chain",

@@ -105,7 +105,7 @@ DFLASH_TWICE = Method(
 RANDOM_PREFIX = Method(
     "random_prefix",
     "D²SD from random prefixes",
-    "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
+    "D²SD that re-drafts from K random prefixes: a control that shows the effect of choosing them by confidence.",
     "control",
     TWO_DRAFTS,
     select=select_random,

@@ -104,8 +104,8 @@ class Replay:
             text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
         if others:
             raise InputError(
-                f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the one "
-                "that it would choose; give the model with --model or --target"
+                f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "
+                "model's greedy choice; load the model that wrote it (command line: --model or --target)"
             )
         self.engine, self.prompt, self.output = engine, list(text.ids[: text.start]), list(text.ids[text.start :])
         self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}

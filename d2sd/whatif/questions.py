@@ -37,11 +37,11 @@ def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDon
     """
     if config.temperature != 0:
         raise InputError(
-            f"{what} can be asked for at temperature 0 only, where the run's text says what the target accepts; "
-            "run the prompt again with temperature 0"
+            f"{what} need a run at temperature 0, where the text determines which tokens the target accepts; "
+            "run the prompt again at temperature 0"
         )
     if not 0 <= step < len(trace.steps):
-        raise InputError(f"this run has no step {step + 1}; it has {len(trace.steps)}")
+        raise InputError(f"this run has no step {step + 1}; the last one is step {len(trace.steps)}")
     return trace.steps[step]
 
 
@@ -53,9 +53,7 @@ def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
     ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
     start = event.anchor_position
     if ids[start : start + 1] != [event.anchor]:
-        raise InputError(
-            f"step {event.step + 1} of this trace does not fit its text, so nothing can be drafted again in it"
-        )
+        raise InputError(f"step {event.step + 1} of this trace does not match its text, so it cannot be drafted again")
     return ids[: start + 1], ids[start + 1 :]
 
 
@@ -65,7 +63,7 @@ def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> No
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
         if theirs and theirs != ours:
             raise InputError(
-                f"this run was made with another {part.replace('_', ' ')} than the models {engine.models.name} have; load its own"
+                f"this run was made with another {part.replace('_', ' ')} than that of {engine.models.name}; load the run's models"
             )
 
 
@@ -145,8 +143,8 @@ def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, 
     """Returns the first draft of a step that a second drafter can re-draft, and the step. Raises ``InputError``."""
     if METHODS[config.method].second_drafter == "none":
         raise InputError(
-            f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
-            f"of {METHODS['d2sd'].name}"
+            f"the method of this run, {METHODS[config.method].name}, has no second drafter; choose a run of a method with "
+            f"one, such as {METHODS['d2sd'].name}"
         )
     event = step_of(trace, config, step, "re-drafts")
     if event.first_draft is None or not event.first_draft.ids:
@@ -202,16 +200,16 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     than the run.
     """
     config = replace(recorded_config(trace), inspect=False, backend="auto")
-    event = step_of(trace, config, step, "tokens of one's own")
+    event = step_of(trace, config, step, "typed drafts")
     room = 0 if event.first_draft is None else len(event.first_draft.ids)
     if not room:
         raise InputError(
             f"nothing was drafted in step {step + 1}, so there is no draft to compare with; choose another step"
         )
     if not words.strip():
-        raise InputError("nothing was typed; type the words that come next")
+        raise InputError("the draft is empty; type the words that come next")
     if len(words) > MAX_TYPED:
-        raise InputError(f"the draft has {len(words)} characters; at most {MAX_TYPED} are read")
+        raise InputError(f"the draft has {len(words)} characters; the maximum is {MAX_TYPED}")
     check_same_weights(engine, trace, ["target"])
     before, after = text_around(trace, event)
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
@@ -223,7 +221,9 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     typed = [*after[:count], *rest]
     ids = [*before, *typed[:room]]
     if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
-        raise InputError(f"this run is not of the model {engine.models.name}: its tokens or its length do not fit")
+        raise InputError(
+            f"this run was not made with the model {engine.models.name}: its token ids or its length do not fit"
+        )
     with engine.lock:
         rows = torch.tensor(ids, device=target.device)
         hidden = target.forward(
