@@ -1,4 +1,4 @@
-"""Version of the package, location of its data files, and how its public names are imported."""
+"""Package version, location of the data files, and lazy imports of public names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 __version__ = "0.2.0"
-# Where assets/, app/ and app.py lie: beside the package in a checkout, in its folder "home" once it is installed.
+# Folder of assets/, app/ and app.py: the parent of the package in a checkout, its subfolder "home" once installed.
 _INSTALLED = Path(__file__).resolve().parent / "home"
 HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
@@ -21,10 +21,10 @@ def on_zero_gpu() -> bool:
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Returns ``__getattr__`` and ``__dir__`` of a package (PEP 562), which import a public name when it is first used. Reading traces
-    and logs therefore needs no torch.
+    """Returns ``__getattr__`` and ``__dir__`` for a package (PEP 562) that import public names on first use, so that reading traces
+    and logs does not import torch.
 
-    homes: its public names, by the module that defines them.
+    homes: public names by the module that defines them.
     """
     modules = {name: module for module, names in homes.items() for name in names}
 

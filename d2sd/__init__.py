@@ -1,6 +1,6 @@
 """D²SD and its relatives: speculative decoding with block drafters, as a stream of inspectable steps.
 
-Names are looked up when they are first used: reading traces needs no torch.
+Public names are imported on first use, so that reading traces does not import torch.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ __all__ = [
     "read_traces",
     "show",
 ]
-# Torch's threads wait for each other some hundred times a step. They spin for about the time between two products, then sleep:
-# threads that spin for long are slow if another program needs a core. SmolLM2 on two cores, by the number of turns: 1,000: 37
-# tokens/s (30 beside a program that kept one core busy); 2,000: 48 (23); 3,000: 54 (17); 5,000: 54 (16); 30,000: 46 (6).
-# Read when torch is imported.
+# Torch's threads wait for each other several hundred times per step. This makes them spin for about the time between two
+# matrix products, then sleep. Longer spinning is slow if another program needs a core. SmolLM2 on two cores, tokens/s by spin
+# count (in parentheses: while a program keeps one core busy): 1,000: 37 (30); 2,000: 48 (23); 3,000: 54 (17); 5,000: 54 (16);
+# 30,000: 46 (6). Torch reads these variables when it is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-    os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's
-# Progress bars are as good without the widgets of a notebook, which tqdm asks for whenever something imports it.
+    os.environ.setdefault("KMP_BLOCKTIME", "0")  # the same for libomp
+# tqdm warns on import if notebook widgets are missing. Text progress bars are enough.
 warnings.filterwarnings("ignore", message="IProgress not found")
 _HOMES = {
     "d2sd.__about__": ("__version__",),
@@ -62,5 +62,5 @@ _HOMES = {
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 
-if not TYPE_CHECKING:  # a type checker that saw this would let any name pass
+if not TYPE_CHECKING:  # with this, type checkers would accept any name
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -12,24 +12,24 @@ from d2sd.__about__ import __version__
 from d2sd.errors import InputError
 from d2sd.trace.text import printable
 
-# Of the modules in d2sd.cli only the one that is asked for is imported: most take seconds.
+# Only the module of the requested command is imported: most modules of d2sd.cli take seconds to import.
 COMMANDS = {
-    "app": "open the page: see it happen, step by step",
+    "app": "open the web page",
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
-    "board": "the drafters that a training run kept, over the same texts: which is the best",
-    "calibrate": "reliability of the first drafter's confidence",
-    "doctor": "why a drafter is rejected: its folder, and a short run that changes one thing at a time",
-    "compare": "what differs between two sets of recorded runs, with intervals",
-    "get": "get a target that is too large to be bundled",
-    "train": "train a target, its responses, a DFlash, VP- or EAGLE-3 drafter",
-    "trace": "check, show, sum up and convert recorded traces",
-    "whatif": "ask a recorded greedy run what other settings would have committed",
+    "board": "rank a training run's checkpoints on the same texts",
+    "calibrate": "measure how reliable the first drafter's confidence is",
+    "doctor": "find out why a drafter's tokens are rejected: check its folder, change one thing at a time",
+    "compare": "compare two sets of recorded runs, with confidence intervals",
+    "get": "download a target that is too large to be bundled",
+    "train": "train DFlash, VP- and EAGLE-3 drafters for a target",
+    "trace": "check, show, summarise and convert recorded traces",
+    "whatif": "compute what other settings would have committed in a recorded greedy run",
 }
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command; bad input is one sentence on stderr and exit code 2."""
+    """Run one command. Invalid input prints one sentence on stderr and gives exit code 2."""
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         if hasattr(arguments, "outputs"):
@@ -48,15 +48,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, which may not have been imported
+        if type(error).__name__ != "OutOfMemoryError":  # torch's class; torch may not be imported
             raise
-        sentence = "there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type"
+        sentence = "there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype"
         print(f"error: {sentence}", file=sys.stderr)
         return 1
 
 
 def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
-    """The module of the command, and its arguments."""
+    """Returns the module of the command, and the parsed arguments."""
     name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
     parser = argparse.ArgumentParser(
         prog=name, description="D²SD and its relatives: speculative decoding with block drafters."

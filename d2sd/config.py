@@ -18,7 +18,7 @@ MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
 MAX_SEED = 2**63 - 1
 CONFIDENCES = ("softmax", "head")
-BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # of d2sd.nets.attention, which imports torch
+BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # the backends of d2sd.nets.attention, which imports torch
 
 
 Kind = Literal["whole", "real", "flag", "choice"]
@@ -28,17 +28,17 @@ Kind = Literal["whole", "real", "flag", "choice"]
 class Setting:
     """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
 
-    name: the field of ``DecodeConfig`` and of links; with dashes, the command-line option.
-    default: None, allowed if ``optional``, leaves the value to the engine.
+    name: name of the field in ``DecodeConfig`` and in links; with dashes, the command-line option.
+    default: default value; None, allowed only if ``optional``, lets the engine choose.
     choices: the values of kind "choice".
     least, most: inclusive bounds of a number; ``above`` excludes ``least``.
-    bounds: the bounds in words for error messages, if the numbers alone are not clear.
+    bounds: the bounds in words, for error messages in which numbers would not be clear.
     symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    help: of the command-line option; None if there is no such option.
-    metavar: placeholder of its value.
-    label, meaning: on the page; without a label the page does not show it.
-    control: id of its element on the page.
-    step: of its number field on the page.
+    help: help text of the command-line option; None: there is no option.
+    metavar: placeholder of the option's value.
+    label, meaning: name and explanation on the page, which does not show settings without a label.
+    control: element id on the page.
+    step: step of the number field on the page.
     """
 
     name: str
@@ -91,30 +91,31 @@ class DecodeConfig:
 
     method: id of a drafting method, a key of ``METHODS``.
     max_new_tokens: maximum number of generated tokens.
-    block_size: γ, number of tokens in a drafted block, anchor included; None: as the drafter was trained, which is also the maximum.
-    second_block_size: γ₂ ≥ γ, the same for re-drafts; None: γ.
-    num_branches: K, number of predicted boundaries to re-draft from.
-    node_budget: B, maximum number of verified tree nodes below the anchor. None: all; methods that grow a tree then use
-        64, eagle3 59 (with the anchor, the ``total_token`` of 60 of its authors).
-    draft_depth: of eagle3: number of passes after the first one, each of which adds a level to its tree.
-    draft_top_k: of eagle3: number of nodes kept per level, and of children scored per node.
-    cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
-        which each step chooses. The choice depends on measured times; the text does not.
+    block_size: γ: number of tokens per drafted block, anchor included; None: the trained size of the drafter, which is also the
+        maximum.
+    second_block_size: γ₂: block size of re-drafts, at least γ; None: γ.
+    num_branches: K: number of predicted rejection boundaries to re-draft from.
+    node_budget: B: maximum number of verified tree nodes, without the anchor. None: no limit, except for methods that grow a
+        tree: 64; eagle3: 59 (60 with the anchor, the ``total_token`` of its authors).
+    draft_depth: eagle3 only: number of passes after the first one; each pass adds a level to the tree.
+    draft_top_k: eagle3 only: number of nodes kept per level, and of children scored per node.
+    cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits,
+        and each step chooses its sizes. The choice depends on measured times; the text does not.
     temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
     top_p: at temperature > 0, sample only from the likeliest tokens with this total probability; 1: off.
-    top_k: at temperature > 0, sample only from so many of the likeliest tokens; 0: off.
-    seed: of all sampling; with the same seed, every method gives the same text.
+    top_k: at temperature > 0, sample only from this number of likeliest tokens; 0: off.
+    seed: seed of all sampling; with the same seed, every method gives the same text.
     backend: attention backend: "cascade", "dense", "flashinfer", or "auto" for the fastest one on the device.
-    chat: put a prompt that is a text into the target's chat template.
+    chat: put a text prompt into the target's chat template.
     thinking: with ``chat``: let the model think first, if its template supports that (Qwen3).
-    inspect: record alternatives, target probabilities and ranks, which takes up to 5% of the time. The tokens do not depend on it.
-    confidence: input of the boundary estimate: "softmax", the tokens' probabilities, or "head", the confidence head of a
-        drafter that has one (DSpark).
+    inspect: record alternatives, target probabilities and ranks. This takes up to 5% of the time and does not change the tokens.
+    confidence: input of the boundary estimate: "softmax": the tokens' probabilities; "head": the trained confidence head of the
+        drafter, which DSpark drafters have.
 
     Raises ``InputError``, whose message says what to change.
     """
 
-    # Every field is declared once, here: its bounds, command-line option, and control on the page (``SETTINGS``).
+    # Each field is declared only here, with its bounds, command-line option, and control on the page (``SETTINGS``).
     method: str = "d2sd"
     max_new_tokens: int = setting(
         128, "whole", least=1, most=MAX_NEW_TOKENS, help="(default 128)", metavar="N",
@@ -122,27 +123,27 @@ class DecodeConfig:
     )  # fmt: skip
     block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma",
-        help="γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
-        meaning="tokens in a drafted block, including the anchor; auto: as the drafter was trained, which is also the maximum",
+        help="block size γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
+        meaning="tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum",
     )  # fmt: skip
     second_block_size: int | None = setting(
         None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2",
-        help="γ₂ ≥ γ of the re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
-        meaning="the same for the second drafter; auto: as γ",
+        help="block size γ₂ ≥ γ of re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
+        meaning="tokens per block of the second drafter, at least γ; auto: same as γ",
     )  # fmt: skip
     num_branches: int = setting(
-        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="prefixes to re-draft from (default 4)", metavar="K",
+        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="number of prefixes to re-draft from (default 4)", metavar="K",
         label="branches K", control="branches", meaning="number of likely boundaries to re-draft from",
     )  # fmt: skip
     node_budget: int | None = setting(
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="maximum drafted nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
+        help="maximum number of nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
         label="nodes B", control="budget",
-        meaning="maximum number of drafted nodes verified (node counts are one higher, with the anchor); auto: all, or 64 for methods that grow trees",
+        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees",
     )  # fmt: skip
     draft_depth: int = setting(
         5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",
-        metavar="N", label="depth", meaning="eagle3: passes after the first one, each of which adds a level to its tree",
+        metavar="N", label="depth", meaning="eagle3: passes after the first one; each adds a level to the tree",
     )  # fmt: skip
     draft_top_k: int = setting(
         10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
@@ -151,9 +152,9 @@ class DecodeConfig:
     )  # fmt: skip
     cost_aware: bool = setting(
         False, "flag",
-        help="draft and verify only what is expected to save time here; γ, K and B become upper limits",
+        help="draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits",
         label="quickest here",
-        meaning="cost-aware: draft and verify only what is expected to save time here; γ, K and B become upper limits. Full tree: all that these settings draft",
+        meaning="cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow",
     )  # fmt: skip
     temperature: float = setting(
         0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",
@@ -166,7 +167,7 @@ class DecodeConfig:
     top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="0 = off (default)", metavar="N")
     seed: int = setting(
         0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="default 0", metavar="S",
-        label="seed", meaning="of all sampling: the same seed gives the same text",
+        label="seed", meaning="seed of all sampling: the same seed gives the same text",
     )  # fmt: skip
     backend: str = setting(
         "auto",
@@ -184,7 +185,7 @@ class DecodeConfig:
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
         help="confidence that predicts boundaries: softmax (default), or head, the confidence head of a DSpark drafter",
-        meaning="what predicts the rejection of the first draft. Softmax: its tokens’ probabilities. Head: a trained confidence head, for drafters that have one",
+        meaning="how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -211,7 +212,11 @@ class DecodeConfig:
         longer = gamma if self.second_block_size is None else self.second_block_size
         for name, value in (("block_size", gamma), ("second_block_size", longer)):
             if value > trained_block_size:
-                most = "what a draft model drafts" if method.draft_model else "the block this drafter was trained with"
+                most = (
+                    "the limit of draft models"
+                    if method.draft_model
+                    else "the block size this drafter was trained with"
+                )
                 raise InputError(
                     f"{name} {value} is larger than {most} ({trained_block_size}); choose 2 to {trained_block_size}"
                 )

@@ -35,17 +35,17 @@ from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
-MIN_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured for one serves the next
-# Where no method is named, the first of these that the models can run.
+MIN_SLOTS = 2048  # cache slots of reused buffers: most texts fit, so captured graphs can be reused
+# The default method is the first of these that the models can run.
 PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
-MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
+MODEL_CHAIN = 16  # largest and default γ of the autoregressive draft model, which has no trained block size
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A validated run: prompt (None if it consists of token ids), its ids, resolved settings.
+    """A validated request: prompt (None if it was given as token ids), its ids, resolved settings.
 
-    endless: whether it goes on after a token that ends a text, as measurements do, whose tokens nobody reads.
+    endless: whether to continue after end-of-text tokens, for measurements.
     """
 
     prompt: str | None
@@ -55,7 +55,7 @@ class Request:
 
 
 class Engine:
-    """Loaded models that generate text. ``d2sd.load`` makes one.
+    """Loaded models that generate text. ``d2sd.load`` creates one.
 
     models: a target with its drafters.
     passes: how forward passes run: "eager"; "padded" to fixed shapes; "captured" as CUDA graphs; "auto": captured where possible,
@@ -70,7 +70,7 @@ class Engine:
         self._costs: dict[tuple[object, ...], Machine] = {}
         self._plain: dict[str, Machine | None] = {}  # by backend
         self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
-        self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
+        self._free: list[tuple[str, Passes]] = []  # buffers and graphs not in use
 
     @overload
     def generate(
@@ -97,7 +97,7 @@ class Engine:
     def finish(self, request: Request) -> Callable[[], Trace]:
         """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing.
 
-        request: what ``request`` returns.
+        request: a result of ``request``.
         """
         events = list(self._unread(request, lambda: False))
         return lambda: Trace.of(self.header(request), [make() for make in events])
@@ -134,25 +134,25 @@ class Engine:
 
     @property
     def default_method(self) -> str:
-        """The method that runs if none is named: ``d2sd`` if these models have both drafters, otherwise what they can run."""
+        """The method used by default: ``d2sd`` if these models have both drafters, otherwise a method that they can run."""
         return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
         """Returns the header of the run's trace: models, settings, versions, hardware.
 
-        request: what ``request`` returns.
+        request: a result of ``request``.
         """
         return make_header(self.models, self.parts, request.config, request.prompt)
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers, by part: fingerprints of weights, dtype, RoPE and others."""
+        """Descriptions of the models for trace headers, by part: weight fingerprint, dtype, RoPE and others."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
         """Returns the settings with γ, node budget and backend filled in.
 
-        config: settings, which may leave these to the engine.
+        config: settings.
 
         Raises ``InputError`` if these models cannot run the settings.
         """
@@ -170,7 +170,7 @@ class Engine:
             and (models.first is None or models.first.confidence_head is None)
         ):
             raise InputError(
-                f"the first drafter of {models.name} has no confidence head; use --confidence softmax, or a DSpark drafter"
+                f"the first drafter of {models.name} has no confidence head; set confidence to softmax, or use a DSpark drafter"
             )
         if method.eagle3:
             return replace(config, node_budget=config.node_budget or method.default_budget)
@@ -178,9 +178,9 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Returns the largest γ of a method, which is also its default; None if no drafter of it drafts blocks.
+        """Returns the largest γ of a method, which is also its default; None if it drafts no blocks.
 
-        method: its id.
+        method: id of the method.
         """
         models, wanted = self.models, METHODS[method]
         if wanted.draft_model:
@@ -189,32 +189,30 @@ class Engine:
         return min((drafter.block_size for drafter in used if drafter), default=None)
 
     def obstacle(self, method: str) -> str | None:
-        """Returns a sentence that says why these models cannot run a method; None if they can.
+        """Returns the reason why these models cannot run a method, as a sentence; None if they can.
 
-        method: its id.
+        method: id of the method.
         """
         models, wanted = self.models, METHODS[method]
         needs = (
-            (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
-            (
-                wanted.eagle3,
-                models.eagle3,
-                "an EAGLE-3 drafter",
-                "give one with --drafter, or as eagle3/ in their folder",
-            ),
-            (wanted.first_drafter, models.first, "a drafter", "give one or use autoregressive"),
-            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "use dflash_twice"),
+            (wanted.draft_model, models.draft_model, "a draft model", "--draft-model", "another method"),
+            (wanted.eagle3, models.eagle3, "an EAGLE-3 drafter", "--drafter", "another method"),
+            (wanted.first_drafter, models.first, "a drafter", "--drafter", "method autoregressive"),
+            (wanted.second_drafter == "vp", models.second, "a VP-Drafter", "--second-drafter", "method dflash_twice"),
         )
-        for needed, there, what, instead in needs:
+        for needed, there, what, option, instead in needs:
             if needed and there is None:
                 if what == "a drafter" and models.eagle3 is not None:
-                    return f"method {method!r} needs a block drafter, and the drafter of {models.name} is an EAGLE-3 one; use --method eagle3"
-                return f"method {method!r} needs {what}, and {models.name} has none; {instead}"
+                    return f"method {method!r} needs a block drafter, but the drafter of {models.name} is an EAGLE-3 drafter; use method eagle3"
+                return (
+                    f"method {method!r} needs {what}, which {models.name} does not have; load models that have one (or add one on the "
+                    f"command line with {option}), or use {instead}"
+                )
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
-        """Returns the times of the stages of a step on this machine. They are read from a file, or measured at first use, under the
-        lock, in one or two seconds for a small model.
+        """Returns the stage times of a step on this machine, from a file or measured at first use. Measuring holds the lock, for one
+        or two seconds with a small model.
 
         config: resolved settings.
         """
@@ -237,8 +235,7 @@ class Engine:
             return self._costs[key]
 
     def plain(self, backend: str) -> Machine | None:
-        """Returns the time of a step of plain decoding of these models on this machine, as ``keep_plain`` stored it; None if it is
-        not known.
+        """Returns the time of a plain decoding step of these models on this machine that ``keep_plain`` stored; None if unknown.
 
         backend: attention backend, as ``resolve`` returns it.
         """
@@ -247,10 +244,10 @@ class Engine:
         return self._plain[backend]
 
     def keep_plain(self, backend: str, costs: Machine | None) -> None:
-        """Store a time for ``plain`` in place of the previous one.
+        """Replace the time that ``plain`` returns.
 
         backend: attention backend, as ``resolve`` returns it.
-        costs: from ``d2sd.costs.runs.plain_step``; None if the previous time cannot be right: this process does not use it again.
+        costs: from ``d2sd.costs.runs.plain_step``; None: the previous time cannot be right, and this process discards it.
         """
         self._plain[backend] = costs
         if costs is not None:
@@ -260,15 +257,15 @@ class Engine:
         return [*self._hardware("target"), backend, "plain step"]
 
     def _hardware(self, *parts: str) -> list[object]:
-        """Returns what the time of a pass of these parts of the models depends on besides the settings: processor, threads, versions,
-        weights, kind of passes."""
+        """Returns everything except the settings that affects pass times of these model parts: processor, threads, versions, kind of
+        passes, weights."""
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
         weights = [self.parts[part][what] for part in parts for what in ("weights", "dtype")]
         return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
-        """Returns a message for the user if the next run first compiles kernels; None otherwise.
+        """Returns a message for the user if the next run has to compile kernels first; None otherwise.
 
         backend: attention backend, as ``resolve`` returns it.
         """
@@ -279,38 +276,38 @@ class Engine:
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
-        """Yields buffers for one generation; those of fixed-shape passes are reused, with their captured graphs."""
+        """Yields the buffers of one generation. Buffers of fixed-shape passes are reused, with their captured graphs."""
         if self.mode == "eager":
             yield self._eager_passes(config, tokens)
             return
         needed = slots(config, tokens)
-        room = max(needed, tokens + row_shape(1 + MAX_NODES), MIN_SLOTS)  # for any other method as well
+        room = max(needed, tokens + row_shape(1 + MAX_NODES), MIN_SLOTS)  # enough for any method
         with self.lock:
             fitting = [f for f in self._free if f[0] == config.backend and f[1].capacity >= needed]
             if fitting:
                 lent = min(fitting, key=lambda f: f[1].capacity)
                 self._free.remove(lent)
             else:
-                # smaller ones are dropped first: a GPU's memory is for the largest
+                # drop smaller buffers first: GPU memory is needed for the larger ones
                 self._free = [f for f in self._free if f[0] != config.backend]
                 lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
         whole = False
         try:
             yield lent[1]
             whole = True
-        except GeneratorExit:  # the run was closed before its end, which harms nothing
+        except GeneratorExit:  # the run was closed early; the buffers are intact
             whole = True
             raise
         finally:
-            if whole:  # after an error the buffers are dropped, and their memory is free
+            if whole:  # after an error the buffers are not reused
                 with self.lock:
                     self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Returns the token ids of a prompt, for a text with the chat template if ``config.chat``.
+        """Returns the token ids of a prompt. A text is first put into the chat template if ``config.chat``.
 
         prompt: a text, or its token ids.
-        config: settings, of which ``chat``, ``thinking`` and ``max_new_tokens`` count.
+        config: settings; only ``chat``, ``thinking`` and ``max_new_tokens`` are used.
 
         Raises ``InputError`` for an empty prompt, or one that is too long.
         """
@@ -319,7 +316,7 @@ class Engine:
             if not prompt.strip():
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
-                raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
+                raise InputError(f"the prompt has {len(prompt)} characters; the maximum is {MAX_PROMPT_CHARACTERS}")
             prompt = encodable(prompt)  # lone surrogates have no tokens
             if config.chat:
                 ids = self.models.target.chat_ids(prompt, config.thinking)
@@ -332,21 +329,22 @@ class Engine:
             except TypeError:
                 ids = [-1]
             if not all(0 <= i < size for i in ids):
-                raise InputError(f"a prompt given as token ids takes whole numbers from 0 to {size - 1}")
+                raise InputError(f"a prompt given as token ids must contain only whole numbers from 0 to {size - 1}")
         room = self.models.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")
         if len(ids) > room:
             raise InputError(
-                f"the prompt has {len(ids)} tokens; with {config.max_new_tokens} new tokens at most {max(0, room)} "
-                f"fit this target's {self.models.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
+                f"the prompt has {len(ids)} tokens, but at most {max(0, room)} fit: this target has "
+                f"{self.models.target.max_positions} positions, and {config.max_new_tokens} are for new tokens; "
+                "shorten the prompt or generate fewer tokens"
             )
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
-        request: what ``request`` returns.
+        request: a result of ``request``.
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. Either way its
             caches are freed.
         """
@@ -377,8 +375,7 @@ class Engine:
         yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """Returns a generation to run step by step. A cost-aware one starts from the statistics of earlier ones with its method, and
-        updates them.
+        """Returns a generation to run step by step. Cost-aware generations of the same method share their statistics.
 
         ids: token ids of the prompt.
         config: resolved settings.
@@ -391,10 +388,10 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def drafters(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> CachedDrafters:
-        """Returns the drafters alone, without the target's passes, with separate buffers.
+        """Returns drafters without the target, with separate buffers.
 
         config: resolved settings.
-        tokens: number of tokens that the buffers have room for.
+        tokens: capacity of the buffers, in tokens.
         experience: statistics that cost-aware drafting uses and updates.
         """
         passes = self._eager_passes(config, tokens)
@@ -421,13 +418,13 @@ def load(
 
     name: a bundled preset ("tiny", "smollm2"), or a folder with ``target/``, ``dflash/`` and optionally ``vp/``, ``draft/`` and
         ``eagle3/``.
-    target: replaces the target: folder, hub id, GGUF file, or name of ``d2sd get``.
+    target: replaces the target: folder, hub id, GGUF file, or a name from ``d2sd get``.
     drafter: replaces the first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
     second_drafter: replaces the VP-Drafter, which continues visible tokens: folder or hub id.
     draft_model: replaces the autoregressive draft model: folder or hub id.
     dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: float32, and mixed for
         a target of 50 million parameters or more on a CPU.
-    device: a torch device, or "auto" for a target that is spread over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
+    device: a torch device, or "auto" to spread the target over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
     load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
     passes: as for ``Engine``.
 

@@ -4,18 +4,18 @@
 class InputError(ValueError):
     """Invalid input of the user. The message is one sentence that says what to do.
 
-    The command line prints it and exits with code 2, the page shows it as a notice.
+    The command line prints it and exits with code 2; the page shows it as a notice.
     """
 
 
 def first_line(error: Exception, most: int = 300) -> str:
-    """Returns the beginning of an error's message, on one line of at most ``most`` characters, or its type if it is empty."""
+    """Returns the first line of an error's message, cut to ``most`` characters; the error's type if the message is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = lines[: 2 if lines[0].endswith(":") else 1]  # what such a line announces follows it
+    said = lines[: 2 if lines[0].endswith(":") else 1]  # the line after a colon belongs to it
     return " ".join(" ".join(said).split())[:most]
 
 
 def error_line(error: Exception) -> str:
-    """Returns an error's type and the beginning of its message, for a report of an unforeseen error."""
+    """Returns an error's type and the first line of its message, to report an unexpected error."""
     name, said = type(error).__name__, first_line(error)
     return name if said == name else f"{name}: {said}"

@@ -3,18 +3,18 @@
     python -m examples.convert_step_log LOG.jsonl RUN.jsonl [TOKENIZER]
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
-Logs that vLLM, SGLang and llama.cpp write by themselves are read by ``d2sd trace import``. This one is of an engine
-that was made to print the ids. Its first line is the request, every further line one draft-and-verify step:
+``d2sd trace import`` reads the usual logs of vLLM, SGLang and llama.cpp. This example is for an engine that you changed to
+print token ids. The first line of its log is the request, every further line is a draft-and-verify step:
 
     {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12], "first_token": 20}
     {"drafted": [21, 22, 23], "accepted": 2, "bonus": 31, "draft_probs": [0.9, 0.8, 0.4]}
     {"drafted": [24, 25, 26], "accepted": 0, "bonus": 32}
     {"drafted": [27, 28], "accepted": 2, "bonus": null}
 
-``first_token`` is the one that prefill gave; without it the first step begins at the prompt's last token.
-``draft_probs`` (the drafter's probability of each drafted token) and ``seconds`` may be missing, the latter in all lines
-(speed is then not known); ``bonus`` is null where the text ended with an accepted token. TOKENIZER, a folder or a hub id,
-gives the tokens their texts; without it each is shown as its number.
+``first_token`` is the token from prefill; without it, the first step begins at the last token of the prompt.
+``draft_probs`` (the drafter's probability of each drafted token) may be missing. ``seconds`` may be missing in all lines; the
+speed is then unknown. ``bonus`` is null if the text ended with an accepted token. TOKENIZER, a folder or a hub id, gives the
+texts of tokens; without it, tokens are shown as numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Step(Struct, forbid_unknown_fields=True):
 
 
 def convert(log: Iterable[str], texts: Texts) -> Trace:
-    """The trace of a log; ``InputError`` names the line at fault."""
+    """Returns the trace of a log. Raises ``InputError``, which names the invalid line."""
     lines = iter(log)
     request = read(next(lines, ""), Request, 1)
     header = {"event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": request.engine, **UNKNOWN}
@@ -64,7 +64,7 @@ def convert(log: Iterable[str], texts: Texts) -> Trace:
 
 
 def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Event]:
-    """Prefill, steps and totals."""
+    """Yields the events of prefill, steps and totals."""
 
     def token(number: int, line: int) -> Token:
         return Token(number, texts.label(number, f"line {line}"))
@@ -80,7 +80,7 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
         check(row, number + 2)
         drafted = [token(n, number + 2) for n in row.drafted]
         bonus = None if row.bonus is None else token(row.bonus, number + 2)
-        decided = bonus is not None or row.accepted == len(drafted)  # not where the text ended first
+        decided = bonus is not None or row.accepted == len(drafted)  # False if the text ended first
         elapsed += row.seconds
         step = chain_step(
             number, written[-1], len(written) - 1, drafted, row.accepted, bonus,
@@ -94,17 +94,17 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
 
 
 def check(row: Step, line: int) -> None:
-    """What a step's numbers must say together."""
+    """Check that the fields of a step are consistent."""
     if row.accepted > len(row.drafted):
-        raise InputError(f"line {line}: accepted: {row.accepted} of {len(row.drafted)} drafted tokens")
+        raise InputError(f"line {line}: accepted is {row.accepted}, but the step drafted {len(row.drafted)}")
     if row.draft_probs and len(row.draft_probs) != len(row.drafted):
-        raise InputError(f"line {line}: draft_probs: one for each of the {len(row.drafted)} drafted tokens")
+        raise InputError(f"line {line}: draft_probs needs one number for each of the {len(row.drafted)} drafted tokens")
     if row.bonus is None and not row.accepted:
-        raise InputError(f"line {line}: bonus: the step wrote nothing; leave it out")
+        raise InputError(f"line {line}: the step committed no token; leave it out")
 
 
 def read(line: str, kind: type, number: int):
-    """A line as what it must be."""
+    """Returns a line decoded as ``kind``."""
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.MsgspecError as error:

@@ -1,8 +1,8 @@
 """D²SD (arXiv 2606.04446) on one page: greedy decoding with two block drafters, from prompt to text.
 
-Each step drafts a block, estimates where the target will reject it, re-drafts from the K likeliest places, merges all
-drafts into one token tree, verifies the tree in one pass of the target, and commits the accepted path and one token of
-the target's own. ``d2sd/decoding/`` does the same at any temperature, on GPUs, with other methods and drafters.
+Each step drafts a block, estimates where the target will reject it, re-drafts from the K likeliest boundaries, and merges
+all drafts into one token tree. It then verifies the tree in one pass of the target, and commits the accepted path and the
+bonus token. ``d2sd/decoding/`` does the same at any temperature, on GPUs, with other methods and drafters.
 
     python -m examples.d2sd_step [PROMPT]
 """
@@ -39,7 +39,7 @@ class Drafter:
         self.attend = partial(attention, c.head_dim**-0.5)
 
     def read(self, rows: Tensor | slice) -> None:
-        """Append committed tokens to the context: these rows of the target's last pass."""
+        """Append these rows of the target's last pass, which are committed tokens, to the context."""
         features = self.target.features(self.model.target_layer_ids, rows)  # (1, T, taps · hidden)
         positions = self.context.length + torch.arange(features.shape[1])
         for layer, (keys, values) in enumerate(self.model.project_context(features, positions[None])):
@@ -47,8 +47,8 @@ class Drafter:
         self.context.length += len(positions)
 
     def draft(self, anchor: int, prefixes: Sequence[tuple[int, ...]], size: int) -> list[Block]:
-        """Fill blocks of ``size`` tokens (anchor, prefix, masks) in one batched pass: the likeliest token at every mask, and
-        its probability as the confidence."""
+        """Fill blocks of ``size`` tokens (anchor, prefix, masks) in one batched pass. Each mask gets its likeliest token, with
+        the token's probability as confidence."""
         blocks = [[anchor, *p, *[self.model.mask_token_id] * (size - 1 - len(p))] for p in prefixes]
         positions = self.context.length + torch.arange(size)
         layers = [self.context.layer(layer) for layer in range(len(self.model.layers))]
@@ -89,12 +89,12 @@ def generate(models: Models, prompt: str, max_new_tokens: int = 64, branches: in
     while len(output) < max_new_tokens and output[-1] not in ends:
         steps += 1
         anchor = output[-1]
-        # 1. Draft γ − 1 tokens after the anchor at once.
+        # 1. Draft γ − 1 tokens after the anchor in one pass.
         (draft,) = first.draft(anchor, [()], size)
         # 2. Where will the target reject them? r(i) = c_1 · … · c_i · (1 − c_{i+1}); the K largest are selected.
         posterior = boundary_posterior(draft.confidence).posterior[: open_prefixes(draft.ids, ends)]
         selected = select_prefixes(posterior, branches)
-        # 3. Re-draft what follows each selected prefix, in one batch.
+        # 3. Re-draft after each selected prefix, in one batch.
         redrafts = second.draft(anchor, [draft.ids[:i] for i in selected], size)
         # 4. Merge all drafts at equal prefixes into one token tree, rooted at the anchor.
         tree = merge_drafts(anchor, [draft, *redrafts])
@@ -103,7 +103,7 @@ def generate(models: Models, prompt: str, max_new_tokens: int = 64, branches: in
         hidden = target.forward(torch.tensor(tree.tokens), cache.length + depths, cache, mask, attend)
         chosen = target.logits(hidden).argmax(-1).tolist()
         path = walk(tree, chosen, ends, max_new_tokens - len(output))
-        # 6. Commit the accepted path and, after it, the target's own token; keep only their keys and values.
+        # 6. Commit the accepted path and the bonus token; keep the keys and values of the anchor and the path.
         output += [tree.tokens[node] for node in path.accepted] + ([] if path.bonus is None else [path.bonus])
         rows = [0, *path.accepted]
         cache.commit(rows)

@@ -1,8 +1,8 @@
-"""What static key-value buffers give on this machine: plain decoding with ours and with a cache that grows.
+"""Measures the gain from static key-value buffers on this machine: plain decoding with static and with growing buffers.
 
-Same target, same attention, same loop; only the cache differs: ours is written in place, transformers' DynamicCache
-is concatenated anew in every layer at every token. The two take turns. Prints milliseconds of processor time a token (one thread): the median of the
-rounds, and the fastest one, which other work on the machine disturbs least.
+Target, attention and loop are the same, and rounds with the two caches alternate. Our cache is written in place;
+transformers' DynamicCache is concatenated again in every layer at every token. Prints milliseconds of CPU time per token
+on one thread: the median of the rounds, and the fastest round, which other work on the machine disturbs least.
 
     python -m examples.static_buffers [context …]
 """
@@ -26,7 +26,7 @@ SHAPES["middle"] = Shape("qwen3", 512, 1024, 8, 8, 4, 64, 4000, False, drafter_l
 
 @torch.inference_mode()
 def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
-    """Seconds of processor time a token after a prompt of this length, and the tokens."""
+    """Returns the CPU seconds per token after a prompt of this length, and the tokens."""
     cache = target.new_cache(context + TOKENS) if static else DynamicCache(config=target.config)
     ids, out = torch.arange(context) % 200 + 3, []
     hidden = target.forward(ids, torch.arange(context), cache, None, None)
@@ -43,8 +43,8 @@ def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
 
 
 def main() -> None:
-    """Measure the bundled target and a random one of middle size."""
-    torch.set_num_threads(1)  # then processor time is what the work takes, whatever else the machine does
+    """Measure the bundled target and a medium-sized random one."""
+    torch.set_num_threads(1)  # CPU time then measures the work, independently of other load
     contexts = [int(a) for a in sys.argv[1:]] or [128, 900, 4000]
     engines = {
         "tiny (bundled)": d2sd.load("tiny"),

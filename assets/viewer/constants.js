@@ -1,7 +1,7 @@
 // Written by python -m tools.write_constants from d2sd and app.
 
 // What passes of an 8B model cost on an H200, in steps of plain decoding: as published, and as measured.
-export const PAPER = {"name": "H200 (D²SD paper)", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: 1.28 with DFlash, 1.42 with D²SD, 1.56 with EAGLE-3. All others are calculated from these: a draft pass as 0.14, what D²SD costs more than DFlash; verifying 16 to 80 nodes as 1.14, the rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as 20 ms.", "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "published": {"dflash": 1.27644, "d2sd": 1.41566, "eagle3": 1.55526}, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}};
+export const PAPER = {"name": "H200 (D²SD paper)", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: 1.28 with DFlash, 1.42 with D²SD, 1.56 with EAGLE-3. All other costs are calculated from these: 0.14 for a draft pass, the difference between D²SD and DFlash; 1.14 for verifying 16 to 80 nodes, the rest of DFlash’s step; proportionally less for fewer nodes. Only ratios are published: times assume plain steps of 20 ms.", "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "published": {"dflash": 1.27644, "d2sd": 1.41566, "eagle3": 1.55526}, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}};
 export const MEASURED = {"name": "H200 (measured)", "source": "d2sd bench gpu, 2026-11-26: Qwen3-8B and five-layer drafters with random weights in bfloat16, one NVIDIA H200, captured passes, flashinfer 0.7.2, torch 2.11.", "first_draft": [[1, 0.273608], [16, 0.274818]], "second_draft": [[16, 0.199758], [32, 0.208232], [64, 0.225182], [128, 0.27724]], "verify": [[1, 0.855932], [10, 1.01453], [16, 1.01937], [31, 1.06659], [45, 1.10775], [70, 1.18886], [108, 1.64528]], "other": 0.144068, "published": {}, "drafts": {"eagle3": null, "draft_model": null}};
 
 // What methods are called, by id.
@@ -27,16 +27,16 @@ export const SETTINGS = [
 // What the controls of settings mean, by their labels.
 export const MEANINGS = [
   ["Max tokens", "maximum number of generated tokens"],
-  ["Block γ", "tokens in a drafted block, including the anchor; auto: as the drafter was trained, which is also the maximum"],
-  ["Block γ₂", "the same for the second drafter; auto: as γ"],
+  ["Block γ", "tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum"],
+  ["Block γ₂", "tokens per block of the second drafter, at least γ; auto: same as γ"],
   ["Branches K", "number of likely boundaries to re-draft from"],
-  ["Nodes B", "maximum number of drafted nodes verified (node counts are one higher, with the anchor); auto: all, or 64 for methods that grow trees"],
-  ["Depth", "eagle3: passes after the first one, each of which adds a level to its tree"],
+  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees"],
+  ["Depth", "eagle3: passes after the first one; each adds a level to the tree"],
   ["Top k", "eagle3: nodes kept per level, and children of each"],
-  ["Quickest here", "cost-aware: draft and verify only what is expected to save time here; γ, K and B become upper limits. Full tree: all that these settings draft"],
+  ["Quickest here", "cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow"],
   ["Temperature", "0: the target’s likeliest token; above 0: sampled from its probabilities"],
   ["Top-p", "sample only from the likeliest tokens with this total probability"],
-  ["Seed", "of all sampling: the same seed gives the same text"],
+  ["Seed", "seed of all sampling: the same seed gives the same text"],
   ["Chat template", "put the prompt into the target’s chat template"],
-  ["Confidence", "what predicts the rejection of the first draft. Softmax: its tokens’ probabilities. Head: a trained confidence head, for drafters that have one"],
+  ["Confidence", "how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one"],
 ];

@@ -1,1 +1,1 @@
-"""What the passes of a step cost on a machine: measured or published; no torch."""
+"""Costs of the passes of a step on a machine, measured or published. Needs no torch."""

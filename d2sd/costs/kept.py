@@ -1,4 +1,4 @@
-"""Measured stage costs in a file of the user's cache folder, so that not every process measures them again."""
+"""Stores measured stage costs in the user's cache folder, so that later processes need not measure them again."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from filelock import FileLock
 from d2sd.costs.machines import STAGES, Curve, Machine
 
 PASSES = 2  # part of every key; increase it when passes become faster or slower
-MOST = 64  # tables in the file: the newest ones
-MAX_BYTES = 1 << 20  # of a file that is read
-WAIT = 10  # seconds for another process that writes
+MOST = 64  # number of tables kept in the file, newest last
+MAX_BYTES = 1 << 20  # size limit of the file
+WAIT = 10  # seconds to wait while another process writes
 Points = Annotated[
     list[tuple[Annotated[int, msgspec.Meta(ge=1)], Annotated[float, msgspec.Meta(ge=0)]]],
     msgspec.Meta(min_length=1, max_length=128),
@@ -24,8 +24,7 @@ Points = Annotated[
 
 
 class KeptTimes(msgspec.Struct, frozen=True):
-    """Seconds of the stages over their rows, and when and after how many tokens they were measured, as in ``Machine``, for one
-    ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
+    """The measured fields of a ``Machine``, for one ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
 
     key: str
     first_draft: Points
@@ -52,23 +51,23 @@ def processor() -> str:
 
 
 def find(file: Path, key: Sequence[object]) -> Machine | None:
-    """Returns the costs that were kept for this key; None if there are none.
+    """Returns the stored costs for a key, or None.
 
-    key: all that they depend on: hardware, versions, models, shapes. Its items are compared as texts.
+    key: everything that the costs depend on: hardware, versions, models, shapes. Its items are compared as text.
     """
     return next((table.machine() for table in _tables(file) if table.key == _text(key)), None)
 
 
 def keep_costs(file: Path, key: Sequence[object], costs: Machine) -> None:
-    """Add costs to the file, in place of older ones for this key. Where it cannot be written, nothing happens."""
+    """Write costs to the file, replacing older ones for this key. A file that cannot be written is ignored."""
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{file}.lock", timeout=WAIT):  # no process overwrites what another one adds
+        with FileLock(f"{file}.lock", timeout=WAIT):  # otherwise concurrent additions could be lost
             tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
             added = KeptTimes(_text(key), **stages, other=costs.other, measured=costs.measured, context=costs.context)
             _replace(file, msgspec.json.encode([*tables, added]))
-    except OSError:  # a lock that stays taken too
+    except OSError:  # includes the timeout of the lock
         return
 
 
@@ -76,7 +75,7 @@ def _replace(file: Path, content: bytes) -> None:
     fresh = file.with_name(f"{file.name}.new")
     try:
         fresh.write_bytes(content)
-        os.replace(fresh, file)  # a reader sees the old file or the new one
+        os.replace(fresh, file)  # atomic: other processes see the old file or the new one
     finally:
         fresh.unlink(missing_ok=True)
 
@@ -86,7 +85,7 @@ def _text(key: Sequence[object]) -> str:
 
 
 def _tables(file: Path) -> list[KeptTimes]:
-    """Returns the tables in the file; none if it is not there, too large, or not in this form."""
+    """Returns the tables in the file; empty if it is missing, too large or invalid."""
     try:
         return _READ.decode(file.read_bytes()) if file.stat().st_size <= MAX_BYTES else []
     except (OSError, msgspec.MsgspecError):

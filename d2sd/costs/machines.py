@@ -21,15 +21,15 @@ STAGES = ("first_draft", "second_draft", "verify")
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Seconds over rows, as points with ascending rows and times that never fall; lines between and after them."""
+    """Seconds as a function of rows: piecewise linear through points with ascending rows and non-decreasing times."""
 
     points: tuple[tuple[int, float], ...]
 
     @classmethod
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """Returns the curve through measured points, made non-decreasing in the number of rows: a time is at most that of more rows.
+        """Returns the curve through measured points, with each time reduced to the smallest time of more rows if that is smaller.
 
-        What disturbs a pass makes it longer, so of two times in the wrong order the longer one is wrong.
+        Disturbances only lengthen a pass, so if fewer rows took longer than more rows, the longer time is wrong.
         """
         rows, times = zip(*sorted(points), strict=True)
         return cls(tuple(zip(rows, [*accumulate(reversed(times), min)][::-1], strict=True)))
@@ -42,7 +42,7 @@ class Curve:
         return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
 
     def seconds(self, rows: float) -> float:
-        """Returns the seconds of a pass over this many rows; constant below the first point."""
+        """Returns the seconds of a pass over this many rows; constant before the first point, linear after the last one."""
         points = self.points
         if rows <= points[0][0] or len(points) == 1:
             return points[0][1]
@@ -64,13 +64,13 @@ class Machine:
     second_draft: over the rows of a re-drafting pass: blocks × positions, the given ones included.
     verify: over tree nodes, the anchor included.
     other: all other time of a step.
-    name: its name.
+    name: display name.
     source: a sentence about the source of the times.
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
     drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
         over depth + 2, a draft model over γ); None if unknown.
-    measured: the date on which the times were measured, in ISO format; empty if it is not known.
-    context: number of tokens before the measured passes; None if it is not known.
+    measured: date of the measurement, in ISO format; empty if unknown.
+    context: number of tokens before the measured passes; None if unknown.
     """
 
     first_draft: Curve
@@ -96,10 +96,10 @@ class Machine:
         return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
 
     def of(self, method: str) -> Machine:
-        """Returns the machine with this method's own drafter as the first one. Raises ``InputError`` if its time is unknown."""
+        """Returns the machine with the times of this method's drafter as ``first_draft``. Raises ``InputError`` if they are unknown."""
         first = self.drafts.get(method, self.first_draft)
         if first is None:
-            raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
+            raise InputError(f"the draft time of {method} on “{self.name}” is unknown; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
@@ -108,7 +108,7 @@ class Machine:
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as JSON: its name and source, and milliseconds of every stage by rows."""
+        """Returns a JSON object: name, source, and milliseconds of every stage by rows."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
         milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
         return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
@@ -150,7 +150,7 @@ def cycle(method: str, data: str = "average of 8") -> float:
     return alpha / speedup
 
 
-PLAIN_SECONDS = 0.02  # of a plain step: the paper gives ratios alone
+PLAIN_SECONDS = 0.02  # assumed for a plain step, since the paper gives only ratios
 
 
 def _paper() -> Machine:
@@ -173,9 +173,9 @@ def _paper() -> Machine:
         verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
         source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
-        f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All others are calculated from "
-        f"these: a draft pass as {draft:.2f}, what D²SD costs more than DFlash; verifying 16 to 80 nodes as {verify:.2f}, the "
-        "rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as "
+        f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All other costs are calculated from "
+        f"these: {draft:.2f} for a draft pass, the difference between D²SD and DFlash; {verify:.2f} for verifying 16 to 80 nodes, the "
+        "rest of DFlash’s step; proportionally less for fewer nodes. Only ratios are published: times assume plain steps of "
         f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
         drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},
@@ -191,7 +191,7 @@ def _milliseconds(*points: tuple[int, float]) -> Curve:
     return Curve.through([(rows, time / 1e3) for rows, time in points])
 
 
-# After 1,024 tokens. ``other`` is tree, commit and the host's part of a cycle; one node takes what plain decoding leaves of it.
+# Measured after 1,024 tokens. ``other``: tree, commit and the host's part of a cycle. One node: a plain step without ``other``.
 H200 = Machine(
     first_draft=_milliseconds((1, 2.26), (16, 2.27)),
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
@@ -214,7 +214,7 @@ def machine_of(name: str) -> Machine:
 
 
 def cost_drawing(machine: Machine) -> dict[str, Any]:
-    """Returns a machine as the page's scripts read it (``assets/viewer/machine.js``), times in plain decoding steps."""
+    """Returns a machine for the page's scripts (``assets/viewer/machine.js``), with times in plain decoding steps."""
     unit = machine.plain()
 
     def points(curve: Any) -> list[list[float]]:

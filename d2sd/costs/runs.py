@@ -1,4 +1,4 @@
-"""Costs of recorded runs: the machine that recorded one, from its own times, and whether these can be right."""
+"""Costs of recorded runs: the machine that recorded a run, derived from its times, and checks whether times are plausible."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def works_of(trace: Trace) -> list[Work]:
 
 
 def mean_cost(machine: Machine, trace: Trace) -> float | None:
-    """Returns the mean cost of a run's steps on a machine, in plain decoding steps; None if it is not known, or there is no step."""
+    """Returns the mean cost of a run's steps on a machine, in plain decoding steps; None if unknown or without steps."""
     total = machine.plain_steps(str(trace.header.get("method")), works_of(trace))
     return None if total is None or not trace.steps else total / len(trace.steps)
 
@@ -30,9 +30,9 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
     """Returns the machine that recorded a run, from its step times; None if they were not measured.
 
     plain: tokens per second of plain decoding there.
-    unwatched: tokens per second of this run when its steps are not recorded; None for that of the trace.
-    table: times over other rows on the same machine, from which the growth of a pass with its rows is taken. Without it, a
-        draft takes the same time for any number of rows, and each node costs the same.
+    unwatched: tokens per second of this run when its steps are not recorded; None: the speed in the trace.
+    table: stage times on the same machine, which determine how a pass grows with its rows. Without it, a draft takes the same
+        time for any number of rows, and each node costs the same.
 
     The mean cost of the run's steps equals the measured one: α · plain ÷ unwatched in plain steps.
     """
@@ -42,7 +42,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
     if not plain or not speed or not works or not sum(stages.values()):
         return None
     tokens = sum(len(step.committed) for step in trace.steps)
-    scale = tokens / speed / sum(stages.values())  # recording a step takes time, and so does what is between stages
+    scale = tokens / speed / sum(stages.values())  # corrects for the time of recording and the time between stages
     other = scale * (stages["tree"] + stages["commit"]) / len(works)
     first = [w.first for w in works if w.first]
     again = [rows for w in works for rows in w.again]
@@ -78,23 +78,24 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
     return Curve(tuple((at, ratio * t) for at, t in table.points))
 
 
-# The time of a plain step, and whether measured times can be right.
+# Times of plain steps, and checks whether measured times are plausible.
 
-MOST_SPREAD = 1.1  # between the medians of the halves of measured plain steps
-LEAST_PASS = 0.9  # of a plain step's pass: verifying may take less than that by chance alone
-# Of the time of steps on a CPU, in which their thread computed. Measured on two cores with one thread or two: 0.98 and more on an
-# idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if programs keep both busy besides.
+MOST_SPREAD = 1.1  # largest ratio of the median times of the first and second half of plain steps
+LEAST_PASS = 0.9  # smallest plausible verify time, as a fraction of a plain step's pass; the rest is random variation
+# Smallest share of step time on a CPU in which the thread computes, if nothing else disturbs it. Measured on two cores with one or
+# two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if other
+# programs also keep both cores busy.
 LEAST_COMPUTED = 0.9
-LEAST_WATCHED = 0.6  # the same for a run that is drawn: the rest is left out of its time
+LEAST_WATCHED = 0.6  # the same for a run that the page draws: its speed is corrected by the share
 
 
 def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:
-    """Returns a machine that knows nothing but the time of a step of plain decoding, the median of these, and whether the medians
-    of their earlier and their later half differ by a tenth at most.
+    """Returns a machine with only the median time of a plain decoding step, and whether the time is steady: the medians of the first
+    and the second half of the steps differ by at most a tenth.
 
-    times: of two or more steps of plain decoding, in their order.
-    context: number of tokens before them, on average.
-    day: the date on which they were measured, in ISO format.
+    times: times of two or more plain decoding steps, in order.
+    context: mean number of tokens before the steps.
+    day: date of the measurement, in ISO format.
     """
     half, totals = len(times) // 2, [seconds.total for seconds in times]
     halves = median(totals[:half]), median(totals[half:])
@@ -105,10 +106,10 @@ def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[M
 
 
 class ThreadShare:
-    """The share of the time of steps in which the thread that runs them computed: others push it aside on a busy machine.
+    """The share of step time in which the thread of the run computed. On a busy machine, other threads displace it.
 
-    wall: the time in seconds.
-    thread: the time in seconds for which the calling thread has computed.
+    wall: clock of wall-clock time, in seconds.
+    thread: clock of the CPU time of the calling thread, in seconds.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class ThreadShare:
         self._seconds = [0.0, 0.0]
 
     def watched(self, events: Iterator[Event]) -> Generator[Event, None, None]:
-        """Yields the events of a run, on the thread that runs it, and adds the time of its steps."""
+        """Yields the events of a run and adds up the time of its steps. Call it on the thread of the run."""
         with closing(events):  # type: ignore[type-var]
             while True:
                 began = [clock() for clock in self._clocks]
@@ -131,21 +132,21 @@ class ThreadShare:
 
     @property
     def computed(self) -> float:
-        """The share of the time in which the thread computed; 1 if nothing was measured."""
+        """The share of step time in which the thread computed; 1 if nothing was measured."""
         wall, thread = self._seconds
         return min(1.0, thread / wall) if wall else 1.0
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work kept the thread from the processor for more than a tenth of the time."""
+        """Whether the thread did not compute for more than a tenth of the time, because of other work on the machine."""
         return self.computed < LEAST_COMPUTED
 
 
 def impossible(verified: float, plain: float) -> bool:
-    """Returns whether verifying took less time than a pass over one token in plain decoding, which cannot be: the machine was busy
-    with other work when one of the two was measured. A price of such a step in plain steps is too low.
+    """Returns whether verifying took less time than a plain pass over one token, which is impossible: other work must have disturbed
+    one of the two measurements. The cost of such a step in plain steps would be too low.
 
     verified: mean seconds of the target's pass in the steps of a run; 0 if no stages were timed.
-    plain: the same of plain decoding.
+    plain: mean seconds of the target's pass in plain decoding.
     """
     return 0 < verified < LEAST_PASS * plain

@@ -1,1 +1,1 @@
-"""One generation: cycles on the host and on the device, proposer, drafters, verifier, sampling, inspection, cost."""
+"""One generation: steps on the host and on the device, drafters, verifier, sampling, inspection and cost control."""

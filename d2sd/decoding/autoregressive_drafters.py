@@ -69,7 +69,7 @@ class LevelDrafter:
         """Returns the levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
         self.read(ids)
         assert self._pending is not None
-        start, passes = self.cache.length, self.passes  # the row that the first level hangs on
+        start, passes = self.cache.length, self.passes  # slot of the last committed row, the parent of the first level
         tokens = torch.tensor([[ids[start + 1]]], device=self.model.device)
         read = None
         if passes.fixed:
@@ -84,7 +84,7 @@ class LevelDrafter:
         return self._levels(found)
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write the rows of (1, T, ·) features and (1, T) tokens after them into the slots (T,), their positions."""
+        """Write keys and values of T rows: features (1, T, ·), next tokens (1, T), slots (T,), which are also their positions."""
         embedding = self.embedding(tokens).to(self.model.dtype)
         pair = self.model.keys_values(embedding, self.model.project(features), slots[None])
         for buffer, new in zip(self.cache.buffers(0), pair, strict=True):
@@ -92,15 +92,17 @@ class LevelDrafter:
         return ()
 
     def _grow(self, read: int | None, start: int, features: Tensor, tokens: Tensor, slot: Tensor) -> tuple[Tensor]:
-        """All passes of a tree: the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows.
+        """Run all passes of a tree: the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows.
 
-        read: slots that every pass reads, where shapes are fixed; None: those that hold something, ``start`` in front.
+        read: number of slots that every pass reads if shapes are fixed; None: the used slots only.
+        start: number of cached rows before the tree.
+
         Returns the scores and tokens of all levels and the indices of the continued ones, as one row of float64.
         """
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)
         positions, slots = slot, slot
-        # [row, slot from ``slot`` on]: itself and its ancestors
+        # [row, slot − first slot]: True for the row itself and its ancestors
         seen = torch.ones(1, 1, dtype=torch.bool, device=device)
         below = torch.zeros(1, dtype=torch.float32, device=device)
         found: list[Tensor] = []
@@ -124,9 +126,10 @@ class LevelDrafter:
     def _attend(
         self, own: Tensor, slots: Tensor, seen: Tensor, end: int, query: Tensor, key: Tensor, value: Tensor
     ) -> Tensor:
-        """Write the rows' keys and values into their ``own`` slots; attention over the committed rows and the ancestors.
+        """Write the rows' keys and values into their ``own`` slots, then attend to the committed rows and the ancestors.
 
-        seen: (R, M) which of the ``slots`` (M,), the tree's with the row above it, each row sees.
+        slots: (M,) slots of the tree, that of its parent row first.
+        seen: (R, M) True where a row attends to a slot.
         """
         keys, values = self.cache.buffers(0)
         keys.index_copy_(2, own, key)
@@ -149,14 +152,14 @@ class LevelDrafter:
 
 
 class ChainDrafter:
-    """The draft model and its cache, which follows the committed text; rejected tokens are overwritten."""
+    """An autoregressive draft model and its cache of the committed text; rejected tokens are overwritten."""
 
     def __init__(self, model: Target, passes: Passes, inspect: bool = False):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache
-        self._sure = 0  # how many of them were committed text when they were read
-        self._states: list[tuple[Tensor, Tensor]] = []  # of linear layers, behind the committed text that was read last
+        self._sure = 0  # number of leading tokens that were committed when read
+        self._states: list[tuple[Tensor, Tensor]] = []  # states of linear layers after the committed text
 
     def read(self, ids: Sequence[int]) -> Tensor:
         """Process the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
@@ -186,7 +189,7 @@ class ChainDrafter:
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """As ``draft``, after tokens (R,) that do not stay in the cache; used for timing."""
+        """As ``draft``, after tokens (R,) that ``read`` does not keep track of; used for timing."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

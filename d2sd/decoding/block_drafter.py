@@ -21,7 +21,7 @@ from d2sd.nets.passes import Passes, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.block import Block, DrafterName
 
-MAX_COMMITTED = 64  # tokens at once in a fixed-shape pass; more come with a prompt only
+MAX_COMMITTED = 64  # largest number of committed tokens in a fixed-shape pass; only prompts have more
 
 
 class BlockDrafter:
@@ -31,9 +31,9 @@ class BlockDrafter:
         self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, inspect: bool = False
     ):
         self.name, self.model, self.target, self.passes = name, model, target, passes
-        self.inspect = inspect  # blocks that begin at the anchor
+        self.inspect = inspect  # applies to blocks with an empty prefix
         config = model.config
-        # properties of a model look through all of its parameters or its config, several times a cycle
+        # stored here because these properties of a model search its parameters or its config
         self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
         self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
         self.form, self.shift = model.form, model.form.shift
@@ -44,11 +44,11 @@ class BlockDrafter:
         self.merged = model.merged(passes.kernels) if passes.merged else None
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
-        self.drafted = False  # since it read anything
+        self.drafted = False  # since the last committed tokens
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
-        """Add committed tokens at these (T,) positions, by their (1, T, taps·hidden) target features, to the context."""
+        """Append committed tokens with target features (1, T, taps·hidden), at positions (T,), to the context."""
         features, count = features.to(self.dtype), len(positions)
         if self.passes.fixed and count <= MAX_COMMITTED:
             rows = row_shape(count)
@@ -66,7 +66,7 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """Append committed tokens, as for ``extend``, to a batch that is projected before the next draft."""
+        """As ``extend`` after the cached tokens, but delayed until the next draft."""
         self._unread.append(features)
 
     def catch_up(self) -> None:
@@ -77,7 +77,7 @@ class BlockDrafter:
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Project (1, T, taps·hidden) features and write the result into the context's slots (T,), their positions."""
+        """Project features (1, T, taps·hidden) into context slots (T,), which are also their positions."""
         if self.merged is not None:
             self.cache.scatter(slots, self._contexts(self.merged, features, slots))
             return ()
@@ -87,12 +87,12 @@ class BlockDrafter:
         return ()
 
     def _contexts(self, lean: LeanLayers, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of all layers, (layers, 1, KV heads, T, head_dim), of (1, T, taps·hidden) features."""
+        """Returns keys and values of all layers, (layers, 1, KV heads, T, head_dim), for features (1, T, taps·hidden)."""
         context = self.model.hidden_norm(self.model.fc(features))
         return lean.contexts(context, positions, self.cache.capacity)
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """Draft one block per prefix in a batched pass, and returns the blocks with greedy tokens at the mask positions.
+        """Draft one block per prefix in a batched pass. Returns the blocks, with greedy tokens at the mask positions.
 
         The input of a block is the anchor, its prefix and mask tokens. The anchor follows the context directly; all blocks
         share the keys and values of the context.
@@ -101,7 +101,7 @@ class BlockDrafter:
         block_size: γ, including the anchor.
         top: number of likeliest tokens to report per position.
         """
-        # a token's row may be the one before its position's
+        # with a shift of 1, a row predicts the token of the next position
         starts = [b * (block_size - self.shift) - self.shift for b in range(len(prefixes))]
         masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
@@ -134,8 +134,8 @@ class BlockDrafter:
     ) -> tuple[Tensor, ...]:
         """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
 
-        name: of the pass, with what it depends on besides the inputs and their shapes.
-        work: gets the blocks (B, R), their positions (R,), the inputs, and ``read`` and ``top`` as in ``forward``.
+        name: name of the pass and everything that it depends on besides the inputs and their shapes.
+        work: called with the blocks (B, R), their positions (R,), the inputs, and ``read`` and ``top`` as in ``forward``.
         """
         self.catch_up()
         self.drafted = True
@@ -156,7 +156,7 @@ class BlockDrafter:
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
 
     def block(self, prefix: int, drafted: Sequence[Sequence[float]]) -> Block:
-        """Returns a drafted block from its rows of ``forward``'s first output."""
+        """Returns a drafted block from its rows in the first output of ``forward``."""
         ranked = len(drafted[0]) // 3 if drafted else 0
         tokens = [[int(t) for t in row[ranked : 2 * ranked]] for row in drafted]
         probabilities = [row[:ranked] for row in drafted]
@@ -257,7 +257,7 @@ class BlockDrafter:
 
 
 def best_tokens(ranked: Tensor) -> Tensor:
-    """Returns the likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
+    """Returns the likeliest token of each row in the first output of ``BlockDrafter.forward``, int64."""
     return ranked[..., ranked.shape[-1] // 3].long()
 
 

@@ -1,8 +1,9 @@
 """Decisions of a cost-aware step: whether to draft, γ, the prefixes to re-draft from, and the number of nodes to verify.
 
-Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
-It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own. Expected tokens are
-discounted counts with a prior; expected seconds are a table of stage costs, corrected by the run's own times. Nothing is random.
+Every choice maximises expected tokens − ρ · expected seconds, where ρ is the best expected rate in tokens per second. Choices
+depend only on committed tokens, the drafts of this step and measured times, so they do not change the text. Expected tokens
+come from discounted counts with a prior. Expected seconds come from a table of stage costs, corrected by the measured times of
+the run. No choice is random.
 """
 
 from __future__ import annotations
@@ -21,20 +22,20 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk
 
-MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
-OUTLIER = 1.0  # most that a single time counts, as a logarithm
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # update rates: of the slowdown, of a stage's overhead
+OUTLIER = 1.0  # limit of |log(measured ÷ expected)| for a single time
 OVERHEAD_DECAY = 0.999  # factor on a stage's overhead, per step
-TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
-MEAN_RATE = 0.1  # of other running means
-REDRAFT_NODES = 3  # of a re-draft that are usually verified
-SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount per step: memory of 25 steps for a text, of 100 for all texts
+MEAN_RATE = 0.1  # update rate of other running means
+REDRAFT_NODES = 3  # usual number of verified nodes per re-draft
+SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps before drafting is tried again; doubles after each failed try
 
 
 class AcceptanceByDepth:
     """Conditional acceptance probability of a drafted token by depth, if all tokens before it were accepted.
 
-    The prior of a depth counts as ``WEIGHT`` observations. It is ``usual`` at that depth, scaled by the ratio of estimate to
-    ``usual`` at the depth before.
+    The prior of a depth counts as ``WEIGHT`` observations. Its probability is ``usual`` at that depth, times the ratio of
+    estimate to ``usual`` at the previous depth.
 
     keep: factor by which each observation discounts the earlier counts.
     usual: probabilities by depth; ``START`` by default.
@@ -88,16 +89,16 @@ class Calibration:
 class RunningCosts:
     """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
 
-    A machine that slows down slows every stage. Overheads do not grow with rows; plain decoding's pass has its own.
+    The slowdown is the same for all stages. Overheads do not depend on rows; the pass of plain decoding has a separate one.
     """
 
     def __init__(self, table: Machine):
         self.table, self.slowdown = table, 1.0
         self._node = cache(table.verify.next_row)
-        self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # of any further node
+        self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # seconds of the cheapest further node
         self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
-        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding's
-        self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
+        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding
+        self.other = {True: table.other, False: table.other}  # seconds outside the stages, by whether the step is plain
 
     def seconds(self, stage: str, rows: int) -> float:
         """Returns the expected seconds of a stage with this many rows; 0 for no rows."""
@@ -127,16 +128,16 @@ class RunningCosts:
 
 
 class Experience:
-    """Statistics from earlier texts, shared by all texts of a method in an engine."""
+    """Statistics that all texts of a method share in an engine."""
 
     def __init__(self, table: Machine):
         self.costs = RunningCosts(table)
         self.drafts = AcceptanceByDepth(ALL_KEEP)
-        # of re-drafts from the true boundary; without a token to go on from they often repeat what was rejected
+        # Re-drafts from the true boundary, by whether their prefix has tokens: without, they often repeat the rejected token.
         self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
-        self.siblings = 0.0  # tokens accepted after a boundary that was not drafted from again
+        self.siblings = 0.0  # mean tokens accepted after a boundary without a re-draft
         self.after_draft = self.costs.seconds("verify", 4)  # seconds of re-drafting and verifying, a running mean
-        self.calibrations = Calibration(), Calibration()  # by drafter
+        self.calibrations = Calibration(), Calibration()  # of the first and the second drafter
 
 
 class Controller:
@@ -154,7 +155,7 @@ class Controller:
         self._depth = lengths[-1] - 1 + extension
         self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
         self._wait, self._plain_steps = SHORTEST_WAIT, 0
-        self.next_redrafts = 0  # as many as the last draft was worth
+        self.next_redrafts = 0  # best number for the last draft
 
     def begin(self) -> int:
         """Returns γ of this step's first draft; 0 for plain decoding."""
@@ -169,8 +170,8 @@ class Controller:
         self._looking = not pays and self._plain_steps >= self._wait
         self._taken = drafting if pays or self._looking else 0
         self.block_size = self._options[self._taken].block_size
-        self._redrafts: dict[int, int] = {}  # their tokens, by prefix
-        self._expected, self._nodes = (0.0, 0.0), 0  # accepted tokens by drafter
+        self._redrafts: dict[int, int] = {}  # number of re-drafted tokens by prefix
+        self._expected, self._nodes = (0.0, 0.0), 0  # expected accepted tokens by drafter
         return self.block_size
 
     def redraft(
@@ -178,10 +179,10 @@ class Controller:
     ) -> tuple[int, ...]:
         """Returns the prefix lengths that are worth a re-draft, likeliest first.
 
-        The expected gain of one is r(i) times the tokens that a re-draft from the true boundary adds.
+        The expected gain of a re-draft is r(i) times the tokens that a re-draft from the true boundary adds.
 
         confidence: c_1 … c_{γ−1} of the first draft.
-        planned: prefixes that were already drafted from; they are returned unchanged.
+        planned: prefixes that were already re-drafted from; they are returned unchanged.
         """
         costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
         reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
@@ -189,7 +190,7 @@ class Controller:
         order = sorted(prefixes, key=boundary.__getitem__, reverse=True)
         added = {whole: estimate.tokens(size - 1) for whole, estimate in self.experience.redrafts.items()}
         for estimate in self.experience.redrafts.values():
-            estimate.forget(ALL_KEEP)  # so that what did not pay is tried again some day
+            estimate.forget(ALL_KEEP)  # so that re-drafts that did not pay are eventually tried again
         drafted, gain, nets = self._options[self._taken], 0.0, [0.0]
         for count, prefix in enumerate(order, 1):
             gain += boundary[prefix] * max(0.0, added[prefix > 0][size - 1 - prefix] - self.experience.siblings)
@@ -213,7 +214,7 @@ class Controller:
         return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
-        """Returns the number of nodes below the anchor to verify, at most ``most``: those worth more than their time.
+        """Returns the number of nodes below the anchor that are worth their time to verify, at most ``most``.
 
         reach: probability of acceptance of each node, descending.
         by_second: for each node, whether the second drafter proposed it.
@@ -259,7 +260,7 @@ class Controller:
         known.after_draft += MEAN_RATE * (self._seconds()[1] - known.after_draft)
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
-        """Update the costs with the measured times of a step: of its stages, with ``nodes`` nodes including the anchor, and in all."""
+        """Update the costs with the measured seconds of a step, by stage and ``whole``; nodes: tree size, anchor included."""
         taken = decision.options[decision.taken]
         redrafted = taken.branches * (taken.block_size + self.extension)
         for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):
@@ -269,7 +270,7 @@ class Controller:
 
 
 class StepPlan:
-    """The sizes of steps as the settings say.
+    """Fixed step sizes, taken from the settings.
 
     block_size: γ.
     config: resolved settings.
@@ -288,11 +289,11 @@ class StepPlan:
         return self.block_size
 
     def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
-        """Returns those of the selected prefixes that are drafted from again."""
+        """Returns the selected prefixes to re-draft from."""
         return prefixes
 
     def prune(self, tree: TokenTree) -> TokenTree:
-        """Returns the part of a tree that is verified."""
+        """Returns the part of a tree to verify."""
         return tree.keep(self.config.node_budget or len(tree))
 
     def queued(self, proposal: Proposal) -> None:
@@ -306,11 +307,11 @@ class StepPlan:
         return None
 
     def timed(self, decision: Decision | None, nodes: int, stages: StageSeconds, whole: float) -> None:
-        """Update the costs with the seconds of a step by stage and as a ``whole``; nodes: of its tree, with the anchor."""
+        """Update the costs with the measured seconds of a step, as ``Controller.timed``."""
 
 
 class CostAwarePlan(StepPlan):
-    """The sizes that a ``Controller`` decides on; those of the settings are upper limits.
+    """Step sizes chosen by a ``Controller``, with the settings as upper limits.
 
     end_ids: tokens that end a text.
     """
@@ -357,14 +358,14 @@ class CostAwarePlan(StepPlan):
         return decision
 
     def timed(self, decision: Decision | None, nodes: int, stages: StageSeconds, whole: float) -> None:
-        assert decision is not None, "what `learn` returned"
+        assert decision is not None, "the result of `learn`"
         self.controller.timed(decision, nodes, stages, whole)
 
     def _by_second(self, tree: TokenTree, node: int) -> bool:
         return self.redrafts and tree.blocks[node] > 0
 
     def _reach(self, tree: TokenTree) -> tuple[list[float], list[bool]]:
-        """Returns by node its probability of acceptance, and whether the second drafter proposed it."""
+        """Returns the acceptance probability of each node, and whether the second drafter proposed it."""
         first, second = self.controller.exponents
         reach, again = [1.0], [self._by_second(tree, node) for node in range(len(tree))]
         for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):

@@ -53,8 +53,8 @@ Layout = dict[str, tuple[int, ...]]  # shapes of arrays by name
 
 
 def pack(arrays: dict[str, Tensor], layout: Layout) -> Tensor:
-    """Returns all arrays of the layout in one float64 vector on their device, from which a single copy transfers them. It holds
-    whole numbers up to 2⁵³."""
+    """Returns all arrays of the layout as one float64 vector on their device, so that one copy transfers them. Integers are exact
+    up to 2⁵³."""
     return torch.cat([arrays[name].flatten().double() for name in layout])
 
 
@@ -68,7 +68,7 @@ def unpack(vector: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
 class CycleShape:
     """Sizes of a cycle's passes: γ (0: no draft), K, and γ₂ − γ.
 
-    lengths: number of tokens below the anchor, by draft. If γ₂ > γ, one more branch continues the whole first draft.
+    ``lengths``: tokens below the anchor of each draft. If γ₂ > γ, an additional branch continues the whole first draft.
     """
 
     block_size: int
@@ -90,10 +90,10 @@ class CycleShape:
 
     @property
     def rows(self) -> int:
-        """Rows of the target's pass: as many as the largest tree may have.
+        """Rows of the target's pass: size of the largest possible tree.
 
-        Prefixes are distinct, and what a re-draft shares with the first draft is a node once: the one after a prefix of p tokens
-        adds at most its own length less p.
+        Prefixes are distinct, and tokens that a re-draft shares with the first draft are merged. A re-draft after p tokens
+        therefore adds at most its length minus p nodes.
         """
         first = max(self.block_size - 1, 0)
         again = sum(first + self.extension - prefix for prefix in range(self.branches))
@@ -134,17 +134,17 @@ class DeviceCycle:
         self.first, self.second = drafters.first, drafters.second
         self.top = TOP_ALTERNATIVES if config.inspect else 1
         self.vocabulary = self.target.head.out_features
-        self.whole = CycleShape(  # what is drafted where nobody decides
+        self.whole = CycleShape(  # sizes without a controller
             drafters.block_size if self.first else 0, config.num_branches if self.second else 0, drafters.extension
         )
-        # values of K to choose from: each brings captured passes of its own
+        # values of K for a controller; only a few, because each needs separate captured passes
         self.counts = sorted(
             {min(1 << n, self.whole.branches) for n in range(self.whole.branches.bit_length() + 1)} - {0}
         )
         ranked = 3 * min(self.top, self.vocabulary)
         self.layout = cache(lambda shape: shape.layout(config.inspect, self.vocabulary, ranked))
         self._ahead: tuple[CycleShape, Tensor] | None = None
-        # besides its shape, what the passes of a cycle depend on; and what the one depends on that chooses tokens
+        # parts of the keys of captured passes: for all passes of a cycle, and for the pass that chooses tokens
         merged = (d.merged for d in drafters.block_drafters)
         self.kind = (drafters.method.id, config.inspect, verifier.merged, *merged)
         self.choice = (config.temperature, config.top_k, config.top_p)
@@ -154,7 +154,7 @@ class DeviceCycle:
         if not isinstance(plan, CostAwarePlan):
             return self.whole
         size = plan.begin()
-        most = min(plan.controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to draft again from
+        most = min(plan.controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to re-draft from
         branches = max((count for count in self.counts if count <= most), default=0)
         return CycleShape(size, branches, self.whole.extension)
 
@@ -177,7 +177,7 @@ class DeviceCycle:
 
     def ahead(self, ids: Sequence[int]) -> None:
         """Queue the cycle after the committed ``ids`` before ``step`` is called for it, so that the GPU does not wait while
-        the host builds the events of the last one."""
+        the host builds the events of the previous one."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
@@ -214,7 +214,7 @@ class DeviceCycle:
             ("verify", self.choice), partial(self._verify, shape, read), state, noise, *tree
         )
         clock.mark("verify")
-        if self.first is not None:  # the anchor alone is in its place already
+        if self.first is not None:  # without a drafter the tree is the anchor, which is already in place
             moved = stage("walk", partial(self._walk, shape), state, chosen, *tree, *taps)
             stage("commit", partial(self._commit, shape), state, *moved)
         clock.mark("commit")
@@ -229,7 +229,7 @@ class DeviceCycle:
             first = replace(first, tempered=rows_of(found["tempered"]))
         draft, prefixes, branches = FirstDraft(first, boundary_posterior(first.confidence)), list[int](), list[Block]()
         if self.second is not None and shape.branches:
-            # −1: a branch that is not used
+            # −1: unused branch
             used = [(int(p), rows) for p, rows in zip(found["prefixes"], found["second"], strict=True) if p >= 0]
             prefixes = [p for p, _ in used]
             branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
@@ -244,16 +244,16 @@ class DeviceCycle:
         self.verifier.plan(shape.rows)
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
-        """Copy integers to the device, from pinned memory, since copies from other memory block."""
+        """Copy integers to the device, from pinned memory because copies from other memory block."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _fill(
         self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V).
+        """Returns the likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V).
 
-        chain: (M,).
-        prefixes: (B,).
+        chain: the first draft, (M,).
+        prefixes: prefix lengths, (B,).
         """
         anchor, start = state[:1], state[1]
         rows = block_rows(anchor, chain, prefixes, drafter.mask_token)
@@ -265,7 +265,7 @@ class DeviceCycle:
         return best.view(count, len(drafted) // count, -1), logits
 
     def _draft(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
-        """Drafted tokens (M,), the likeliest tokens with their probabilities (M, 3·top), and what ``tempered`` says if inspected."""
+        """Returns drafted tokens (M,), likeliest tokens with probabilities (M, 3·top), and the result of ``tempered`` if inspected."""
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,), logits = self._fill(self.first, read, state, nothing, nothing[:1])
@@ -273,12 +273,12 @@ class DeviceCycle:
         return best_tokens(drafted), drafted, others
 
     def _redraft(self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
-        """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
+        """Returns prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
-        A branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
+        If there are too few prefixes without an end token, prefix and tokens of the unused branches are −1.
 
         chain: the first draft, (M,).
-        basis: its confidences, or its prefix lengths in the order in which they are chosen.
+        basis: its confidences, or its prefix lengths in order of preference.
         """
         assert self.second is not None
         if self.drafters.method.on_device == "likeliest":
@@ -305,7 +305,7 @@ class DeviceCycle:
         return tuple(merge(anchor, chains, shape.rows))
 
     def _verify(self, shape: CycleShape, read: int, state: Tensor, noise: Tensor, *tree: Tensor) -> tuple[Tensor, ...]:
-        """The target's choice after every node, what else is inspected of it, and the outputs of tapped layers."""
+        """Returns the target's choice after every node, the result of ``measure``, and the outputs of tapped layers."""
         tokens, parents, depths, mask = DeviceTree(*tree)
         start = state[1]
         slots = start + torch.arange(shape.rows, device=self.device)
@@ -315,9 +315,9 @@ class DeviceCycle:
         return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
 
     def _walk(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Of the accepted rows: the target's keys and values, and its features by drafter.
+        """Returns the target's keys and values of the accepted rows, and their features for each drafter.
 
-        Apart from ``_commit``, which overwrites what is read here: either may be run again, as capturing does.
+        Separate from ``_commit``, which overwrites the inputs of this pass: capturing runs a pass more than once.
         """
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
@@ -327,7 +327,7 @@ class DeviceCycle:
         return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
-        """Write them after the committed slots; rows after the last accepted one are overwritten by the next cycle."""
+        """Write the outputs of ``_walk`` after the committed slots. The next cycle overwrites rows after the last accepted one."""
         start = state[1]
         slots = start + torch.arange(shape.depths, device=self.device)
         drafters = self.drafters.block_drafters

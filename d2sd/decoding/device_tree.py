@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class DeviceTree(NamedTuple):
-    """A token tree padded to N rows: node 0 is the anchor, added rows have depth 0 and see only themselves.
+    """A token tree padded to N rows: node 0 is the anchor; padding rows have depth 0 and see only themselves.
 
     tokens, parents, depths: (N,) int64; the anchor's parent is 0.
-    mask: (N, N) bool, [n, m]: m is n or an ancestor of n.
+    mask: (N, N) bool; [n, m] is True if m is n or an ancestor of n.
     """
 
     tokens: Tensor
@@ -41,7 +41,7 @@ def likeliest_prefixes(confidence: Tensor) -> Tensor:
 def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
     """Returns the number of prefixes of a chain (M,) without an end-of-text token, the empty one included, (1,) int64."""
     ended = torch.zeros_like(chain)
-    for end in sorted(end_ids):  # numbers of the host, not a tensor: a captured pass outlives whoever captured it
+    for end in sorted(end_ids):  # Python numbers, not a tensor, which a captured graph could outlive
         ended = ended + (chain == end)
     return 1 + (ended.cumsum(0) == 0).sum(0, keepdim=True)
 
@@ -68,9 +68,9 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
     """Returns the tree of all candidates, merged at equal prefixes. Nodes are numbered candidate by candidate, by depth.
 
-    anchor: (1,) its token.
+    anchor: (1,) token.
     chains: (C, M) tokens below the anchor, padded with −1.
-    rows: N, the number of rows of the tree; more than there are different prefixes in the chains.
+    rows: N, the number of rows of the tree; larger than the number of distinct prefixes in the chains.
     """
     count, length = chains.shape
     device = chains.device
@@ -84,7 +84,7 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
     node = number.gather(0, owner.clamp_max(count - 1))
     path = torch.cat([torch.zeros_like(node[:, :1]), node], 1)  # (C, 1 + M): the anchor and the nodes below it
 
-    dump = rows  # one row too many, which takes duplicates and padding
+    dump = rows  # an extra row, for duplicates and padding
     place = torch.where(fresh, node, dump).flatten()
 
     def scattered(values: Tensor) -> Tensor:
@@ -111,7 +111,7 @@ def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
     """
     matches = tree.tokens == chosen[tree.parents]
     matches[:1].fill_(True)  # an assignment would copy from the host's memory
-    reached = (matches | ~tree.mask).all(1) & tree.mask[:, 0]  # added rows do not see the anchor
+    reached = (matches | ~tree.mask).all(1) & tree.mask[:, 0]  # padding rows do not see the anchor
     deepest = torch.where(reached, tree.depths, -1).argmax(0, keepdim=True)
     path = tree.mask.index_select(0, deepest)[0]
     place = torch.where(path, tree.depths, depths)

@@ -31,7 +31,7 @@ def slots(config: DecodeConfig, tokens: int) -> int:
     longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
         nodes = max(config.node_budget or 0, longest - 1)
-        if method.eagle3:  # its own tree may be larger than what is verified of it
+        if method.eagle3:  # the drafted tree may be larger than the verified one
             nodes = max(nodes, config.draft_depth * config.draft_top_k)
         elif method.second_drafter != "none":  # all re-drafts are rows of one pass
             nodes = max(nodes, config.num_branches * longest)
@@ -44,10 +44,10 @@ class CachedDrafters(Drafters):
     """The drafters of one generation with their caches; a step begins with ``begin``.
 
     config: resolved settings (``Engine.resolve``).
-    passes: with room for prompt, output and a tree (``slots``).
-    experience: statistics for cost-aware steps; None if steps are as the settings say.
+    passes: buffers with room for prompt, output and a tree (``slots``).
+    experience: statistics for cost-aware steps; None: the settings determine the sizes of steps.
 
-    ``block_drafters`` are the drafters of ``first`` and ``second``; there is only one if both are the same network.
+    ``block_drafters`` lists ``first`` and ``second``, without None and without duplicates.
     """
 
     def __init__(self, models: Models, config: DecodeConfig, passes: Passes, experience: Experience | None = None):
@@ -91,7 +91,7 @@ class CachedDrafters(Drafters):
 
     def begin(self, ids: Sequence[int]) -> Method:
         """Begin a step after the committed ``ids``, whose last one is the anchor. Returns the method of this step: plain decoding
-        if nothing is worth drafting."""
+        if drafting does not pay."""
         self._ids, self.anchor = ids, ids[-1]
         self._size = self.plan.begin()
         self.min_log_probability = self.plan.min_log_probability
@@ -126,7 +126,7 @@ class CachedDrafters(Drafters):
         return random.Random(generator_seed(self.config.seed, position))
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """Returns what a step after the committed ``ids`` would verify: the stages of ``Generation.step`` up to its tree."""
+        """Returns the proposal of a step after the committed ``ids``: the stages of ``Generation.step`` up to its tree."""
         method = self.begin(ids)
         draft = method.draft(self)
         prefixes = self.plan.worthwhile(draft, method.select(self, draft))
@@ -139,11 +139,11 @@ class CachedDrafters(Drafters):
 
         features: maps target layers to the tokens' features, (1, T, layers·hidden).
         """
-        # the next cost-aware step may use one drafter or none
+        # the next cost-aware step may not use all drafters
         self._extend(features, positions, later=isinstance(self.plan, CostAwarePlan))
 
     def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
-        """``later``: block drafters that have not drafted since their last tokens may defer this to their next draft."""
+        """``later``: block drafters that have not drafted since the last commit may defer this to their next draft."""
         found: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)

@@ -37,13 +37,14 @@ from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk, first_draft_boundary, walk
 
-PACKAGES = ("torch", "transformers")  # whose versions a trace states
+PACKAGES = ("torch", "transformers")  # packages whose versions are in a trace
 
 
 class Generation:
     """One prompt being continued: committed ids, caches, clock.
 
-    labels: texts of single tokens; config, passes and experience: as for ``CachedDrafters``.
+    labels: texts of single tokens.
+    config, passes, experience: as for ``CachedDrafters``.
     """
 
     def __init__(
@@ -62,16 +63,16 @@ class Generation:
         self.stop_reason: StopReason | None = None
         self.drafters = CachedDrafters(models, config, passes, experience)
         self.verifier, self.sampler = Verifier(models.target, passes), Sampler.of(config)
-        # of the host, also beside a GPU: every stage ends with a copy from it
+        # host clock, even with a GPU: every stage ends with a copy from the device
         self.clock = StageClock(torch.device("cpu"))
         self.device_cycle: DeviceCycle | None = None
         if DeviceCycle.possible(config, self.drafters):
             self.device_cycle = DeviceCycle(config, self.drafters, self.verifier)
         self.pieces = Detokenizer(self.target.tokenizer)
-        # one detokenizer for both: the output may complete a character that the prompt began
+        # shared by prompt and output: the output may complete a character that the prompt began
         texts = [self.pieces.feed(token) for token in ids]
         if ids[0] == self.target.tokenizer.bos_token_id:
-            texts[0] = ""  # nobody typed it
+            texts[0] = ""  # not part of the user's text
         self.prompt_texts = tuple(texts)
 
     @torch.inference_mode()
@@ -111,7 +112,7 @@ class Generation:
         method = drafters.begin(self.ids)  # plain decoding, if a cost-aware step is better off without a draft
         draft = method.draft(drafters)  # with a confidence at every position
         clock.mark("first_draft")
-        # where the target will probably reject the draft, by the boundary posterior; cost-aware: those worth a re-draft
+        # likely rejection boundaries, by the boundary posterior; if cost-aware, only those worth a re-draft
         prefixes = plan.worthwhile(draft, method.select(drafters, draft))
         redrafts = method.redraft(drafters, draft, prefixes)  # one batch
         clock.mark("second_draft")
@@ -123,7 +124,7 @@ class Generation:
         clock.mark("verify")
         if self.config.inspect:
             seen = Inspection.read(measured(True).tolist())
-            clock.mark("")  # plain decoding is timed without this
+            clock.mark("")  # inspection belongs to no stage: plain decoding is timed without it
         if not (path.ended or path.cut):
             self.commit(path)
         clock.mark("commit")
@@ -135,8 +136,8 @@ class Generation:
         return self.config.max_new_tokens - len(self.output)
 
     def verify(self, tree: TokenTree) -> Callable[[bool], torch.Tensor]:
-        """Run one pass over the tree. Returns ``measure`` of its logits and of the target's choice after every node, to be called with
-        ``inspect``."""
+        """Run one pass over the tree. Returns ``measure`` with its logits and the target's choice after every node; the only argument
+        left is ``inspect``."""
         device = self.target.device
         scores = self.sampler.scores(self.verifier.logits(tree))
         noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
@@ -147,7 +148,7 @@ class Generation:
         return partial(measure, scores, chosen, tokens, parents)
 
     def commit(self, path: TreeWalk) -> None:
-        """Keep the keys and values of the anchor and the accepted path, in the target's cache and in those of the drafters."""
+        """Keep the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
         rows, start, device = [0, *path.accepted], len(self.ids) - 1, self.target.device
         self.verifier.cache.commit(rows)
         if self.drafters.reads_features:
@@ -158,7 +159,7 @@ class Generation:
             torch.cuda.synchronize(device)
 
     def _finish(self, done: StepResult, began: float) -> Callable[[], StepDone]:
-        """Add the committed tokens to the text; returns the function that builds the step's event."""
+        """Append the committed tokens to the text. Returns the function that builds the event of the step."""
         proposal, outcome, start = done.proposal, done.walk, len(self.ids) - 1
         if outcome.bonus == -1:
             raise not_finite(f"the target {self.target.name}")
@@ -177,7 +178,7 @@ class Generation:
         decision = plan.learn(proposal, outcome, boundary)
         if self.stop_reason is None and self.device_cycle:
             self.device_cycle.ahead(self.ids)
-        # a GPU may have begun this step before it was called
+        # a GPU may have begun this step before the call
         whole = max(time.perf_counter() - began, done.seconds.total)
         self.elapsed += whole
         plan.timed(decision, len(proposal.tree), done.seconds, whole)
@@ -186,7 +187,7 @@ class Generation:
     def _describe(
         self, step: int, start: int, done: StepResult, boundary: int | None, decision: Decision | None, elapsed: float
     ) -> StepDone:
-        """Returns a step as an event. Labels are made for its whole tree, unless the event is not read."""
+        """Returns the event of a step. Called only if the event is used, because it makes labels for the whole tree."""
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
         return StepDone(

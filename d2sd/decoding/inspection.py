@@ -1,5 +1,5 @@
-"""What is recorded of a step besides its tokens: the target's probabilities at every node of a tree and a drafter's at other
-temperatures, measured on the device, and all of it as event data."""
+"""Data recorded for a step besides its tokens: the target's probabilities at every tree node, and a drafter's probabilities at
+other temperatures. Both are computed on the device and converted to event data."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from d2sd.tree.block import Block
 from d2sd.tree.levels import continued_nodes
 from d2sd.tree.walk import TreeWalk
 
-TOP_ALTERNATIVES = 5  # alternatives a position
-MEASURED = 4  # rows of ``measure`` ahead of the likeliest tokens
-DIGITS = 6  # of probabilities that are only shown: shorter traces
-# nats below the best score: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
+TOP_ALTERNATIVES = 5  # alternatives per position
+MEASURED = 4  # rows of ``measure`` before the likeliest tokens
+DIGITS = 6  # decimal digits of probabilities that are only displayed, to shorten traces
+# Lower limit of scores relative to the best, in nats. Smaller ones are negligible, and their powers would be slow subnormals.
 FAR = -43.0
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The target's outputs at every node; all fields but ``chosen`` are None if not inspected.
+    """The target's outputs at every node; without inspection, all fields but ``chosen`` are None.
 
     chosen: the target's choice after the node.
     choice_probability: the target's probability of that choice.
@@ -62,7 +62,7 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     """Returns the choices, (1, N), or if ``inspect`` all fields of ``Inspection``, (``measured_rows``, N), in float64.
 
     Of the likeliest tokens, the probabilities come first, then the ids. Probabilities are rounded to ``DIGITS`` digits, since
-    they are only shown. A choice is −1 if any of its scores is NaN or +inf, which argmax would take for the largest.
+    they are only displayed. A choice is −1 if its score is NaN or +inf, which argmax takes for the largest.
 
     scores: (N, V) logits from which the choices were made.
     chosen: (N,) the choices.
@@ -99,14 +99,14 @@ def tempered(scores: Tensor, places: Tensor) -> Tensor:
     """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
     scores: (M, V) logits or log probabilities of all tokens.
-    places: (M,) of the tokens in question.
+    places: (M,) indices of the tokens.
     """
     found = _by_powers(scores, places) if scores.device.type == "cpu" else _at_once(scores, places)
     return found.double().clamp_max_(1).round(decimals=DIGITS)
 
 
 def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
-    """``tempered`` with the fewest exponentials: squaring one halves its temperature, so two are enough for all powers of √2."""
+    """``tempered`` with few exponentials: squaring halves the temperature, so two temperatures give all powers of √2."""
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
     found: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
@@ -132,7 +132,7 @@ def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A step that is done: the tree, the target's choices at its nodes, the accepted path, and stage times."""
+    """A finished step: the tree, the target's choices at its nodes, the accepted path, and stage times."""
 
     proposal: Proposal
     seen: Inspection
@@ -211,7 +211,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
     states: list[State] = [
         "accepted" if n in accepted else "rejected" if tree.parents[n] in visited else "unreached" for n in below
     ]
-    nodes = map(  # in the order of the fields: trees are large, and this is done in every step
+    nodes = map(  # positional, in the order of the fields, for speed: trees are large
         Node,
         below,
         tree.parents[1:],

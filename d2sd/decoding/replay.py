@@ -1,6 +1,6 @@
-"""Recorded greedy texts, along which drafters draft again: the target's features at every position, from one pass.
+"""Recorded greedy texts for replays of drafters, with the target's features at every position from one pass.
 
-At temperature 0 the target's choices are the text itself, so that it need not run again, whatever is drafted.
+At temperature 0 the recorded text contains the target's choices, so a replay needs no further target pass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from d2sd.errors import InputError
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.trace import Trace
 
-# How far a token may lie below the favourite before it is another model's, in logits: one pass over the whole text rounds otherwise
-# than passes over steps did.
+# Logits by which a recorded token may be below the likeliest one. The recorded passes rounded differently than one pass over the
+# whole text.
 MARGIN = {"float32": 1e-3}
 MARGIN_OF_16_BITS = 0.25
 
@@ -55,22 +55,22 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
 
 def recorded_text(trace: Trace, target: Target) -> Text:
-    """Returns the text of a run. Raises ``InputError`` if nothing can be drafted again in it with this target."""
+    """Returns the text of a run. Raises ``InputError`` if it cannot be replayed with this target."""
     if recorded_config(trace).temperature != 0:
-        raise InputError(
-            "drafting again needs a run at temperature 0: only then is the text the same for every setting"
-        )
+        raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
     if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
         raise InputError(
-            f"this log does not hold all tokens ({', '.join(sorted(lacks))}), so nothing can be drafted again; vLLM gives them "
+            f"this log is incomplete (missing: {', '.join(sorted(lacks))}), so it cannot be replayed; vLLM returns all tokens "
             'with "return_token_ids": true'
         )
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
     if not prompt or len(trace.token_ids) < 2:
-        raise InputError("the trace holds no text to draft; record a run of at least two tokens")
+        raise InputError("the trace contains no text to replay; record a run of at least two tokens")
     text = Text((*prompt, *trace.token_ids), len(prompt))
     if max(text.ids) >= target.config.vocab_size or len(text.ids) > target.max_positions:
-        raise InputError(f"this trace is not of the model {target.name}: its tokens or its length do not fit")
+        raise InputError(
+            f"this trace was not made with the model {target.name}: its token ids or its length do not fit"
+        )
     return text
 
 
@@ -86,8 +86,8 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 @torch.inference_mode()
 def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
-    """Returns the text with the features of these layers, and the places of generated tokens, from 0, that surely are not the
-    target's greedy choice."""
+    """Returns the text with the features of these layers, and the indices of generated tokens, from 0, that cannot be the target's
+    greedy choice."""
     found, hidden = _read(target, text, set(layers))
     scores = target.logits(hidden[0, text.start - 1 :]).float()
     own = torch.tensor(text.ids[text.start :], device=target.device)

@@ -17,28 +17,28 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
 
-SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64)  # tree nodes that are timed
-# Between two corners every node costs the same: kernels work on six, eight or more rows at once.
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64)  # timed tree sizes, in nodes
+# Corners of the cost curve, in nodes; linear in between. Kernels process six, eight or more rows together.
 CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
-BRANCHES = (1, 2, 4, 8)  # numbers of re-drafts that are timed
+BRANCHES = (1, 2, 4, 8)  # timed numbers of re-drafts
 ROUNDS, SECONDS = 12, 2.5  # timing ends after this many rounds or seconds
 # Seconds. If a plain pass takes longer, only the corners are timed. Creating a kernel is then a negligible part of a pass.
 SLOW = 0.01
-TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
-CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
-MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
-DIFFERENT = 0.2  # a measurement is not steady if its halves differ by more
-OTHER = 0.05  # of a plain pass, until the run's own times say more
+TYPICAL = 0.3  # quantile of the measured times that is used: disturbances only lengthen a pass
+CONTEXT, COMMITTED = 192, 2  # tokens before the pass; tokens of the last step, which drafters read first
+MEASURED_TOKENS = CONTEXT + 128  # capacity of the caches
+DIFFERENT = 0.2  # largest relative difference between the halves of a steady measurement
+OTHER = 0.05  # time outside the stages, as a fraction of a plain pass; corrected by the times of a run
 Pass = tuple[str, int]  # stage and rows
 Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
 def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine, bool]:
-    """Returns typical times of every stage after a context of 192 tokens, and whether those of the first half of the repeats and
-    of the second half differ by a fifth at most, in every stage.
+    """Returns typical times of every stage after a context of 192 tokens, and whether the measurement is steady: in every stage,
+    the times of its two halves differ by at most a fifth.
 
-    drafters, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
+    drafters, verifier: with caches that have room for ``MEASURED_TOKENS`` and a tree.
     """
     target, method, gamma = verifier.target, drafters.method, drafters.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
@@ -65,8 +65,10 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
             drafters.eagle3.extend(committed(len(drafters.eagle3.model.target_layer_ids)))
             drafters.eagle3.draft([0] * (CONTEXT + COMMITTED + 1))
 
-    sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES  # the first is slow
-    # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
+    sizes = (
+        (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES
+    )  # the first pass is slow
+    # a CPU kernel is created at the first pass with its number of rows, so all numbers are run once before timing
     met = sizes if drafters.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
@@ -95,7 +97,7 @@ def _timed(
         for key in rng.sample(order, len(order)):
             works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()
             rounds[-1][key].append(_seconds(works[key]))
-        order = [*timed, *[*drafts, plain] * 2]  # all else is held against these
+        order = [*timed, *[*drafts, plain] * 2]  # timed more often, because all other passes are compared with them
     return rounds[1:]
 
 
@@ -106,7 +108,7 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 def _typical(rounds: list[Times]) -> dict[Pass, float]:
-    """Returns typical seconds of every pass; rounds in which the whole machine was slower are corrected for it."""
+    """Returns typical seconds of every pass, corrected for rounds in which the whole machine was slower."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
     held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}

@@ -22,7 +22,7 @@ from d2sd.nets.passes import Passes, padded_tree, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree
 
-COLDEST = 1e-30  # a smaller temperature favours the same tokens, and logits divided by it would leave float32
+COLDEST = 1e-30  # lower limit of the temperature: logits divided by less may overflow float32
 
 
 class Verifier:
@@ -49,7 +49,7 @@ class Verifier:
             positions = torch.tensor(tree.depths, device=device) + start
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
-            return self.target.scores(hidden).to(device)  # of several GPUs, the last one has them
+            return self.target.scores(hidden).to(device)  # with several GPUs they are on the last one
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)
@@ -100,7 +100,7 @@ def generator_seed(seed: int, position: int) -> int:
 
 
 def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
-    """Standard Gumbel noise, (positions, vocabulary) float32; row i depends on seed and positions[i] only."""
+    """Returns standard Gumbel noise, (positions, vocabulary) float32; row i depends only on seed and positions[i]."""
     rows = torch.empty(len(positions), vocabulary, dtype=torch.float32, device=device)
     generator = torch.Generator(device)
     for row, position in zip(rows, positions, strict=True):
@@ -120,7 +120,7 @@ class Sampler:
         return cls(config.temperature, config.top_k, config.top_p, config.seed)
 
     def scores(self, logits: Tensor) -> Tensor:
-        """Logits of the distribution that is sampled from, (N, V) float32; at temperature 0 the logits themselves."""
+        """Returns the logits of the sampling distribution, (N, V) float32; at temperature 0 the logits unchanged."""
         if self.temperature == 0:
             return logits
         return restrict(logits.float() / max(self.temperature, COLDEST), self.top_k, self.top_p)

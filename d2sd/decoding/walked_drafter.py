@@ -1,9 +1,9 @@
 """Block drafters whose tokens depend on the previous ones: one pass over the block, then a loop over its rows, left to right.
 
 DSpark (arXiv 2607.05147) corrects the logits of a row by the previous token. DFlash 2 selects among the likeliest tokens of a row
-given the previous one. At temperature 0 the likeliest token is taken. Above 0 one is sampled, as in their authors' engines, with
-the noise that the target samples with at this position. The draft is thus a sample from the drafter that agrees with the
-target's sample often. The committed tokens do not depend on it.
+given the previous one. At temperature 0 the likeliest token is taken. Above 0 a token is sampled, as in the authors' engines, with
+the target's noise for this position. The draft is thus a sample from the drafter that often agrees with the target's sample.
+The committed tokens do not depend on the draft.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
 from d2sd.tree.block import Block, DrafterName, Ranked
 
-OWN = 3  # columns of ``walk`` before those of ``BlockDrafter.forward``
+OWN = 3  # columns of ``walk`` before the columns of ``BlockDrafter.forward``
 
 
 class WalkedDrafter(BlockDrafter):
@@ -43,7 +43,7 @@ class WalkedDrafter(BlockDrafter):
         self._last: tuple[int, Tensor, Tensor, Block] | None = None
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix stay as they are."""
+        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix are kept."""
         known = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
         self.catch_up()
         noise = self.sampler.noise(self.cache.length, block_size - 1, self.vocabulary, self.device)
@@ -61,7 +61,7 @@ class WalkedDrafter(BlockDrafter):
         return blocks
 
     def _block(self, prefix: int, rows: list[list[float]]) -> Block:
-        """From rows of ``walk``: token, its probability, the trained confidence, then as in ``BlockDrafter.block``."""
+        """Returns a block from rows of ``walk``: token, probability, trained confidence, then the columns of ``BlockDrafter.block``."""
         block = self.block(prefix, [row[OWN:] for row in rows])
         trained = tuple(row[2] for row in rows) if self.model.confidence_head is not None else ()
         return replace(
@@ -73,7 +73,7 @@ class WalkedDrafter(BlockDrafter):
     ) -> tuple[Tensor, ...]:
         """Draft blocks (B, R) at positions (R,).
 
-        known: (B, γ) tokens by position, −1 where one is to be drafted.
+        known: (B, γ) tokens by position; −1: to be drafted.
         noise: (γ − 1, V), or empty at temperature 0.
         read, top: as for ``forward``.
 
@@ -118,7 +118,7 @@ class WalkedDrafter(BlockDrafter):
         selector, head = self.model.candidate_selector, self.model.markov_head
         before, rows, found, candidates = known[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
-        # where rows predict their own position, the anchor's row is the first input to an rnn head's state
+        # if rows predict their own position, the anchor's row is the first input to an rnn head's state
         if head is not None and head.kind == "rnn" and not self.shift:
             state = head(before, hidden[:, 0], state)[1]
         options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
@@ -144,8 +144,8 @@ class WalkedDrafter(BlockDrafter):
         return tokens, scores.log_softmax(-1).clamp_max(0.0), picks, ids_of
 
     def _pairs(self, rows: Tensor, logits: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-        """Candidates (B, γ − 1, C), and their log probabilities after each candidate of the row before, (B, γ − 1, C, C); those
-        of the first row, which the anchor comes before, are alike."""
+        """Returns candidates (B, γ − 1, C), and their log probabilities after each candidate of the previous row,
+        (B, γ − 1, C, C). In the first row, which follows the anchor, these are the same for all C."""
         selector = self.model.candidate_selector
         assert selector is not None
         own, places = selector.candidates(logits)
@@ -176,13 +176,17 @@ class WalkedDrafter(BlockDrafter):
 
 
 class _Candidates:
-    """What a selector says may follow a token at a position, in descending order, for one previous token at a time."""
+    """Ranked candidates of a selector at a position, given the previous token; sorted on request."""
 
     def __init__(self, tokens: Tensor, logs: Tensor):
         self._tokens, self._logs = tokens.tolist(), logs
 
     def __call__(self, position: int, before: int) -> Ranked:
-        """Tokens, probabilities and their logarithms, best first, at this drafted position (from 0) after this token."""
+        """Returns tokens, probabilities and their logarithms, best first.
+
+        position: drafted position, from 0.
+        before: the previous token.
+        """
         row = self._tokens[position - 1].index(before) if position else 0
         logs, order = self._logs[position, row].double().sort(descending=True)
         tokens = self._tokens[position]

@@ -27,7 +27,7 @@ METHODS: dict[str, Method] = {
 
 
 def unused(method: str) -> frozenset[str]:
-    """Returns the settings of trees that do not affect this method; none if it is not known here."""
+    """Returns the tree settings that do not affect this method; empty for an unknown method."""
     return TREE_SETTINGS - METHODS[method].settings if method in METHODS else frozenset()
 
 

@@ -1,4 +1,4 @@
-"""The interface of a method: what drafts, the stages of a step up to its token tree, and the proposal that they make."""
+"""The interface of a method: the drafters, the stages of a step up to its token tree, and the resulting proposal."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from d2sd.tree.tree import TokenTree, merge_drafts
 
 TWO_DRAFTS = frozenset({"block_size", "second_block_size", "num_branches", "node_budget", "cost_aware"})
 BRANCHED = TWO_DRAFTS - {"second_block_size"}
-# All fields of ``DecodeConfig`` that shape some method's trees.
+# All fields of ``DecodeConfig`` that affect the trees of any method.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
-MAX_BLOCK = 1024  # tokens of a block, the anchor included
+MAX_BLOCK = 1024  # largest γ
 WIDEST = 16
-MAX_LOG = 700.0  # the exponential of more is more than a float holds
+MAX_LOG = 700.0  # the exponential of larger numbers overflows
 
 
 class Drafters(ABC):
-    """What drafts in one step, and what a method needs to know of the step.
+    """The drafters of one step, and the parameters of the step.
 
     anchor: the last committed token.
     num_branches: K.
@@ -76,8 +76,8 @@ class Drafters(ABC):
     def width(self) -> int:
         """The maximum number of alternatives per position to grow from.
 
-        If nodes must be worth their time, their number is limited by their minimum probability, and by ``WIDEST`` or a quarter
-        of the budget: fetching 64 instead of 16 makes a draft of 1.8 ms on a CPU 0.2 ms longer.
+        If nodes must be worth their time, the minimum probability limits the number, and so does the larger of ``WIDEST`` and a
+        quarter of the budget: fetching 64 instead of 16 makes a draft of 1.8 ms on a CPU 0.2 ms longer.
         """
         if self.min_log_probability == -inf:
             return self.budget
@@ -87,10 +87,10 @@ class Drafters(ABC):
 
 @dataclass(frozen=True, slots=True)
 class FirstDraft:
-    """What a step drafts first.
+    """The first draft of a step.
 
-    block: the first draft; None if nothing was drafted, or levels.
-    boundary: the estimate of where the target will reject it.
+    block: the first block; None if nothing or a tree of levels was drafted.
+    boundary: estimate of where the target will reject the block.
     samples: further chains from the same distributions.
     levels: the levels of a tree that grows level by level.
     """
@@ -103,9 +103,11 @@ class FirstDraft:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A token tree and its drafts; ``first`` is None if nothing was drafted.
+    """A token tree and its drafts.
 
-    boundary: the estimate from which prefixes of the first draft were selected, if there is one.
+    first: the first draft; None if nothing was drafted.
+    boundary: the estimate from which prefixes of the first draft were selected.
+    selected: lengths of the prefixes that were re-drafted from.
     levels: the levels of a tree that grew level by level.
     """
 
@@ -118,8 +120,7 @@ class Proposal:
 
     @classmethod
     def of(cls, tree: TokenTree, draft: FirstDraft, prefixes: Sequence[int], redrafts: Sequence[Block]) -> Proposal:
-        """Returns the proposal of these drafts; prefixes: those that were drafted from again, the whole first block among them if
-        γ₂ > γ."""
+        """Returns the proposal of these drafts. ``prefixes`` may include the whole first block, ``selected`` does not."""
         selected = tuple(p for p in prefixes if draft.block and p < len(draft.block.ids))
         return cls(tree, draft.block, draft.boundary, selected, tuple(redrafts), tuple(draft.levels))
 
@@ -158,20 +159,20 @@ class Method:
     """A drafting method.
 
     id: its key in ``METHODS``, on the command line and in traces.
-    name: what the page calls it.
+    name: its name on the page.
     sentence: one sentence for help texts and the page.
     source: the paper.
     draft, select, redraft, merge: the stages of a step up to its token tree, in this order: the first draft; the prefixes of it
         to re-draft from, likeliest first; the further drafts, given the prefixes that are worth one; the token tree of all.
-    settings: the fields of ``DecodeConfig`` that shape its trees.
-    first_drafter: it drafts with the first block drafter.
+    settings: the fields of ``DecodeConfig`` that affect its trees.
+    first_drafter: whether it uses the first block drafter.
     second_drafter: the network that re-drafts, if any.
-    draft_model: it drafts with the autoregressive draft model.
-    eagle3: it drafts with the EAGLE-3 drafter.
+    draft_model: whether it uses the autoregressive draft model.
+    eagle3: whether it uses the EAGLE-3 drafter.
     default_budget: the node budget of a method that cannot run without one.
     draft_levels: sequential passes of block drafters per step.
     on_device: how ``d2sd.decoding.device_cycle`` builds its tree: the anchor alone, a single chain, or re-drafts from the
-        likeliest or from random prefixes. None: only the host does.
+        likeliest or from random prefixes. None: its trees are built only on the host.
     """
 
     id: str
@@ -194,7 +195,7 @@ class Method:
     def draft_lengths(self, block_size: int) -> list[int]:
         """Returns the values of γ that a cost-aware step chooses from, ascending: the configured one, and shorter ones.
 
-        A draft model drafts its tokens one by one, so the shortest saves most; trees of levels have one depth.
+        A draft model drafts token by token, so short drafts save most time. Trees of levels have a fixed depth.
         """
         halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
         return sorted({max(2, block_size >> n) for n in range(1 + halvings)})

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from d2sd.methods.base import BRANCHED, Drafters, FirstDraft, Method, draft_block
 
-ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings
+ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings of methods with one chain
 
 
 def draft_nothing(drafters: Drafters) -> FirstDraft:
@@ -55,7 +55,7 @@ DRAFT_MODEL = Method(
 DFLASH = Method(
     "dflash",
     "DFlash",
-    "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
+    "One diffusion drafter fills the whole block in one pass; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
     ONE_CHAIN,
     on_device="chain",

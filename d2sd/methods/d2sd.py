@@ -31,8 +31,8 @@ def select_random(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
 
 
 def and_whole(drafters: Drafters, first: Block, prefixes: Sequence[int]) -> Sequence[int]:
-    """Returns the prefixes, and after them the whole first block if γ₂ > γ and the text does not end in it: one more branch
-    continues it."""
+    """Returns the prefixes, followed by the whole first block if γ₂ > γ and the text does not end in it: an additional branch
+    continues the block."""
     whole = len(first.ids)
     goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
     return (*prefixes, whole) if goes_on else prefixes
@@ -105,7 +105,7 @@ DFLASH_TWICE = Method(
 RANDOM_PREFIX = Method(
     "random_prefix",
     "D²SD from random prefixes",
-    "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
+    "D²SD that re-drafts from K random prefixes: a control that shows the effect of choosing them by confidence.",
     "control",
     TWO_DRAFTS,
     select=select_random,

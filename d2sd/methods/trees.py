@@ -20,17 +20,16 @@ from d2sd.tree.block import Block
 from d2sd.tree.levels import level_tree
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
-TOP = 12  # likeliest tokens per position and drafter that D²SD's tree looks at
+TOP = 12  # likeliest tokens per position and drafter that D²SD's tree considers
 # Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
 SECOND, FIRST = 0.7, 0.3
-UNLISTED = log(1e-3)  # log probability of a token that one drafter has not among its likeliest
+UNLISTED = log(1e-3)  # log probability assumed for a token that one of the drafters does not list
 EAGLE3_BUDGET = 59  # with the anchor, the 60 of its authors
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Candidates for the next token at one position, best first: tokens, their probabilities, the logarithms of these, and the
-    draft of each."""
+    """Candidates for the token at one position, best first; owners: number of the draft that each is attributed to."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
@@ -54,12 +53,12 @@ def grow(
     """Returns the tree of the ``budget`` likeliest paths below the anchor.
 
     blocks: the drafts. A later one with the same prefix replaces an earlier one.
-    offered: for each draft, the offers by position after its prefix. They do not depend on the tokens before, unless the draft
-        has ``Block.after``.
+    offered: for each draft, the offers by position after its prefix. They depend on the previous token only if the
+        draft has ``Block.after``.
     min_log_probability: minimum log probability of a path.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
-    # the prefixes of the drafts as a trie: (trie node, token) → trie node, and the draft that goes on after a trie node
+    # the prefixes of the drafts as a trie: (trie node, token) → trie node, and the draft that continues from a trie node
     trie: dict[tuple[int, int], int] = {}
     source_at: dict[int, int] = {}
     for number, block in enumerate(blocks):
@@ -84,7 +83,7 @@ def grow(
         return Offer(tokens, probabilities, logs, [source] * len(tokens))
 
     def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
-        """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of this log probability."""
+        """Push the token of this rank at ``depth`` (0 = directly below the anchor), after a path of log probability ``above``."""
         nonlocal pushed
         offer = follows(source, depth, parent)
         if offer is not None and rank < len(offer.tokens):
@@ -115,8 +114,8 @@ def merge_likeliest(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Bl
 def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
     """Returns the B likeliest paths.
 
-    Below a re-anchored prefix a token's probability is a weighted product of both drafters': where they disagree,
-    neither is calibrated alone. Elsewhere it is the first drafter's.
+    After a re-drafted prefix, a token's probability is a weighted product of both drafters' probabilities, because neither is
+    calibrated where they disagree. Elsewhere it is the first drafter's probability.
     """
     assert draft.block is not None
     first = draft.block
@@ -127,8 +126,10 @@ def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
     """Returns the product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
 
-    number: of the re-draft. A token is attributed to the draft with the higher probability. After the end of the first block
-        only the second drafter counts.
+    A token is attributed to the draft with the higher probability. After the end of the first block, only the second drafter
+    counts.
+
+    number: number of the re-draft.
     """
     out, ours, theirs = offers(second, number), first.scores, second.scores
     for position, at in enumerate(range(second.prefix, len(first.ids))):

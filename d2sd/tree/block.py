@@ -16,13 +16,13 @@ class Block:
     """Drafted tokens below the anchor, after the first ``prefix`` tokens of candidate ``base`` (see ``trace.events.Draft``).
 
     confidence: [j]: the drafter's probability of ids[j].
-    tokens, probabilities: [j]: its likeliest tokens there and their probabilities, best first, as many as requested.
-    logs: [j]: natural logarithms of these probabilities, which also distinguish those that underflow to 0; empty if only
-        probabilities are known.
+    tokens, probabilities: [j]: the requested number of its likeliest tokens at that position and their probabilities, best first.
+    logs: [j]: natural logarithms of these probabilities, which differ even if the probabilities underflow to 0; empty if
+        unknown.
     trained: [j]: the probability that ids[j] is accepted, given that all earlier tokens are, from a trained confidence head;
         empty without one.
     tempered: [j]: the probability of ids[j] at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
-    after: for drafters that know it, the distribution after a token, given the drafted position (from 0) and that token.
+    after: maps a drafted position (from 0) and the previous token to the distribution there; None if the drafter has none.
     """
 
     drafter: DrafterName

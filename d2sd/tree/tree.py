@@ -61,14 +61,14 @@ class TokenTree:
     def likeliest(self, reach: Sequence[float]) -> list[int]:
         """Returns the nodes below the anchor in descending order of ``reach``, ties to the earlier node.
 
-        reach: a probability per node; that of a child must not exceed its parent's.
+        reach: a probability per node, not larger than the probability of its parent.
         """
         return sorted(range(1, len(self)), key=reach.__getitem__, reverse=True)
 
     def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
         """Returns the tree of the anchor and the first ``count`` nodes of ``order``, a result of ``likeliest``.
 
-        order: the default is that of ``reach()``.
+        order: by default, the order by ``reach()``.
         """
         if len(self) <= count + 1:
             return self
@@ -108,7 +108,7 @@ class TreeBuilder:
         return node
 
     def build(self, candidates: Sequence[Sequence[int]]) -> TokenTree:
-        """Returns the tree; ``candidates`` are the whole token chains of the drafts, marked as far as they are in it."""
+        """Returns the tree; each node lists which of the ``candidates``, the whole token chains of the drafts, contain it."""
         through: list[list[int]] = [[] for _ in self.tokens]
         through[0] = list(range(len(candidates)))
         for number, chain in enumerate(candidates):

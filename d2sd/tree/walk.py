@@ -65,6 +65,6 @@ def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence
 
 
 def agreed(draft: Sequence[int], text: Sequence[int]) -> int:
-    """Returns the length of the beginning that drafted and other tokens have in common."""
+    """Returns the length of the common prefix."""
     pairs = zip(draft, text, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(text)))

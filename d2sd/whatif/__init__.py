@@ -1,8 +1,7 @@
-"""Computes what other settings would have committed, from a recorded greedy run, without decoding again.
+"""Computes what other settings would have committed in a recorded greedy run, without decoding again.
 
-At temperature 0 the text is the same for every method and setting. One target pass over the recorded text gives the
-features that drafters read at every position. A setting is then replayed with the drafters alone, because the target's
-choices along the accepted path are the recorded text itself.
+At temperature 0 the text is the same for every method and setting. One target pass over the recorded text gives the features
+that drafters need. Each setting is then replayed with the drafters only: the recorded text contains the target's choices.
 """
 
 from __future__ import annotations
@@ -29,12 +28,13 @@ from d2sd.tree.walk import agreed, first_draft_boundary, walk
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Result of a setting over the recorded text: committed tokens and verified nodes of every step.
+    """Result of a setting over the recorded text.
 
-    works: the rows of every step's passes, from which ``d2sd.costs.machines`` calculates times.
-    hits: whether the true boundary was a selected prefix, for the steps where that is known.
-    seconds: calculated time of all steps on a stated machine; None without one.
-    cut: whether the text ended in the last step before a token of the target's own.
+    committed: number of committed tokens by step.
+    works: rows of the passes by step, from which ``d2sd.costs.machines`` calculates times.
+    hits: whether the true boundary was a selected prefix, for the steps where this is known.
+    seconds: calculated time of all steps on the given machine; None without a machine.
+    cut: whether the text ended in the last step before the bonus token.
     """
 
     config: DecodeConfig
@@ -59,7 +59,7 @@ class ReplayOutcome:
         return tuple(work.nodes for work in self.works)
 
     def speedup(self, machine: Machine) -> float | None:
-        """Returns the calculated speedup over plain decoding on a machine; None if its drafter's time is unknown."""
+        """Returns the calculated speedup over plain decoding on a machine; None if the drafter's time is unknown."""
         steps = machine.plain_steps(self.config.method, self.works)
         return sum(self.committed) / steps if steps else None
 
@@ -70,19 +70,19 @@ class ReplayOutcome:
 
 
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> ReplayOutcome:
-    """Returns the steps that the engine's drafters would take over a recorded text, with γ as trained.
+    """Returns the outcome of the engine's drafters over a recorded text, with their trained γ.
 
-    method: None for the recorded one, or one that these drafters can run.
+    method: id of a method; None: the recorded method, or another one if these drafters cannot run it.
 
     Raises ``InputError``, as ``Replay`` does.
     """
-    wanted = method or _served(engine, str(trace.header["method"]))
+    wanted = method or _replayable_method(engine, str(trace.header["method"]))
     recorded = replace(recorded_config(trace), inspect=False, backend="auto")
     own = replace(recorded, method=wanted, block_size=None, second_block_size=None)
     return next(Replay(engine, trace).run([engine.resolve(own)]))
 
 
-def _served(engine: Engine, recorded: str) -> str:
+def _replayable_method(engine: Engine, recorded: str) -> str:
     if engine.models.first is None and engine.models.eagle3 is not None:
         return "eagle3"
     drafts = recorded in METHODS and METHODS[recorded].first_drafter
@@ -104,8 +104,8 @@ class Replay:
             text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
         if others:
             raise InputError(
-                f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the one "
-                "that it would choose; give the model with --model or --target"
+                f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "
+                "model's greedy choice; load the model that wrote it (command line: --model or --target)"
             )
         self.engine, self.prompt, self.output = engine, list(text.ids[: text.start]), list(text.ids[text.start :])
         self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}
@@ -117,18 +117,17 @@ class Replay:
 
         costs: stage costs for calculated times and for the decisions of cost-aware settings; without it, these are measured on
             this machine.
-        experience: statistics that cost-aware settings use and update; without it each setting starts with none.
+        experience: statistics that cost-aware settings use and update; None: each setting starts without statistics.
         """
         for config in configs:
             yield self._replay(config, costs, experience)
 
     def at_boundary(self, config: DecodeConfig) -> ReplayOutcome:
-        """Returns the outcome of a resolved setting whose method re-drafts once, if the rejection boundary of every first draft were
-        known: one re-draft, from there."""
+        """Returns the outcome if the method re-drafted once in each step, from the true rejection boundary of the first draft."""
         return self._replay(config, None, None, known_boundary=True)
 
     def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
-        """Let the drafters read the recorded tokens from ``begin`` up to ``end``; from 0, they are the prompt."""
+        """Let the drafters read the recorded tokens from ``begin`` up to ``end``; a ``begin`` of 0 means the prompt."""
         read = drafters.commit if begin else partial(drafters.read_prompt, [*self.prompt, *self.output][:end])
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
@@ -158,7 +157,7 @@ class Replay:
             with self.engine.lock:
                 proposal = drafters.propose(ids[: known + 1])
             tree = proposal.tree
-            # off the accepted path nothing is read, so every node may be given the choice on it
+            # the walk only reads the accepted path, so every node may get the recorded token at its depth
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
             limit = len(ids) - known - 1
             outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)

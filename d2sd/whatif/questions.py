@@ -1,7 +1,7 @@
-"""Two questions about one step of a recorded greedy run: a re-draft from another prefix, and a draft that a reader typed.
+"""Two what-if questions about a step of a recorded greedy run: re-draft from another prefix, and verify words that the user typed.
 
-The step's context is processed again. Nothing is generated: the recorded text determines which tokens of a re-draft the target
-accepts, and one target pass verifies typed tokens.
+The step's context is processed again, but nothing is generated. The recorded text determines which tokens of a re-draft the
+target accepts. One target pass verifies typed words.
 """
 
 from __future__ import annotations
@@ -28,56 +28,54 @@ MAX_TYPED = 400  # characters
 
 
 def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDone:
-    """Returns a step of a run at temperature 0, where the run's text says what the target accepts.
+    """Returns a step of a run at temperature 0, where the text determines which tokens the target accepts.
 
-    step: its number, from 0.
-    what: the name of what is computed, in the plural, for the sentence.
+    step: number of the step, from 0.
+    what: plural noun for the error message.
 
     Raises ``InputError`` above temperature 0, and for a step that the run does not have.
     """
     if config.temperature != 0:
         raise InputError(
-            f"{what} can be asked for at temperature 0 only, where the run's text says what the target accepts; "
-            "run the prompt again with temperature 0"
+            f"{what} need a run at temperature 0, where the text determines which tokens the target accepts; "
+            "run the prompt again at temperature 0"
         )
     if not 0 <= step < len(trace.steps):
-        raise InputError(f"this run has no step {step + 1}; it has {len(trace.steps)}")
+        raise InputError(f"this run has no step {step + 1}; the last one is step {len(trace.steps)}")
     return trace.steps[step]
 
 
 def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
-    """The tokens of prompt and output up to a step's anchor, that included, and those after it.
+    """Returns the tokens of prompt and output up to and including a step's anchor, and the tokens after it.
 
-    Raises ``InputError`` where the step's anchor is not at its place in the text.
+    Raises ``InputError`` if the anchor is not at its position in the text.
     """
     ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
     start = event.anchor_position
     if ids[start : start + 1] != [event.anchor]:
-        raise InputError(
-            f"step {event.step + 1} of this trace does not fit its text, so nothing can be drafted again in it"
-        )
+        raise InputError(f"step {event.step + 1} of this trace does not match its text, so it cannot be drafted again")
     return ids[: start + 1], ids[start + 1 :]
 
 
 def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
-    """Raise ``InputError`` where the trace names other weights than the engine's for one of these parts of its models."""
+    """Raise ``InputError`` if the trace and the engine have different weights for one of these model parts."""
     for part in parts:
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
         if theirs and theirs != ours:
             raise InputError(
-                f"this run was made with another {part.replace('_', ' ')} than the models {engine.models.name} have; load its own"
+                f"this run was made with another {part.replace('_', ' ')} than that of {engine.models.name}; load the run's models"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class Redraft:
-    """A re-draft from one prefix of a recorded first draft, and the tokens of it that the target accepts.
+    """A re-draft from one prefix of a recorded first draft, and how many of its tokens the target accepts.
 
-    draft: its tokens with their confidences.
+    draft: the drafted tokens with their confidences.
     kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
     accepted: number of accepted tokens of the re-draft after them.
-    added: number of these beyond the accepted tokens of the first draft.
-    wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends before.
+    added: number of tokens accepted in addition to those of the first draft.
+    wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends earlier.
     chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in its order.
     extra: number of additional tokens that the step would have committed with this re-draft in its tree.
     same: whether the run drafted the same tokens from this prefix; None if it did not re-draft from it.
@@ -122,7 +120,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
 
     def right(draft: Sequence[int], length: int) -> int:
-        """Returns how many tokens the target accepts of a draft after ``length`` tokens of the first one, those included."""
+        """Returns how many tokens the target accepts of the first ``length`` tokens of the first draft followed by ``draft``."""
         return agreed((*first.ids[:length], *draft), goal)
 
     own, found = right(first.ids, 0), right(block.ids, prefix)
@@ -145,8 +143,8 @@ def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, 
     """Returns the first draft of a step that a second drafter can re-draft, and the step. Raises ``InputError``."""
     if METHODS[config.method].second_drafter == "none":
         raise InputError(
-            f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
-            f"of {METHODS['d2sd'].name}"
+            f"the method of this run, {METHODS[config.method].name}, has no second drafter; choose a run of a method with "
+            f"one, such as {METHODS['d2sd'].name}"
         )
     event = step_of(trace, config, step, "re-drafts")
     if event.first_draft is None or not event.first_draft.ids:
@@ -157,7 +155,7 @@ def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, 
 
 
 def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
-    """Raise ``InputError`` where a block of ``size`` cannot go on after so many of these tokens."""
+    """Raise ``InputError`` if a block of ``size`` cannot continue the first ``prefix`` of these tokens."""
     if not 0 <= prefix <= len(ids):
         raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
     if prefix >= (usable := open_prefixes(ids, end_ids)):
@@ -175,13 +173,13 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
 
 @dataclass(frozen=True, slots=True)
 class TypedDraft:
-    """A reader's tokens after the anchor of a step, verified as a draft is.
+    """Words that the user typed after the anchor of a step, verified like a draft.
 
-    texts: of the tokens that were verified, at most as many as the step's drafter drafted.
-    probabilities: the target's own of each, at temperature 1, given those before it.
-    accepted: how many of them are the target's favourites, one after the other from the first on.
-    wanted: the target's favourite after those, as text: in place of the first rejected one, or behind all of them.
-    cut: tokens behind the last that a block has room for; they were not verified.
+    texts: texts of the verified tokens, at most as many as the step's drafter drafted.
+    probabilities: the target's probability of each token given the previous ones, at temperature 1.
+    accepted: number of leading tokens that are the target's likeliest.
+    wanted: text of the target's likeliest token after the accepted ones.
+    cut: number of typed tokens that were not verified because the block is full.
     """
 
     texts: tuple[str, ...]
@@ -193,37 +191,39 @@ class TypedDraft:
 
 @torch.inference_mode()
 def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDraft:
-    """Verify a reader's words after the anchor of a recorded step, in one target pass over the text up to there and them.
+    """Verify typed words after the anchor of a recorded step, in one target pass over the preceding text and the words.
 
-    step: its number, from 0.
-    words: what comes next. As far as they agree with the recorded text they are cut into its tokens, behind that by the tokenizer.
+    step: number of the step, from 0.
+    words: the continuation. As long as it matches the recorded text it is tokenised like it; after that, by the tokenizer.
 
-    Raises ``InputError`` for a step or words that cannot be verified, above temperature 0, and where the engine has another target
-    than the run was made with.
+    Raises ``InputError`` for a step or words that cannot be verified, above temperature 0, and if the engine has another target
+    than the run.
     """
     config = replace(recorded_config(trace), inspect=False, backend="auto")
-    event = step_of(trace, config, step, "tokens of one's own")
+    event = step_of(trace, config, step, "typed drafts")
     room = 0 if event.first_draft is None else len(event.first_draft.ids)
     if not room:
         raise InputError(
             f"nothing was drafted in step {step + 1}, so there is no draft to compare with; choose another step"
         )
     if not words.strip():
-        raise InputError("nothing was typed; type the words that come next")
+        raise InputError("the draft is empty; type the words that come next")
     if len(words) > MAX_TYPED:
-        raise InputError(f"the draft has {len(words)} characters; at most {MAX_TYPED} are read")
+        raise InputError(f"the draft has {len(words)} characters; the maximum is {MAX_TYPED}")
     check_same_weights(engine, trace, ["target"])
     before, after = text_around(trace, event)
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
     words = spaced(pieces, encodable(words))
     count, read = agreeing(pieces, words)
     target = engine.models.target
-    # words that read like a special token are not one
+    # typed special tokens are tokenised as plain text
     rest = target.tokenizer(words[read:], add_special_tokens=False, split_special_tokens=True)["input_ids"]
     typed = [*after[:count], *rest]
     ids = [*before, *typed[:room]]
     if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
-        raise InputError(f"this run is not of the model {engine.models.name}: its tokens or its length do not fit")
+        raise InputError(
+            f"this run was not made with the model {engine.models.name}: its token ids or its length do not fit"
+        )
     with engine.lock:
         rows = torch.tensor(ids, device=target.device)
         hidden = target.forward(
@@ -244,7 +244,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
 
 
 def spaced(pieces: Sequence[str], words: str) -> str:
-    """Words with a space before them, or none, as the text has that they go on in: nobody can see which it is."""
+    """Returns the words with a leading space if the recorded continuation has one, otherwise without: users cannot see it."""
     first = next(filter(None, pieces), "")
     if first.startswith(" ") and not words[:1].isspace():
         return f" {words}"
@@ -252,9 +252,9 @@ def spaced(pieces: Sequence[str], words: str) -> str:
 
 
 def agreeing(pieces: Sequence[str], words: str) -> tuple[int, int]:
-    """How many of these pieces the words begin with, and the characters of those.
+    """Returns how many of these pieces the words begin with, and the number of characters in them.
 
-    A piece without text is a part of a character; it counts with the piece that completes it.
+    A piece without text is part of a character and counts together with the piece that completes the character.
     """
     count = read = 0
     for n, piece in enumerate(pieces, 1):

@@ -130,7 +130,7 @@ def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
             assert len(step.trained) == 1 + len(step.branches)
             assert step.boundary_posterior == boundary_posterior(source(step)).posterior
     assert load_trace_text("".join(head.lines()).encode()) == head
-    with pytest.raises(InputError, match="has no confidence head; use --confidence softmax"):
+    with pytest.raises(InputError, match="has no confidence head; set confidence to softmax"):
         Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
 
 

@@ -90,7 +90,7 @@ def test_redraft_served_refuses_unusable_logs(bundled):
         "return_token_ids": changed(run, missing=["tokens"]),
         "needs a run at temperature 0": changed(run, config={"temperature": 1.0}),
         "nothing was drafted": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
-        "its tokens or its length do not fit": replace(
+        "its token ids or its length do not fit": replace(
             run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
         ),
         "was not written greedily": replace(

@@ -82,13 +82,13 @@ def test_step_questions_refuse_unusable_step_or_run(bundled, story, question):
     for step, sentence in ((last, f"no step {last + 1}"), (-1, "no step 0")):
         with pytest.raises(InputError, match=sentence):
             question(bundled, story, step)
-    with pytest.raises(InputError, match="temperature 0 only"):
+    with pytest.raises(InputError, match="need a run at temperature 0"):
         question(bundled, bundled.generate(PROMPT, DecodeConfig("d2sd", 8, temperature=0.7)), 0)
     parts = {**story.header["parts"], "target": {"weights": "0"}}
-    with pytest.raises(InputError, match="another target than the models"):
+    with pytest.raises(InputError, match="another target than that of"):
         question(bundled, replace(story, header={**story.header, "parts": parts}), 0)
     moved = structs.replace(story.steps[2], anchor_position=story.steps[2].anchor_position + 10**6)
-    with pytest.raises(InputError, match="does not fit its text"):
+    with pytest.raises(InputError, match="does not match its text"):
         question(bundled, replace(story, steps=(*story.steps[:2], moved, *story.steps[3:])), 2)
 
 
@@ -180,7 +180,7 @@ def test_agreeing_counts_whole_pieces_only():
 def test_verify_typed_refuses_unusable_words_or_run(bundled, story):
     for words, sentence in (
         (" \n", "type the words that come next"),
-        ("a" * (MAX_TYPED + 1), f"at most {MAX_TYPED} are read"),
+        ("a" * (MAX_TYPED + 1), f"the maximum is {MAX_TYPED}"),
     ):
         with pytest.raises(InputError, match=sentence):
             verify_typed(bundled, story, 1, words)

@@ -114,7 +114,7 @@ def test_generate_reports_out_of_memory_in_one_sentence(capsys, monkeypatch):
     monkeypatch.setattr("d2sd.engine.Engine.run", full)
     assert main(["generate", "--prompt", "x", "--method", "dflash"]) == 1
     assert capsys.readouterr().err == (
-        "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"
+        "error: there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype\n"
     )
 
 

@@ -38,9 +38,9 @@ def test_decode_config_refuses_invalid_settings(settings, sentence):
 
 def test_engine_checks_settings_against_drafter(engine):
     for method, settings, sentence in (
-        ("d2sd", {"block_size": 17}, "larger than the block this drafter was trained with"),
+        ("d2sd", {"block_size": 17}, "larger than the block size this drafter was trained with"),
         ("d2sd", {"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
-        ("draft_model", {"block_size": 32}, r"32 is larger than what a draft model drafts \(16\); choose 2 to 16"),
+        ("draft_model", {"block_size": 32}, r"32 is larger than the limit of draft models \(16\); choose 2 to 16"),
     ):
         with pytest.raises(InputError, match=sentence):
             engine.stream("a", DecodeConfig(method, **settings))
@@ -50,9 +50,9 @@ def test_engine_checks_settings_against_drafter(engine):
 @pytest.mark.parametrize(
     ("prompt", "sentence"),
     [
-        *((ids, "takes whole numbers from 0 to") for ids in ([-1], [0, 10**6], [1.5], ["a"])),
+        *((ids, "only whole numbers from 0 to") for ids in ([-1], [0, 10**6], [1.5], ["a"])),
         *((text, "the prompt is empty") for text in ("", "  \n", [])),
-        ("the cat sat on the mat " * 100, r"the prompt has \d+ tokens; with 400 new tokens at most 112 fit"),
+        ("the cat sat on the mat " * 100, r"the prompt has \d+ tokens, but at most 112 fit"),
     ],
     ids=lambda value: str(value)[:12],
 )
@@ -90,7 +90,7 @@ def test_generate_returns_trace_for_each_prompt_of_list(engine):
     assert [t.token_ids for t in traces] == [t.token_ids for t in alone]
     assert engine.generate(list(alone[0].prefill.prompt_token_ids), max_new_tokens=6).token_ids == alone[0].token_ids
     for wrong in (["the cat", ""], ["the cat", 5]):  # found before anything runs
-        with pytest.raises(InputError, match=r"the prompt is empty|takes whole numbers"):
+        with pytest.raises(InputError, match=r"the prompt is empty|only whole numbers"):
             engine.generate(wrong)
 
 

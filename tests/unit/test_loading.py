@@ -175,7 +175,7 @@ def test_load_target_requires_tokenizer(folder):
 def test_obstacle_names_eagle3_drafter_for_block_methods():
     engine = load("tiny", drafter=str(BUNDLED / "tiny" / "eagle3"))
     eagle3 = Engine(Models(engine.models.target, eagle3=engine.models.eagle3))
-    assert "needs a block drafter, and the drafter of custom is an EAGLE-3 one" in eagle3.obstacle("dflash")
+    assert "needs a block drafter, but the drafter of custom is an EAGLE-3 drafter" in eagle3.obstacle("dflash")
 
 
 def test_load_reports_missing_package_and_low_memory(folder, monkeypatch):
@@ -204,7 +204,7 @@ def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     found = load(str(folder), drafter=str(folder / "other")).models
     assert (found.first.block_size, found.eagle3.config.draft_vocab_size) == (16, 150)
     assert load(str(folder)).models.eagle3 is None
-    with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, and .* has none; give one with --drafter"):
+    with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, which .* does not have; .*--drafter"):
         load(str(folder)).stream("the cat", DecodeConfig("eagle3", 20))
     shutil.copytree(folder / "other", folder / "eagle3")
     config = DecodeConfig("eagle3", 20)

@@ -59,7 +59,7 @@ def test_machines_name_source_and_price_steps():
 def test_machine_has_no_price_for_unknown_drafter():
     chain = Work(16, (), 16)
     assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None
-    with pytest.raises(InputError, match="not known"):
+    with pytest.raises(InputError, match="is unknown"):
         MACHINES["paper"].of("draft_model")
     sequential = Machine(
         Curve(((1, 1.0),)), Curve(((1, 1.0),)), Curve(((1, 2.0),)), drafts={"draft_model": Curve(((2, 1.0), (3, 2.0)))}

@@ -78,10 +78,10 @@ def test_examples_run_as_documented_without_installation(converter, tmp_path):
     ("line", "sentence"),
     [
         ('{"tokens": [1]}', "line 2: Object contains unknown field `tokens`"),
-        ('{"drafted": [6], "accepted": 2, "bonus": 3}', "line 2: accepted: 2 of 1 drafted tokens"),
+        ('{"drafted": [6], "accepted": 2, "bonus": 3}', "line 2: accepted is 2, but the step drafted 1"),
         (
             '{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}',
-            "line 2: draft_probs: one for each of the 2",
+            "line 2: draft_probs needs one number for each of the 2",
         ),
     ],
 )
