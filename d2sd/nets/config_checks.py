@@ -1,5 +1,5 @@
-"""Checks of untrusted model folders: of every field of config.json before anything is built from it, of options and kinds of
-drafters that are not supported, and of weights. Errors are ``InputError`` with one sentence that names the field."""
+"""Checks of untrusted model folders: fields of config.json (before anything is built from it), unsupported drafters, and weights.
+Errors are ``InputError`` with one sentence that names the field."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MAY_BE_NULL = ("num_key_value_heads", "head_dim")
 BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 MAX_TAPS = 64
-ENGINES = "vLLM or SGLang"  # run drafters that are refused here
-# Options of any drafter that are understood where they are true, or that say nothing about what the network computes.
+ENGINES = "vLLM or SGLang"  # engines that run drafters which are refused here
+# Options that any drafter may set to true: they are supported, or do not affect the network's output.
 FLAGS_OF_DRAFTERS = frozenset(
     {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
 )
-# Other values of these change what any drafter computes, and no code here knows how.
+# Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
     "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
@@ -44,7 +44,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-# Kinds of tensors that no network here has, by a part of their names.
+# Unsupported kinds of tensors, by a part of their names.
 TENSORS = {
     "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
     "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
@@ -110,7 +110,7 @@ def _check_quantization(quantization: Any) -> None:
 
 
 def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
-    """Check the target layers that a drafter reads, counted by their outputs."""
+    """Check the numbers of the target layers whose outputs a drafter reads."""
     good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
     require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
     if good and min(taps) < 0:
@@ -166,9 +166,9 @@ def short(value: Any) -> str:
 def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: Mapping[str, tuple[Any, ...]]) -> None:
     """Raise ``InputError`` if a drafter's config sets an option that may change what it computes.
 
-    parts: the objects of the config.
+    parts: JSON objects of the config.
     flags: options besides ``FLAGS_OF_DRAFTERS`` that this kind of drafter may set to true.
-    neutral: besides ``NEUTRAL``, by option the values that change nothing.
+    neutral: supported values by option, in addition to ``NEUTRAL``.
     """
     neutral = {**NEUTRAL, **neutral}
     for key, value in ((k, v) for part in parts for k, v in part.items()):
@@ -216,7 +216,7 @@ def _refused(what: str, runs: str) -> InputError:
 def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
     """Check tensor shapes, by parameter name, against the model that ``make`` builds.
 
-    A few numbers in a config could otherwise ask for more memory than the machine has.
+    Otherwise a config with large sizes could request more memory than the machine has.
     """
     with torch.device("meta"):
         wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
@@ -229,7 +229,7 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
 
 
 def check_weights(model: nn.Module, held: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that tensors of these shapes, by parameter name, are exactly the parameters of a drafter's network."""
+    """Check that stored tensors (shapes by parameter name) are exactly the parameters of a drafter's network."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     _compare(held, wanted)
     missing = sorted(wanted.keys() - held.keys())

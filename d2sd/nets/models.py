@@ -1,4 +1,4 @@
-"""The set of models that a generation uses: whether they fit together, and which of them computed NaN or infinity."""
+"""The set of models that a generation uses, with checks that they fit together and that their outputs are finite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Models:
     """A target with drafters that fit it; methods whose drafter is missing cannot run.
 
-    name: of the set.
+    name: name of the set.
     first: DFlash drafter.
     second: VP-Drafter, or the first drafter again.
     draft_model: a small causal LM with the target's vocabulary.
