@@ -1,4 +1,4 @@
-"""What a target with a drafter would run as, from their configs alone; no weights are downloaded."""
+"""Plans how a target with a drafter would run, from their configs alone; no weights are downloaded."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from d2sd.nets.types import (
     window,
 )
 
-CONTEXT, NODES = 4096, 64  # tokens and tree nodes that memory is stated for
+CONTEXT, NODES = 4096, 64  # tokens and tree nodes of the memory estimate
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in one number format: weights; keys, values and states at a context; and buffers of a pass over a tree."""
+    """Bytes in one number format: weights, keys and values of ``CONTEXT`` tokens, states, and buffers of a pass over a tree."""
 
     target: int
     drafter: int
@@ -57,15 +57,15 @@ class Memory:
 class ModelPlan:
     """Properties of a target and drafter, known from configs alone.
 
-    refused: why it cannot run, one sentence without a full stop; None where it can.
-    layers: target layers by kind.
-    window: tokens that a row of a sliding layer sees.
-    experts: of a layer of a mixture.
-    eager: why passes are not captured as CUDA graphs; None where they are, on a GPU of one's own.
-    taps: layers that the drafter reads, and the kind of each.
-    drafter_layers: what each of its layers sees.
-    mask: its mask token, None where it needs none.
-    draft_vocabulary: tokens that it can draft, None: all of the target's.
+    refused: why it cannot run, one sentence without a full stop; None if it can.
+    layers: number of target layers by kind.
+    window: number of tokens that a row of a sliding layer sees.
+    experts: number of experts per layer; 0 if layers are dense.
+    eager: why passes are not captured as CUDA graphs; None if they are (on a CUDA GPU, but not on ZeroGPU).
+    taps: target layers that the drafter reads, and the kind of each.
+    drafter_layers: visible text and causality of each drafter layer.
+    mask: the drafter's mask token; None if it needs none.
+    draft_vocabulary: number of tokens that it can draft; None for all of the target's.
     """
 
     target: str
@@ -88,9 +88,10 @@ class ModelPlan:
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> ModelPlan:
-    """Returns the plan of a target with a drafter, folders or hub ids; dtype: the number format for memory figures.
+    """Returns the plan of a target with a drafter. Errors in their configs are reported in ``refused``.
 
-    Whatever the two configs say wrongly becomes ``refused``.
+    target, drafter: folders or hub ids.
+    dtype: number format of the memory estimate.
     """
     found = ModelPlan(target, drafter or "", dtype=dtype)
     try:
@@ -100,7 +101,7 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Mo
         found.memory = _memory(whole, own, text_config(config), SIZES[dtype])
     except InputError as error:
         found.refused = str(error)
-    except Exception as error:  # a config is anybody's file
+    except Exception as error:  # configs are untrusted
         found.refused = f"its config cannot be read: {first_line(error)}"
     return found
 
@@ -111,7 +112,7 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     if into.type in (*SUPPORTED, *TYPES):
         check_config(text_part(raw), (*SUPPORTED, *TYPES))
         config = AutoConfig.for_model(**raw)
-    else:  # a type that transformers does not know: its keys still name unsupported parts
+    else:  # an unsupported type, perhaps unknown to transformers; its keys may name the unsupported part
         config = _named(raw)
     check_supported(config, source)
     kinds = layer_kinds(config)
@@ -168,7 +169,7 @@ def _meta(make: Any) -> Any:
 
 
 def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
-    """Returns bytes at ``CONTEXT`` tokens and ``NODES`` tree nodes; size: bytes per number."""
+    """Returns bytes for ``CONTEXT`` tokens and ``NODES`` tree nodes. ``size``: bytes per number."""
     cache = states = tree = 0
     rows = row_shape(NODES + 1)
     for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
@@ -211,7 +212,7 @@ def markdown(found: ModelPlan) -> str:
 
 
 def plan_verdict(found: ModelPlan) -> str:
-    """Returns one line: runs, runs eagerly, or refused, and why."""
+    """Returns one line: whether the plan runs, runs eagerly or is refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:
