@@ -56,7 +56,7 @@ def published_config(source: str) -> dict[str, Any]:
     from_cache = not Path(source).exists() and not hub_answers()
     config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
     if not isinstance(config, dict):
-        raise InputError("its config.json is no JSON object")
+        raise InputError("its config.json is not a JSON object")
     return config
 
 
@@ -74,13 +74,13 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
     """
     if d2t is None:
         if count != vocabulary:
-            raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
+            raise InputError(f"it drafts {count} of {vocabulary} tokens, but has no d2t tensor that names them")
         return torch.arange(count)
     if d2t.shape != (count,):
         raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
     ids = torch.arange(count) + d2t.long()
     if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
-        raise InputError(f"its d2t does not lead to {count} different tokens of the target's {vocabulary}")
+        raise InputError(f"its d2t does not map to {count} different tokens of the target's {vocabulary}")
     if t2d is not None and (
         t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
     ):
@@ -119,7 +119,7 @@ def _load(
             setattr(model, part, None)
         else:
             log.warning(
-                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
+                "the drafter's %s differs from the target's, so the drafter's is used: it was made for another target, or trained",
                 key,
             )
     model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
@@ -248,7 +248,7 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     eagle = published.get("eagle_config") or {}
     if eagle.get("use_aux_hidden_state") is False:
         raise InputError(
-            "its config sets use_aux_hidden_state to false: it reads one layer, as EAGLE-1 and 2 did, and is not supported"
+            "its config sets use_aux_hidden_state to false: it reads one layer, like EAGLE-1 and EAGLE-2, and is not supported"
         )
     refuse_options(published, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
     kind = layer.get("model_type", "llama")
@@ -294,7 +294,8 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
     from_inner = None if inner is None else tuple(int(n) for n in inner)
     if from_inner and from_outer and from_inner != from_outer:
         raise InputError(
-            f"its config names two sets of layers: outputs {list(from_inner)} in eagle_config and inputs {list(outer or ())} beside it"
+            f"its config names two different sets of layers: outputs {list(from_inner)} in eagle_config, and inputs "
+            f"{list(outer or ())} at the top level"
         )
     found = from_inner or from_outer
     if not found:
@@ -324,7 +325,7 @@ def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> E
     model, d2t, t2d = _load(source, eagle3_name, make, {"embedding": target.embedding}, dtype, config.layer)
     if model.embedding is None and config.layer.hidden_size != config.target_hidden_size:
         raise InputError(
-            f"it has hidden size {config.layer.hidden_size} and no embedding of its own, the target's has {config.target_hidden_size}"
+            f"it has hidden size {config.layer.hidden_size} and no embedding, and the target's has {config.target_hidden_size}"
         )
     model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
     return cast(Eagle3DraftModel, model)
@@ -343,7 +344,7 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
     """Write a drafter in the form of SpecForge and SGLang; it uses the target's embedding."""
     config = model.config
     if config.qk_norm or model.embedding is not None:
-        raise ValueError("this form has neither norms of queries and keys nor an embedding")
+        raise ValueError("this form supports neither norms of queries and keys nor an embedding")
     c, vocabulary = config.layer, config.layer.vocab_size
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],

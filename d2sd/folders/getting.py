@@ -27,7 +27,7 @@ from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, found, home, place
 
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
-SECONDS_BETWEEN_LOOKS = 0.2
+PIP_POLL_SECONDS = 0.2
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
 ONE_WHEEL = ("--no-deps", "--only-binary", ":all:")
 Report = Callable[[int, int], None]  # bytes received, total bytes
@@ -52,7 +52,7 @@ def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False
                 with suppress(OSError):  # some systems cannot remove open files
                     lock.unlink()
     except Timeout:
-        raise InputError(f"another program is getting {remote.title} at this moment; wait until it is done") from None
+        raise InputError(f"another program is downloading {remote.title}; wait until it has finished") from None
 
 
 def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
@@ -71,7 +71,9 @@ def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
             continue
         shutil.rmtree(part)
         return path
-    raise InputError(f"{remote.title} could not be got ({'; '.join(reasons)}); try again when there is a network")
+    raise InputError(
+        f"{remote.title} could not be downloaded ({'; '.join(reasons)}); try again when the network is available"
+    )
 
 
 def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
@@ -151,12 +153,14 @@ def _check(path: Path, file: RemoteFile) -> None:
     """Raise ``InputError`` if a file is too short, or has a wrong checksum. Only the latter is removed; the former can be resumed."""
     size = path.stat().st_size
     if size < file.size:
-        raise InputError(f"{file.name} broke off after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB")
+        raise InputError(
+            f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB"
+        )
     with path.open("rb") as held:
         digest = hashlib.file_digest(held, "sha256").hexdigest()
     if size > file.size or digest != file.sha256:
         path.unlink()
-        raise InputError(f"{file.name} has another checksum than it should")
+        raise InputError(f"{file.name} has a wrong checksum")
 
 
 def _move(ready: Path, to: Path) -> Path:
@@ -174,11 +178,11 @@ def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], b
             while running.poll() is None:
                 if stop():
                     raise Stopped
-                time.sleep(SECONDS_BETWEEN_LOOKS)
+                time.sleep(PIP_POLL_SECONDS)
         finally:
             running.kill()
             running.wait()
         if running.returncode:
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").strip().splitlines()
-            raise InputError(f"pip failed ({lines[-1][:200] if lines else 'without a word'})")
+            raise InputError(f"pip failed ({lines[-1][:200] if lines else 'no output'})")

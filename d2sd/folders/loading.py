@@ -161,7 +161,9 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     target, kind = models.target, DTYPES[dtype or "float32"]
     if is_eagle3_folder(source):
         if second:
-            raise InputError(f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters draft second")
+            raise InputError(
+                f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+            )
         return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
     drafter = load_drafter(source, kind, str(target.device), target)
     drafter.mixed = target.mixed
@@ -203,7 +205,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
         if gguf and load_in_8bit:
-            raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
+            raise InputError("GGUF weights are dequantised on loading; leave out --load-in-8bit")
         raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
         if gguf and raw.get("model_type") not in GGUF_TYPES:
             raise InputError(
@@ -248,7 +250,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         mismatched = "ignore_mismatched_sizes" in str(error)
         reason = "its weights do not match its config" if mismatched else first_line(error, 400)
         if gguf and not isinstance(error, InputError):
-            reason = f"the GGUF file is cut short, damaged or unknown; get it again ({reason})"
+            reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 

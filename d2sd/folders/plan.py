@@ -121,10 +121,10 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     method = (raw.get("quantization_config") or {}).get("quant_method")
     if method == "mxfp4":
         into.notes.append(
-            "its weights are MXFP4, four bits each, and are widened at loading: memory is stated for that"
+            "its weights are MXFP4 (four bits) and are dequantised on loading: the memory is for dequantised weights"
         )
     elif method:
-        into.notes.append(f"its weights are quantised ({method}): memory is stated for whole ones")
+        into.notes.append(f"its weights are quantised ({method}): the memory is for weights that are not")
     return config
 
 
@@ -191,7 +191,7 @@ def markdown(found: ModelPlan) -> str:
     if found.layers:
         lines.append(f"* Target: type {found.type}, layers: {_counted(found)}")
     if found.experts:
-        lines.append(f"* Experts: {found.experts} a layer")
+        lines.append(f"* Experts: {found.experts} per layer")
     if found.kind:
         size = f", γ = {found.block_size}" if found.block_size else ""
         count = len(found.drafter_layers)
@@ -204,9 +204,9 @@ def markdown(found: ModelPlan) -> str:
     if found.mask is not None:
         lines.append(f"* Mask token: {found.mask}")
     if (m := found.memory) is not None:
-        lines.append(f"* Memory in {found.dtype}: {_size(m.total)}, of which {_size(m.target)} are the target's weights, "
-                     f"{_size(m.drafter)} the drafter's, {_size(m.cache)} keys and values of {CONTEXT} tokens, "
-                     f"{_size(m.states)} states and {_size(m.tree)} what linear layers keep of a tree of {NODES} nodes")  # fmt: skip
+        lines.append(f"* Memory in {found.dtype}: {_size(m.total)} (target {_size(m.target)}, drafter {_size(m.drafter)}, "
+                     f"keys and values of {CONTEXT} tokens {_size(m.cache)}, states of linear layers {_size(m.states)}, "
+                     f"their buffers for a tree of {NODES} nodes {_size(m.tree)})")  # fmt: skip
     lines += [f"* Note: {note}" for note in found.notes]
     return "\n".join(lines) + "\n"
 
@@ -217,7 +217,7 @@ def plan_verdict(found: ModelPlan) -> str:
         return f"refused: {found.refused}"
     if found.eager is not None:
         return f"runs eagerly, also on a GPU: {found.eager}"
-    return "runs, on a GPU as captured CUDA graphs"
+    return "runs, with passes captured as CUDA graphs on a GPU"
 
 
 def summary(found: ModelPlan) -> str:
@@ -225,8 +225,8 @@ def summary(found: ModelPlan) -> str:
         line = plan_verdict(found)
         return f"{line[0].upper()}{line[1:]}."
     return (
-        f"Type {found.type}, layers: {_counted(found)}. It {plan_verdict(found)}. With a text of {CONTEXT} tokens it takes "
-        f"{_size(found.memory.total)} in {found.dtype}."
+        f"Type {found.type}, layers: {_counted(found)}. It {plan_verdict(found)}. It needs {_size(found.memory.total)} in "
+        f"{found.dtype} for a text of {CONTEXT} tokens."
     )
 
 
@@ -237,5 +237,5 @@ def _counted(found: ModelPlan) -> str:
 
 def _size(count: int) -> str:
     if count < 1e8:
-        return f"{count / 1e6:.1f} MB" if count else "nothing"
+        return f"{count / 1e6:.1f} MB"
     return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

@@ -41,8 +41,8 @@ def weight_files(source: str) -> list[Path]:
             raise InputError("some of the safetensors files that its index names are missing")
     if not files:
         raise InputError(
-            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
-            f"here: convert them in their folder with {CONVERT}"
+            "it has no safetensors weights; pickle files (pytorch_model.bin) may run code when they are opened and are refused: "
+            f"convert them in their folder with {CONVERT}"
         )
     for path in files:
         with path.open("rb") as file:

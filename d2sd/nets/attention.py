@@ -159,11 +159,11 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
         return name
     reason = flashinfer.obstacle(device, dtype, head_dim)
     if reason is None and not plain:
-        reason = "is used without sliding windows and attention sinks only, and this target has them"
+        reason = "does not support sliding windows or attention sinks, which this target has"
     if name == "auto":
         return "cascade" if reason else "flashinfer"
     if reason:
-        raise InputError(f"the attention backend flashinfer {reason}; use cascade, or auto to have it chosen")
+        raise InputError(f"the attention backend flashinfer {reason}; use cascade or auto")
     return "flashinfer"
 
 

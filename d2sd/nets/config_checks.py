@@ -93,10 +93,10 @@ def _check_heads(config: Mapping[str, Any]) -> None:
 def _check_rope(rope: Any, name: str) -> None:
     if rope is None:
         return
-    require(isinstance(rope, Mapping), f"its {name} is no object")
+    require(isinstance(rope, Mapping), f"its {name} is not a JSON object")
     kind = rope.get("rope_type", rope.get("type", "default"))
     known = isinstance(kind, str) and kind in ROPE_TYPES
-    require(known, f"its {name} is of the unknown type {short(kind)}; known are {', '.join(sorted(ROPE_TYPES))}")
+    require(known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(sorted(ROPE_TYPES))}")
     for field in ("rope_theta", "factor", "original_max_position_embeddings"):
         check_number(rope, field, 0, inf, f"{name}.")
 
@@ -114,7 +114,7 @@ def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
     good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
     require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
     if good and min(taps) < 0:
-        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not read here")
+        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not supported")
     layers = config.get("num_target_layers")
     if layers is not None:
         check_whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
@@ -177,9 +177,7 @@ def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: M
                 f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run it"
             )
         if value is True and key not in FLAGS_OF_DRAFTERS and key not in flags and key not in neutral:
-            raise InputError(
-                f"its config sets {key}, which this version does not know and which may change what it computes"
-            )
+            raise InputError(f"its config sets {key}, which this version does not know and which may change its output")
 
 
 def refuse_others(raw: Mapping[str, Any]) -> None:
@@ -189,7 +187,7 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
     inner = raw.get("dflash_config")
     parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
     if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
-        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens a pass", "vLLM")
+        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens per pass", "vLLM")
     if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
         "Domino" in n for n in names
     ):
@@ -199,7 +197,7 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
     if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
         raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
     if any(name in p for p in parts for name in LATENT):
-        raise _refused("a drafter with latent attention (MLA), as that of DeepSeek-V4", ENGINES)
+        raise _refused("a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES)
     if any(p.get(name) for p in parts for name in EXPERTS):
         raise _refused("a drafter with experts (MoE)", ENGINES)
     if any("Gemma" in n for n in names):
@@ -224,7 +222,7 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
-        f"its weights do not match its config ({numbers} numbers are there, and it asks for {needed})",
+        f"its weights do not match its config ({numbers} numbers are stored, and its config needs {needed})",
     )
 
 
@@ -242,7 +240,7 @@ def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int
         stored, built = list(held[name]), list(wanted[name])
         require(
             stored == built,
-            f"its weights do not match its config ({name} is {stored}, and its config makes it {built})",
+            f"its weights do not match its config ({name} has shape {stored}, and its config needs {built})",
         )
 
 
@@ -262,4 +260,6 @@ def check_finite(model: nn.Module) -> None:
         if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
             continue
         if not bool(torch.isfinite(weight).all()):
-            raise InputError(f"its weight {name} holds NaN or infinity; the file is damaged, fetch or train it again")
+            raise InputError(
+                f"its weight {name} holds NaN or infinity; the file is damaged: download it or train the model again"
+            )

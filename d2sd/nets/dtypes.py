@@ -29,10 +29,10 @@ DTYPES = {
 }
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
-    "In float32, and with mixed numbers, every method writes the text of plain decoding: only a tie within float32's rounding "
-    "could go the other way. In bfloat16 and float16 intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
-    "finds two tokens almost equally good, the other one may then win, and the text goes on another way from there: it is "
-    "as good, but not the same."
+    "In float32 and mixed precision, every method writes the same text as plain decoding; only a tie within float32's rounding "
+    "could be decided differently. In bfloat16 and float16, intermediate results are rounded, and passes over one token and over "
+    "many tokens round differently. If the large model finds two tokens almost equally good, the other token may then be "
+    "chosen, and the text continues differently from there. It is equally good, but not the same."
 )
 MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick to read in any format
 
@@ -41,12 +41,12 @@ def taken_here() -> str:
     """Returns a sentence that says which dtype this machine's CPU uses by default, and why."""
     if can_mix():
         return (
-            "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "
-            "float16, so that half as much is read for every token."
+            "On this machine's CPU, models with 50 million parameters or more run in mixed precision: float32 with weights in "
+            "float16, which halves the memory reads per token."
         )
     return (
-        "On this machine's CPU every target runs in float32: torch comes without FBGEMM's products here, which multiply "
-        "float32 by float16 weights. bfloat16 is not taken by itself, since many CPUs multiply it slowly."
+        "On this machine's CPU, every model runs in float32, because torch cannot multiply float32 by float16 weights here "
+        "(FBGEMM is missing). bfloat16 is never chosen automatically, since many CPUs multiply it slowly."
     )
 
 

@@ -53,7 +53,7 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
     if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"a target of {target_layers} layers has no such three")
+        raise ValueError(f"the target's {target_layers} layers are too few for the default ones")
     return layers
 
 

@@ -31,7 +31,9 @@ HALF_DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 MIN_CAPABILITY = (7, 5)
 SCRIPTS = os.path.dirname(sys.executable)
-FIRST_USE = "flashinfer compiles its kernels: this takes minutes on a few cores, once on this machine."
+FIRST_USE = (
+    "flashinfer compiles its kernels. This takes minutes on a few cores, but only the first time on this machine."
+)
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -45,13 +47,13 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
     if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
     if on_zero_gpu():
-        return "would spend the time for which ZeroGPU lends a GPU on compiling"
+        return "would spend ZeroGPU's limited GPU time on compiling"
     if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return "needs a GPU of compute capability 7.5 or newer"
     if dtype not in HALF_DTYPES:
         return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
     if head_dim not in HEAD_DIMS:
-        return f"has no kernels for heads of {head_dim} (it has for {', '.join(map(str, HEAD_DIMS))})"
+        return f"has no kernels for head size {head_dim}, only for {', '.join(map(str, HEAD_DIMS))}"
     return None
 
 

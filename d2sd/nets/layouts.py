@@ -140,7 +140,7 @@ def layout_of(raw: Raw) -> Layout:
     if "target_layer_ids" in raw:
         return "flat"
     raise InputError(
-        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is no block drafter"
+        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
     )
 
 
@@ -155,7 +155,7 @@ def _nested(raw: Raw) -> DrafterForm:
     """Reads the layout of z-lab, SpecForge, JetSpec and this package: the drafter's own keys under ``dflash_config``."""
     check_config(raw, ["qwen3", "gpt_oss"])  # drafters for gpt-oss state gpt_oss, but have Qwen3 layers
     inner = raw["dflash_config"]
-    require(isinstance(inner, Mapping), "its dflash_config is no object")
+    require(isinstance(inner, Mapping), "its dflash_config is not a JSON object")
     _refuse_options(raw, inner)
     own = {**raw, **inner}
     kind = _kind(raw, inner)
@@ -183,7 +183,7 @@ def _flat(raw: Raw) -> DrafterForm:
 def _speculators(raw: Raw) -> DrafterForm:
     """Reads speculators' layout: the layer's shape in ``transformer_layer_config``, and tapped layers numbered by their inputs."""
     inner = raw.get("transformer_layer_config")
-    require(isinstance(inner, Mapping), "its transformer_layer_config is no object")
+    require(isinstance(inner, Mapping), "its transformer_layer_config is not a JSON object")
     layer = dict(cast(Raw, inner))
     layer.setdefault("model_type", "qwen3")
     check_config(layer, ["qwen3", "llama"])
@@ -196,13 +196,13 @@ def _speculators(raw: Raw) -> DrafterForm:
     numbered = raw.get("aux_hidden_state_layer_ids")
     require(
         numbered is not None,
-        "its config has no aux_hidden_state_layer_ids, and other code guesses them: set them as it was trained",
+        "its config has no aux_hidden_state_layer_ids; add the layer numbers that it was trained with",
     )
     whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
     numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
     taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
     if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
-        raise InputError(f"it reads features of width {short(width)} into a hidden size of {layer.get('hidden_size')}; only equal ones are supported")  # fmt: skip
+        raise InputError(f"it reads features of width {short(width)}, its hidden size is {layer.get('hidden_size')}; they must be equal")  # fmt: skip
     rows = _rows(raw, {})
     reads = "fill" if kind != "dspark" and not raw.get("sample_from_anchor") else _reads(raw, rows)
     causal = None if not raw.get("sliding_window_non_causal", kind == "dflash2") else False
@@ -224,8 +224,8 @@ def _reads(raw: Raw, rows: int) -> str:
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
-        f"its config says neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so which token a row is about is "
-        "unknown, and a wrong guess is hardly ever accepted: set sample_from_anchor as it was trained",
+        f"its config has neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so it is unknown which token a row "
+        "predicts, and a wrong guess leads to almost no acceptance: set sample_from_anchor to its value in training",
     )
     return "next" if count == rows else "fill"
 
@@ -258,7 +258,7 @@ def _form(
 def _refuse_options(*parts: Raw) -> None:
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
-            f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
+            f"its weights are quantised, which is not supported for drafters; {ENGINES} runs quantised ones"
         )
     refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
 
@@ -276,7 +276,7 @@ def _kind(raw: Raw, inner: Raw) -> Kind:
 def _even_taps(raw: Raw) -> list[int]:
     """Returns z-lab's default taps: evenly spaced from layer 1 to L − 3, or L/2 for one drafter layer."""
     target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
-    require(isinstance(target, int), "its dflash_config.target_layer_ids must be a list of layer numbers: it is missing, and so is num_target_layers")  # fmt: skip
+    require(isinstance(target, int), "its config has neither dflash_config.target_layer_ids (a list of layer numbers) nor num_target_layers")  # fmt: skip
     check_whole(raw, "num_target_layers", 4, 2**10)
     check_whole(raw, "num_hidden_layers", 1, 2**10)
     if layers == 1:
@@ -289,7 +289,7 @@ def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
     """Check the tapped layers. ``by_inputs``: None or the same layers numbered by their inputs, each one higher."""
     check_taps(taps, raw, name)
     if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
-        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; the second must be one more, layer by layer")  # fmt: skip
+        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second must be higher by one")  # fmt: skip
     return tuple(taps)
 
 
@@ -332,7 +332,7 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
         return (own["swa_window_size"],) * count, (bool(causal),) * count
     kinds = layer.get("layer_types") or ["full_attention"] * count
     unknown = [k for k in kinds if k not in ("full_attention", "sliding_attention")]
-    require(not unknown, f"its layer_types hold {short(unknown[0] if unknown else None)}; full_attention and sliding_attention are supported")  # fmt: skip
+    require(not unknown, f"its layer_types include {short(unknown[0] if unknown else None)}; only full_attention and sliding_attention are supported")  # fmt: skip
     sliding = [k == "sliding_attention" for k in kinds]
     if any(sliding):
         check_whole({"sliding_window": layer.get("sliding_window")}, "sliding_window", 1, 2**27)
@@ -347,7 +347,9 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     rank: int = (256 if speculators else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
     kind = own.get("markov_head_type") or "vanilla"
-    require(kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(MARKOV_HEADS)}")
+    require(
+        kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(MARKOV_HEADS)}"
+    )
     there = own.get("enable_confidence_head")
     there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
     with_markov = own.get("confidence_head_with_markov")

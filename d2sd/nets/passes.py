@@ -141,12 +141,12 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(
-            "captured passes need all models on one CUDA GPU of this machine's own, weights that are not quantised, and a "
-            "target without experts, linear attention and shared keys; choose auto or eager"
+            "captured passes need all models on one CUDA GPU (not ZeroGPU), weights that are not quantised, and a target without "
+            "experts, linear attention or layers that share keys; choose auto or eager"
         )
     if mode == "padded" and not fixable:
         raise InputError(
-            "padded passes need a target without linear attention and without layers that share keys; choose auto or eager"
+            "padded passes need a target without linear attention or layers that share keys; choose auto or eager"
         )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
     return chosen
@@ -215,7 +215,7 @@ class Passes:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                log.warning("passes are not captured as CUDA graphs from here on: %s", error, exc_info=error)
+                log.warning("passes are no longer captured as CUDA graphs: %s", error, exc_info=error)
                 self.mode = "padded"
                 return function(*inputs)
         captured = self._captured[key] = self._captured.pop(key)  # LRU: move to the end

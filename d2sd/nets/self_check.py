@@ -46,7 +46,7 @@ def check_passes(target: Target) -> None:
     whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
     if not difference <= (5e-3 if whole else 0.1):
         raise InputError(
-            f"targets of type {key[0]} would write a wrong text with {installed}, whose own hidden states differ by "
+            f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from its own forward pass by "
             f"{difference:.0%}; {older_version()}"
         )
     _agreed.add(key)

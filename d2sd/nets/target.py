@@ -333,11 +333,11 @@ def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], t
     """
     template = tokenizer.chat_template
     if not template:
-        raise InputError(f"{name} has no chat template; give the prompt as it is")
+        raise InputError(f"{name} has no chat template; give the prompt without one")
     special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
     if begun := next((t for t in special if messages[-1]["content"].lstrip().startswith(t)), None):
         raise InputError(
-            f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+            f"the prompt begins with {begun}, so it already has a chat template; leave out --chat, or give only the message"
         )
     options: dict[str, Any] = {"enable_thinking": thinking}
     if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):

@@ -127,9 +127,9 @@ def eager_reason(config: Any) -> str | None:
     """Returns why passes of such a target are not captured as CUDA graphs, as the end of a sentence, or None."""
     config = text_config(config)
     if "linear" in layer_kinds(config):
-        return "its linear layers' states follow the tree"
+        return "its linear layers' states depend on the tree's shape"
     if experts(config):
-        return "its experts are chosen by values"
+        return "the selection of experts depends on the data"
     if getattr(config, "num_kv_shared_layers", 0):
         return "its layers share keys and values"
     return None
