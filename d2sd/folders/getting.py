@@ -150,7 +150,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 
 
 def _check(path: Path, file: RemoteFile) -> None:
-    """Raise ``InputError`` if a file is too short, or has a wrong checksum. Only the latter is removed; the former can be resumed."""
+    """Raise ``InputError`` if a file is too short (kept, to be resumed), or if its size or checksum is wrong (removed)."""
     size = path.stat().st_size
     if size < file.size:
         raise InputError(

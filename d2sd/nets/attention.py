@@ -88,7 +88,7 @@ def attend_cascade(
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
         out = merge_attention(above, above_lse, out, lse)
         lse = lse.logaddexp(above_lse)
-    if sinks is not None:  # the sinks take a part of the softmax over all keys
+    if sinks is not None:  # scale by the keys' share of the softmax over keys and sinks
         out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
     return out.to(query.dtype).reshape(batch, heads, rows, dim)
 
@@ -142,7 +142,7 @@ def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
     return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
 
 
-BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # on any device
+BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # plain torch, for any device
 NAMES = (*BACKENDS, "flashinfer")
 
 
@@ -168,5 +168,5 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """Returns the backend of this name for one generation. ``fixed``: whether its passes have fixed shapes, for captures."""
+    """Returns the backend of this name for one generation. ``fixed``: for fixed-shape passes, which can be captured."""
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

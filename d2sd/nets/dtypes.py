@@ -98,7 +98,7 @@ class _Packed(RecursiveScriptClass):
 
 
 def half_product(weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """Returns x → x · weightᵀ in float32, with a float16 copy of the weight in FBGEMM's layout. Requires ``can_mix``."""
+    """Returns the function x → x · weightᵀ in float32, with a float16 weight in FBGEMM's layout. Requires ``can_mix``."""
     # ``_op`` instead of the overload, which inspects its arguments in Python
     return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Packed(weight))
 

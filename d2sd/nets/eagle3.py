@@ -167,7 +167,7 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
         drafter.fc.weight.mul_(0.5)
         drafter.layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
-        if hasattr(last.mlp, "gate_proj"):  # dense
+        if hasattr(last.mlp, "gate_proj"):  # not a mixture of experts
             drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
         drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
         drafter.norm.weight.copy_(target.model.norm.weight + centred)

@@ -29,7 +29,7 @@ from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache, Ring
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassRows
 
-EPSILON = 1e-6  # in the L2 norm of queries and keys, as in transformers
+EPSILON = 1e-6  # added to the squared norm of queries and keys, as in transformers
 
 
 def tree_delta(

@@ -19,13 +19,13 @@ from d2sd.nets.dtypes import half_product
 from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
-MAX_BYTES = 1 << 30  # of weights; larger models are not copied
+MAX_BYTES = 1 << 30  # bytes of weights; larger models are not copied
 SMALL = 1 << 18  # weights; matrices up to this size keep torch's layout
 _PACKED_FOR = 16  # rows; the resulting layout suits one row and many
 
 
 def product(weight: Tensor, half: bool = False) -> Product:
-    """Returns x → x · weightᵀ in float32, with a copy of the weight.
+    """Returns the function x → x · weightᵀ in float32, with a copy of the weight.
 
     Large matrices are copied to oneDNN's layout. Small ones keep torch's layout, since their product takes less time than a call
     of oneDNN. If torch was built without oneDNN, all matrices keep it.
@@ -109,7 +109,7 @@ class PackedLayers(LeanLayers):
 
         x: (R, hidden).
         positions: (R,), below ``room``.
-        views: of the cache, for R rows (``d2sd.nets.caches.KeyValueCache.views``).
+        views: the cache's views for R rows (``d2sd.nets.caches.KeyValueCache.views``).
         mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to everything.
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.

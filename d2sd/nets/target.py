@@ -264,7 +264,7 @@ class Target:
 
         ids, positions: (R,) int64.
         tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A ``CacheWindow`` needs a mask and a backend.
-        merged: layers from ``merged``, for a ``CacheWindow``.
+        merged: layers returned by ``merged``, for a ``CacheWindow``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
