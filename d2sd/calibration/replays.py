@@ -1,7 +1,6 @@
-"""Several drafters, or checkpoints of a training run, over the same recorded texts: tokens per step in total, by prompt group and
-by position.
+"""Comparison of drafters, or of checkpoints of a training run, on the same recorded texts: tokens per step and acceptance.
 
-Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over prompts.
+Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over texts.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class Replayed:
     """Committed tokens of one drafter.
 
     alpha: committed tokens per step.
-    difference: α minus that of the first drafter (None for the first), with an interval that holds simultaneously for all
-        drafters and groups of a table with 95% (Bonferroni).
+    difference: α minus the first drafter's α; None for the first. The 95% intervals of all drafters and groups of a table hold
+        simultaneously (Bonferroni).
     steps: number of steps.
     """
 
@@ -38,8 +37,8 @@ class DrafterFigures:
 
     whole: over all texts.
     groups: by prompt group, if there are several.
-    reached: [k]: share of steps that accept more than k drafted tokens, among those that accept at least k. If a text ends
-        within a draft, the tokens up to there count, and the next one does not.
+    reached: [k]: among the steps that accept at least k drafted tokens, the share that accepts more. If a text ends within a
+        draft, only the tokens before the end count.
     """
 
     name: str
@@ -54,9 +53,9 @@ def compare_replays(
 ) -> list[DrafterFigures]:  # fmt: skip
     """Returns one row per drafter.
 
-    committed: by drafter and text, the numbers of committed tokens of the steps.
+    committed: [drafter][text]: committed tokens of each step.
     groups: prompt group of every text.
-    cut: by drafter and text, whether the text ended within the draft of its last step.
+    cut: [drafter][text]: whether the text ended within the draft of its last step.
     """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
@@ -93,7 +92,7 @@ def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estim
 
 
 def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
-    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and of those that accept more.
+    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more.
 
     accepted: number of drafted tokens that each step accepts.
     at_least: the same for steps in which the text ends; whether they would accept more is unknown.
@@ -133,13 +132,13 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     return "Brackets: 95% bootstrap intervals over texts; those of the differences hold all together (Bonferroni)."
 
 
-# Checkpoints of a training run: which is the best, and whether it differs from the last by more than chance.
+# Checkpoints of a training run: the best one, and whether it differs significantly from the last.
 
 
 def compare_checkpoints(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
 ) -> list[DrafterFigures]:
-    """Returns one row per checkpoint in the same order; differences are from the last one, which has none.
+    """Returns one row per checkpoint, in the same order. Differences are relative to the last one, which has none.
 
     committed, cut: as for ``compare_replays``.
     """

@@ -1,4 +1,4 @@
-"""Figures in words: numbers, and sentences about reports and comparisons, which claim only what the sample is large enough for."""
+"""Figures as text: numbers, and sentences about reports and comparisons, which claim only significant effects."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ from d2sd.calibration.scores import Bin
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
 SHOWN_TEMPERATURES = 6
-CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
+CLEAR = 2.81  # standard errors (99.5%), since ten bins are tested
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
-SLIGHT, FAR = 0.03, 0.1  # a gap between confidence and accepted share below and above which it is called so
-MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
+SLIGHT, FAR = (
+    0.03,
+    0.1,
+)  # gaps between confidence and accepted share: "slightly" below the first, "far" above the second
+MAX_UNSEEN = 0.05  # share of steps with unknown boundary that is too small to mention
 
-# Numbers. "—" stands for a value that is not known.
+# Numbers; "—" means unknown.
 
 Write = Callable[[float | None], str]
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
+    """Returns a share as a whole percentage; with one decimal if it would otherwise round to 0% or 100%."""
     if share is None:
         return "—"
     whole = f"{share:.0%}"
@@ -100,7 +103,7 @@ class Sentence:
 def read_report(report: Report) -> list[Sentence]:
     """Returns sentences about a report: the verdict first, then its reasons.
 
-    report: of ``calibrate``.
+    report: result of ``calibrate``.
     """
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
@@ -126,7 +129,7 @@ def read_report(report: Report) -> list[Sentence]:
 
 
 def _unsure(report: Report) -> Sentence:
-    """Sentences about runs recorded without confidences, as logged by most serving engines."""
+    """Returns the sentence about runs without confidences, such as logs of most serving engines."""
     first, steps = report.by_position[0], report.gains.sources[0].present
     gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
     return Sentence(
@@ -157,14 +160,14 @@ def _verdict(report: Report) -> Sentence:
 
 
 def gap_words(gap: float) -> tuple[str, Tone]:
-    """Returns what a drafter with this clear gap is called, and the tone of it. gap: accepted share − mean confidence."""
+    """Returns the description and the tone of a significant gap. gap: accepted share − mean confidence."""
     size = abs(gap)
     much = "slightly " if size < SLIGHT else "far " if size > FAR else ""
     return f"{much}{'over' if gap < 0 else 'under'}-confident", "mixed" if size < SLIGHT else "bad"
 
 
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
-    """Adjacent bins that are clearly off to the same side, in one sentence each; that none is, only where the verdict agrees."""
+    """Yields one sentence per group of adjacent bins that are clearly over- or under-confident, and one about small bins."""
 
     def side(place: int) -> str:
         b = report.uniform[place]
@@ -270,7 +273,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
     last = redrafts[-1]
     text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
-    if total < 0.005:  # 0.00 as it is said
+    if total < 0.005:  # displayed as 0.00
         text += ": the first draft alone does as well with fewer nodes"
     elif len(redrafts) > 1:
         text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
@@ -305,9 +308,9 @@ def _unit(report: Report) -> Sentence:
     )
 
 
-# Comparisons: differences that are not significant are not claimed.
+# Comparisons: only significant differences are claimed.
 
-# The name of every compared figure, and how it and a difference are written.
+# Label of every compared figure, and the functions that write the figure and a difference.
 COMPARED: dict[str, tuple[str, Write, Write]] = {
     "tokens": ("Tokens per step α", decimal, signed_decimal),
     "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
@@ -322,7 +325,7 @@ COMPARED: dict[str, tuple[str, Write, Write]] = {
 
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
-    """Returns sentences about the differences; those that are not significant are not claimed."""
+    """Yields sentences about the differences; only significant ones are claimed."""
     clear = [d for d in comparison.figures if d.difference.excludes_zero]
     for d in clear:
         words, write, changed = COMPARED[d.name]
@@ -343,7 +346,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def compared_in_short(comparison: Comparison) -> tuple[str, str]:
-    """Returns whether B commits more tokens a step than A, as a title that claims no more than the interval does, and the figures."""
+    """Returns a title that says whether B commits more tokens per step than A, and a text with the figures."""
     alpha = next(d for d in comparison.figures if d.name == "tokens")
     difference = alpha.difference
     if difference.value is None or difference.low is None:

@@ -1,6 +1,6 @@
-"""Checks of trace lines: every field of its type and within its bounds, and what the fields of a step mean for each other.
+"""Checks of trace lines: types and bounds of all fields, and consistency of the fields of a step.
 
-Whoever reads a trace can rely on what was checked here. All functions raise ``InputError`` with the name of the field.
+Code that uses a trace relies on these checks. All functions raise ``InputError`` with the name of the field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 SCHEMA = 2
 MAX_HEADER_DEPTH = 4
 MAX_HEADER_ITEMS = 10_000
-# Every writer here puts the kind first, so that most lines are told apart without reading them.
+# This project writes the kind first, so most lines are recognised without parsing.
 _START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 
@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 
 class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
-    """What the readers of a header rely on; it may hold more."""
+    """Header fields that other code relies on; more fields are allowed."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
     run: Annotated[str, msgspec.Meta(max_length=200)]
@@ -57,12 +57,12 @@ def kind_of(line: Line) -> str:
 
 
 def read_kind(line: Line) -> str:
-    """Returns the ``event`` of a line, which must be JSON as a whole."""
+    """Returns the ``event`` of a line. Raises ``InputError`` unless the whole line is JSON."""
     return _decoded(_kind, line).event
 
 
 def read_event(line: Line) -> Event:
-    """Returns an event; each of its fields has its type and is within its bounds."""
+    """Returns an event, with types and bounds of all fields checked."""
     return _decoded(_event, line)
 
 
@@ -75,7 +75,7 @@ def read_baseline(line: Line) -> Baseline | None:
 
 
 def read_header(line: Line) -> dict[str, Any]:
-    """Returns the header as it was written, with all its fields."""
+    """Returns the header with all its fields, including unknown ones."""
     _decoded(_header, line)
     header = _decoded(_header_fields, line)
     if header["schema"] > SCHEMA:
@@ -94,7 +94,7 @@ def is_json(line: Line) -> bool:
 
 
 def _check_size(header: dict[str, Any]) -> None:
-    """A header may hold anything, but nothing that code which looks into it could stumble over."""
+    """Limits the size and depth of a header, whose content is otherwise free."""
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
@@ -140,7 +140,7 @@ def check_prefill(prefill: PrefillDone) -> None:
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
-    """Check that ``step`` has this number and starts where the step ``before`` ended, or the first one where the prompt did.
+    """Check that ``step`` has this number and starts at the last token of ``before`` or, if it is the first, of the prompt.
 
     Raises ``InputError``.
     """
@@ -163,7 +163,7 @@ def _need(ok: bool, field: str, sentence: str) -> None:
 
 
 def _check_tree(step: StepDone) -> list[int]:
-    """Node 0 is the root and every parent comes before its children. Returns the parents."""
+    """Checks that node 0 is the root and every parent precedes its children. Returns the parents."""
     nodes = step.nodes
     _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
     ids, parents = [n.id for n in nodes], [n.parent for n in nodes]
@@ -192,7 +192,7 @@ def _check_tree(step: StepDone) -> list[int]:
 
 
 def _check_path(step: StepDone, parents: list[int]) -> list[int]:
-    """The accepted nodes lead from the anchor downwards. Returns the path, anchor first."""
+    """Checks that the accepted nodes form a path from the anchor. Returns the path, anchor first."""
     states, accepted = [n.state for n in step.nodes], list(step.accepted)
     path = [0, *accepted]
     for at, node in enumerate(accepted):
@@ -212,7 +212,7 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
 
 
 def _check_committed(step: StepDone, path: list[int]) -> None:
-    """The accepted tokens and then at most the bonus token are committed; the choices led there."""
+    """Checks that the committed tokens are the accepted ones and at most one bonus token, as chosen."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
@@ -231,7 +231,7 @@ def _check_committed(step: StepDone, path: list[int]) -> None:
 
 
 def _check_drafts(step: StepDone) -> None:
-    """Lists that belong together are equally long, and every reference is to something that is there."""
+    """Checks that corresponding lists have equal lengths and that every index exists."""
     first, drafted = step.first_draft, 0
     if first is not None:
         _check_draft(first, "first_draft")
@@ -263,7 +263,7 @@ def _check_drafts(step: StepDone) -> None:
 
 
 def _check_levels(step: StepDone) -> None:
-    """Of a tree that grew level by level: entries belong together, parents and nodes are there."""
+    """Checks the levels of a tree: equal list lengths, and parents and nodes that exist."""
     above = 1
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)

@@ -1,8 +1,8 @@
-"""Replies of serving engines that count drafted and accepted tokens, as ``Counts``; and a llama.cpp fork's dump, as traces.
+"""Reads replies of serving engines as ``Counts``, and the dump of a llama.cpp fork as traces.
 
-docs/import.md says what each engine logs and how to get it. Of llama.cpp's server: the target passes once over the prompt,
-which gives the first token, and once a step, which gives the accepted tokens and one more, so there are ``predicted_n`` −
-``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known.
+docs/import.md describes what each engine logs and how to enable it. llama.cpp's target makes one pass over the prompt, which
+gives the first token, and one pass per step, which gives the accepted tokens and a bonus token. The number of passes is
+therefore ``predicted_n`` − ``draft_n_accepted``. Each part of a stream has running totals, so every step is known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-MAX_SEQUENCES = 4096  # of a dump that are open at once
+MAX_SEQUENCES = 4096  # open sequences of a dump
 Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
@@ -53,7 +53,7 @@ class Message(Struct):
 
 
 class Output(Struct):
-    """One of a reply's ``choices``; an engine's additional fields are left to its own reader."""
+    """One of a reply's ``choices``; the reader of an engine handles its additional fields."""
 
     text: str | None = None
     message: Message | None = None
@@ -63,7 +63,7 @@ class Output(Struct):
 
 
 class Reply(Struct):
-    """A whole reply; ``prompt`` is not a field of OpenAI's, but a log may have added it."""
+    """A whole reply. ``prompt`` is not in OpenAI's format, but a log may have added it."""
 
     choices: Annotated[list[Output], Meta(max_length=1024)] = []
     usage: Usage | None = None
@@ -73,7 +73,7 @@ class Reply(Struct):
 
 
 def read_reply(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Returns the reply's fields as arguments of ``Counts``; those of an output only if it is the only one."""
+    """Returns the reply's fields as arguments of ``Counts``. Fields of an output are used only if there is one output."""
     reply = convert(record, Reply, where)
     usage, only = reply.usage or Usage(), reply.choices[0] if len(reply.choices) == 1 else Output()
     prompt_ids = reply.prompt_token_ids or only.prompt_token_ids or ()
@@ -107,7 +107,7 @@ class VllmStats(Struct):
 
 
 class VllmTimes(Struct):
-    """Those of vLLM's per-request timing metrics that a trace holds."""
+    """The per-request times of vLLM that a trace stores."""
 
     generation_time_ms: Amount | None = None
     time_to_first_token_ms: Amount | None = None
@@ -189,7 +189,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
 
 
 def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The ``meta_info`` with figures of speculative decoding, of the reply or of its only choice."""
+    """Returns place and content of the ``meta_info`` with speculative figures, in the reply or its only choice."""
     choices = record.get("choices")
     first = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     for place, holder in (("meta_info", record), ("choices[0].meta_info", first)):
@@ -203,7 +203,7 @@ def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
 
 
 class Timings(Struct):
-    """llama.cpp's totals of one request; without the fields of drafts if nothing was drafted."""
+    """llama.cpp's totals of one request; the draft fields are absent if nothing was drafted."""
 
     predicted_n: Count
     predicted_ms: Amount
@@ -236,13 +236,13 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
 
 
 def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts: Sequence[dict[str, Any]]) -> Counts:
-    """Returns the counts of a streamed reply of llama.cpp's server, step by step where they can be told apart.
+    """Returns the counts of a streamed reply of llama.cpp's server, by step if the steps can be separated.
 
-    Parts with the same time belong to one step; their totals say how much it drafted. A step whose tokens all end inside a
-    character sends none of them: such a reply has totals only.
+    Parts with the same time belong to one step; differences of their totals give its drafted tokens. A step whose tokens all end
+    inside a character sends no part, so such a reply has totals only.
 
-    prompt_tokens: ids and pieces of the prompt from ``/tokenize``, empty if unknown.
-    parts: those parts of the reply that have ``timings``.
+    prompt_tokens: ids and pieces of the prompt from ``/tokenize``; empty if unknown.
+    parts: the parts of the reply with ``timings``.
     """
     timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
     drafted, accepted, elapsed, pieces = [], [], [], []
@@ -252,7 +252,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     with_tokens = (pair for pair in timed if pair[0].get("tokens"))
     for number, (milliseconds, pairs) in enumerate(groupby(with_tokens, lambda pair: pair[1].predicted_ms)):
         group = list(pairs)
-        for part, _ in group:  # what is no list holds no ids, but is still a part of the step
+        for part, _ in group:  # a part without a list of ids still belongs to the step
             ids += part["tokens"] if isinstance(part["tokens"], list) else [None]
         pieces += [str(part.get("content", "")) for part, _ in group]
         last = group[-1][1]
@@ -287,7 +287,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-# By source, whether a record is of this kind, and what it says, given its place in the log.
+# By source: a test for its records, and their reader, which takes a record and its place in the log.
 READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
     "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
     "vllm": (lambda r: "metrics" in r, read_vllm),
@@ -326,7 +326,7 @@ def is_dump(record: dict[str, Any]) -> bool:
 
 
 def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
-    """Yields one trace per sequence. A step that does not follow the last one of its sequence begins a new sequence."""
+    """Yields one trace per sequence. If the step number does not increase, a new sequence begins."""
     found: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")

@@ -18,12 +18,12 @@ from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 
-# By content the first source that fits is taken.
+# "auto" recognises the source by the content of the log.
 SOURCES = ("auto", *sorted([*READERS, "spec-dump", "text"]))
-HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log is read
-FENCE = b"```"  # of Markdown, around a log that was copied from a thread
+HEAD, MAX_HEAD = 50, 2**20  # first lines and bytes, by which the format is recognised
+FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
-DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
+DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
     "no figures of speculative decoding that are known here; read are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
     "TensorRT-LLM, their benchmarks, their pages of /metrics, and their replies in JSON"
@@ -68,13 +68,13 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log and no trace: its first line names no event. Raises ``InputError`` if it cannot be read."""
+    """Returns whether a file is a log and not a trace, whose first line has an event. Raises ``InputError`` if unreadable."""
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
-    """Yields the runs of a trace file, or the requests of a log that have steps. Raises ``InputError``, also if none of a log has."""
+    """Yields the runs of a trace file, or the requests with steps of a log. Raises ``InputError``, also for a log without steps."""
     if not is_log(path):
         yield from read_traces(path)
         return
@@ -90,7 +90,7 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
 
 
 def no_steps(row: LogTotals) -> str:
-    """Returns a sentence about a log with totals alone, such as this row."""
+    """Returns the error message for a log with totals only, such as this row."""
     return (
         f"it holds totals alone, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all of them, and "
         "`d2sd doctor --log FILE` says what they mean"
@@ -98,7 +98,7 @@ def no_steps(row: LogTotals) -> str:
 
 
 def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Whether a log with these first lines is text: what decides is the first line that is a record, or has figures of drafts."""
+    """Returns whether a log is text, by the first of these lines that is a record or has figures of drafts."""
     first = head[0][1]
     if is_stream(first):
         return False
@@ -158,7 +158,7 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
-    """The reply of a record, with the prompt beside it."""
+    """Returns the reply of a record, with the record's prompt."""
     inner = record.get("response")
     if not isinstance(inner, dict):
         return record
@@ -167,7 +167,7 @@ def _reply(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterator[Record]]:
-    """The source of the first record that any reader fits, and the records from it on."""
+    """Returns the source of the first record that a reader accepts, and the records from there on."""
     for where, record in records:
         rest = chain([(where, record)], records)
         if is_dump(record):
