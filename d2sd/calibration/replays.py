@@ -111,7 +111,7 @@ def lines(row: DrafterFigures) -> list[str]:
     return [
         f"{row.name}: {_words(row.whole)}",
         *groups,
-        f"  accepted by position (of the steps that got there, as far as the text goes): {shares or '–'}",
+        f"  acceptance by position (among the steps that reached it): {shares or '–'}",
     ]
 
 
@@ -120,16 +120,16 @@ def _words(found: Replayed) -> str:
     return (
         words
         if found.difference is None
-        else f"{words}; {with_interval(found.difference, signed_decimal, '[]')} against the first"
+        else f"{words}; difference from the first {with_interval(found.difference, signed_decimal, '[]')}"
     )
 
 
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     if texts < MIN_UNITS:
-        return f"Intervals take at least {MIN_UNITS} texts."
+        return f"Intervals need at least {MIN_UNITS} texts."
     if len(rows) == 1:
         return "Brackets: 95% bootstrap interval over texts."
-    return "Brackets: 95% bootstrap intervals over texts; those of the differences hold all together (Bonferroni)."
+    return "Brackets: 95% bootstrap intervals over texts. The intervals of the differences hold simultaneously (Bonferroni)."
 
 
 # Checkpoints of a training run: the best one, and whether it differs significantly from the last.
@@ -161,16 +161,16 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
         return f"There is one checkpoint, {last.name}: {alpha}."
     if found is last:
         rival = best(others)
-        return f"The last checkpoint, {last.name}, is the best: {alpha}. The next, {rival.name}: {_chance(rival)}."
-    return f"The best checkpoint is {found.name}: {alpha}. Against the last one, {last.name}: {_chance(found)}."
+        return f"The last checkpoint, {last.name}, is the best: {alpha}. Difference of the second best, {rival.name}: {_chance(rival)}."
+    return f"The best checkpoint is {found.name}: {alpha}. Difference from the last one, {last.name}: {_chance(found)}."
 
 
 def _chance(row: DrafterFigures) -> str:
     difference = row.whole.difference or Estimate(None)
     words = with_interval(difference, signed_decimal, "[]")
     if difference.low is None:
-        return f"{words}; too few texts to say whether that is chance"
-    return f"{words}, {'more than chance' if difference.excludes_zero else 'which may be chance'}"
+        return f"{words}; too few texts to judge significance"
+    return f"{words}, {'significant' if difference.excludes_zero else 'not significant'}"
 
 
 def first_position(row: DrafterFigures) -> str:

@@ -227,7 +227,7 @@ def _numbered(prompts: Sequence[str]) -> np.ndarray:
 def _check_size(steps: int, widest: int) -> None:
     if widest > MAX_WIDTH or steps * widest > MAX_CELLS:
         raise InputError(
-            f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
+            f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to measure together; measure fewer"
         )
 
 
