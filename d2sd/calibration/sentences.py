@@ -228,7 +228,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
 
 def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
-    if advice is None:  # too few positions, or runs that do not say what another temperature would give
+    if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     shown = [f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES]]

@@ -243,7 +243,7 @@ def what_differs(
     left_out = IGNORED.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
     found = [*_models(a, b), *_settings(a, b, left_out, named)]
     if not found:
-        return "What differs: no model, method or setting that the runs name."
+        return "What differs: none of the models, methods and settings that the runs record."
     return f"What differs: {', '.join(found)}."
 
 
@@ -267,7 +267,7 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
             if "weights" in other:
                 yield f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (other weights)"
             elif other:
-                yield f"{words} (same weights, other {', '.join(f.replace('_', ' ') for f in other)})"
+                yield f"{words} (same weights, different {', '.join(f.replace('_', ' ') for f in other)})"
         elif called[0] != called[1]:
             yield f"{words} ({called[0]} → {called[1]})"
 
@@ -280,7 +280,7 @@ def _settings(
 ) -> Iterator[str]:
     of_a, of_b = (_all(side, "config") for side in (a, b))
     for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
-        before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
+        before, after = of_a.get(name, "not recorded"), of_b.get(name, "not recorded")
         if before != after:
             if name == "method":
                 before, after = named(before), named(after)

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 BROKEN = "\ufffd"
 WINDOW = 16
 SECONDS = 10.0  # interval of progress lines, and delay of the first
-LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} left{postfix}"
+LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} elapsed, {remaining} left{postfix}"
 MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 

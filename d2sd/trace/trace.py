@@ -321,9 +321,9 @@ class Reader:
             if self.finished:
                 raise InputError("a second Finished")
             if event.steps != len(self._steps):
-                raise InputError(f"steps: the trace holds {len(self._steps)}")
+                raise InputError(f"steps: the trace holds {len(self._steps)} steps")
             if list(event.token_ids) != self.token_ids:
-                raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
+                raise InputError("token_ids: they must be the tokens committed by prefill and the steps")
             self.finished = event
             return event
         self.token_ids += [c.token for c in event.committed]
@@ -424,7 +424,7 @@ class TraceFile:
         self.lines += 1
 
     def _refused(self, error: OSError) -> InputError:
-        kept = f"; its first {self.lines} lines are there" if self.lines else ""
+        kept = f"; its first {self.lines} lines were written" if self.lines else ""
         return InputError(f"cannot write the trace {self.path}: {error.strerror}{kept}")
 
     def __enter__(self) -> TraceFile:

@@ -68,7 +68,7 @@ def test_served_comparison_names_first_worse_step(bundled):
     assert found.difference.value < 0
     said = list(lines(found, 2))
     assert f"step {place.step + 1} of run {place.run + 1}, after {place.at} tokens" in said[1]
-    assert "Intervals need at least" in said[-1]
+    assert "Intervals take at least" in said[-1]
 
 
 def test_served_position_shares_exclude_unknown_positions():

@@ -120,8 +120,8 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
         stats = metrics.get("speculative_decoding")
     if stats is None:
         raise InputError(
-            f"{where}: metrics.speculative_decoding: nothing is there; start the server with {VLLM_OPTION} and ask for one "
-            "output a request"
+            f"{where}: metrics.speculative_decoding: it is missing; start the server with {VLLM_OPTION} and request one output "
+            "at a time"
         )
     times = convert(metrics, VllmTimes, f"{where}: metrics") if isinstance(metrics, dict) else VllmTimes()
     found, known = convert(stats, VllmStats, place), read_reply(record, where)
@@ -132,10 +132,10 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
     check_mean(found.draft_acceptance_rate, share_of(accepted, drafted), f"{place}.draft_acceptance_rate")
     histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
     if longest is not None and len(histogram) > longest + 1:
-        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted a step")
+        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted per step")
     if (found.per_step_accepted is None) != (found.per_step_drafted is None):
         lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
-        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
+        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is present")
     known |= {"accepted": found.per_step_accepted, "drafted": found.per_step_drafted, "longest": longest}
     return Counts("vllm", place, steps, accepted, drafted, histogram, **known)
 
@@ -172,7 +172,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
         known |= {name: number for name, number in lengths.items() if known[name] is None}
         known["seconds"] = meta.e2e_latency
     if details is None:
-        raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
+        raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
     older = {"spec_num_correct_drafts": "spec_accept_token_num", "spec_num_proposed_drafts": "spec_draft_token_num"}
     details = (
         {**{new: details[old] for new, old in older.items() if old in details}, **details}
@@ -225,7 +225,7 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
         raise InputError(
-            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, the output has {found.predicted_n}"
+            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
         )
     known = read_reply(record, where)
     known["completion"], known["prompt_tokens"] = found.predicted_n, found.prompt_n + found.cache_n
@@ -342,12 +342,12 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
 
 def _check_dumped(step: DumpedStep, where: str) -> None:
     if len(step.pos) != step.n_draft:
-        raise InputError(f"{where}: pos: {len(step.pos)} positions, where n_draft is {step.n_draft}")
+        raise InputError(f"{where}: pos: {len(step.pos)} positions, but n_draft is {step.n_draft}")
     if step.n_accepted > step.n_draft:
         raise InputError(f"{where}: n_accepted: {step.n_accepted} tokens accepted of {step.n_draft} drafted")
     for at, position in enumerate(step.pos):
         if position.i != at:
-            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; the positions count up from 0")
+            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; positions are numbered from 0")
         if position.acc != (at < step.n_accepted):
             raise InputError(
                 f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"

@@ -16,14 +16,14 @@ from typing import Any
 from d2sd.trace.logs.forms import NUMBER, PATTERNS, WORDS, Form, begins, begins_alone, values
 from d2sd.trace.logs.requests import LogTotals, share_of
 
-MAX_LINE = 20_000  # characters; of a longer line, half of them from either end
+MAX_LINE = 20_000  # characters; longer lines are cut in the middle
 MAX_POSITIONS = 1024
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
 AROUND = 60  # lines before and after the first line of a row that may hold its figures
 ROUNDED = 0.01  # precision of printed α and rates by position
 LONGEST = 15.0  # seconds; a longer interval of vLLM includes idle time
 MOST_PROMPT = 100.0  # prompt tokens per second; above it, an interval includes prefill
-NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
+NOT_PRINTED = "not in this log: single requests, the end of each step in the text and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
 # Lines in which a server names its models.

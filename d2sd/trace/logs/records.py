@@ -157,7 +157,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
         line = line.strip()
         if not line.startswith(b"data:"):
             if line and not line.startswith(STREAM_FIELDS):
-                raise InputError(f"line {number}: no line of an event stream; its lines begin with data:")
+                raise InputError(f"line {number}: not a line of an event stream, which begins with data:")
             continue
         body = line[5:].strip()
         part: Any = None
@@ -177,7 +177,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
             began = began if parts else number
             parts.append(part)
         if len(parts) > MAX_PARTS:
-            raise InputError(f"line {number}: a reply of more than {MAX_PARTS} parts")
+            raise InputError(f"line {number}: the reply has more than {MAX_PARTS} parts")
     if parts:
         yield f"line {began}", merged(parts)
 

@@ -322,30 +322,30 @@ class Counts:
         if self.histogram is not None:
             total, weighed = sum(self.histogram), sum(j * n for j, n in enumerate(self.histogram))
             if total != self.steps:
-                yield f": the histogram counts {total} steps, where {self.steps} are reported"
+                yield f": the histogram counts {total} steps, but {self.steps} are reported"
             if weighed != self.num_accepted:
-                yield f": the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
+                yield f": the histogram holds {weighed} accepted tokens, but {self.num_accepted} are reported"
         if self.accepted is not None and self.drafted is not None:
             yield from self._contradictory_steps(self.accepted, self.drafted)
         if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
-            yield f": {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
+            yield f": {len(self.output_ids)} output ids, but {self.completion} completion tokens are reported"
 
     def _contradictory_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[str]:
         if len(accepted) != len(drafted):
-            yield f".per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}"
+            yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
         if len(accepted) != self.steps:
-            yield f".per_step_accepted: {len(accepted)} steps, where {self.steps} are reported"
+            yield f".per_step_accepted: {len(accepted)} steps, but {self.steps} are reported"
         for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             if a > d:
                 yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
             if d > min(self.longest or MAX_ITEMS, MAX_ITEMS - 1):
-                yield f".per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
+                yield f".per_step_drafted[{at}]: {d} tokens, but at most {self.longest} are drafted per step"
         if sum(accepted) != self.num_accepted:
-            yield f".per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
+            yield f".per_step_accepted: {sum(accepted)} in total, but {self.num_accepted} are reported"
         if self.num_drafted is not None and sum(drafted) != self.num_drafted:
-            yield f".per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported"
+            yield f".per_step_drafted: {sum(drafted)} in total, but {self.num_drafted} are reported"
         if self.histogram not in (None, tuple(accepted.count(j) for j in range(len(self.histogram or ())))):
-            yield ".acceptance_histogram: it is not that of per_step_accepted"
+            yield ".acceptance_histogram: it does not match per_step_accepted"
 
     def result(self, texts: Texts) -> Trace | LogTotals:
         """Returns the request as a trace, or as totals if it has no steps.
@@ -390,7 +390,7 @@ class Counts:
         length = len(self.output_ids) if self.output_ids is not None else self.completion
         least = most - accepted[-1]
         if length is not None and length < least:
-            raise InputError(f"{self.place}: {length} output tokens, where the steps committed at least {least}")
+            raise InputError(f"{self.place}: {length} output tokens, but the steps committed at least {least}")
         left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
         if self._cut(accepted) and self.output_ids is not None:
             pieces = self.pieces or texts.pieces(self.output_ids, "output ids")
@@ -425,10 +425,10 @@ def totals_of(counts: Counts) -> LogTotals:
     if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
         reached = [sum(histogram[k:]) for k in range(len(histogram))]
         by_position = tuple(n / steps for n in reached[1:])
-    lacking = ["where in the text each step ended", "confidences"]
+    lacking = ["the end of each step in the text", "confidences"]
     lacking = ["the order of the steps" if by_position else "acceptance by position", *lacking]
     if steps is None:
-        lacking = ["how many steps there were, and so α", *lacking]
+        lacking = ["the number of steps and therefore α", *lacking]
     return LogTotals(
         engine=counts.engine,
         model=counts.model,
@@ -456,4 +456,4 @@ def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, .
 def check_mean(reported: float | None, value: float | None, where: str) -> None:
     """Raises ``InputError`` if a reported mean contradicts the counts."""
     if reported and value is not None and not isclose(reported, value, rel_tol=1e-3, abs_tol=1e-3):
-        raise InputError(f"{where}: {reported:g}, where the counts give {value:.4g}")
+        raise InputError(f"{where}: {reported:g}, but the counts give {value:.4g}")

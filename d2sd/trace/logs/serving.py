@@ -35,9 +35,9 @@ class Server:
         """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or remote without ``allow_remote``."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise InputError(f"{address[:200]} is no server's address; give one like http://127.0.0.1:8000")
+            raise InputError(f"{address[:200]} is not the address of a server; use one like http://127.0.0.1:8000")
         if not allow_remote and not _is_loopback(parts.hostname):
-            raise InputError(f"{parts.hostname} is another machine; to ask it, say --allow-remote on the command line")
+            raise InputError(f"{parts.hostname} is another machine; to allow it, add --allow-remote to the command")
         self.address = address.rstrip("/").removesuffix("/v1")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
@@ -47,7 +47,7 @@ class Server:
             with self._reply(path, data) as reply:
                 raw = reply.read(MAX_REPLY + 1)
         except (OSError, HTTPException) as problem:
-            raise InputError(f"{self.address}{path}: the reply broke off ({problem})") from None
+            raise InputError(f"{self.address}{path}: the reply was interrupted ({problem})") from None
         self._check_size(len(raw), path)
         return self._object(raw, path)
 
@@ -83,7 +83,7 @@ class Server:
         except orjson.JSONDecodeError:
             data = None
         if not isinstance(data, dict):
-            raise InputError(f"{self.address}{path}: the reply is no JSON object")
+            raise InputError(f"{self.address}{path}: the reply is not a JSON object")
         return data
 
 
@@ -98,7 +98,7 @@ def served_model(server: Server) -> str:
     """Returns the first model of a server with OpenAI's API. Raises ``InputError`` if it lists none."""
     models = server.request("/v1/models").get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
-        raise InputError(f"{server.address}/v1/models: it names no model")
+        raise InputError(f"{server.address}/v1/models: no model is listed")
     return str(models[0].get("id"))
 
 

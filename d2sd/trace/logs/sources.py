@@ -25,8 +25,8 @@ FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding that are known here; read are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
-    "TensorRT-LLM, their benchmarks, their pages of /metrics, and their replies in JSON"
+    "no figures of speculative decoding were recognised; supported are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
+    "TensorRT-LLM, their benchmarks, /metrics pages and JSON replies"
 )
 
 
@@ -41,7 +41,7 @@ def import_log(
     bad: called with the error of an invalid record, which is then skipped.
     """
     if source not in SOURCES:
-        raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
+        raise InputError(f"unknown source {source}; choose one of: {', '.join(SOURCES)}")
     lines: Iterator[tuple[int, bytes]] = (
         line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE)
     )
@@ -92,8 +92,8 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
 def no_steps(row: LogTotals) -> str:
     """Returns the error message for a log with totals only, such as this row."""
     return (
-        f"it holds totals alone, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all of them, and "
-        "`d2sd doctor --log FILE` says what they mean"
+        f"it holds only totals, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
+        "`d2sd doctor --log FILE` explains them"
     )
 
 
@@ -177,16 +177,16 @@ def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterat
         if bad is None:
             raise InputError(_unknown(where, record))
         bad(_unknown(where, record))
-    raise InputError("no record of it is of a log that is known here" if bad else "the log is empty")
+    raise InputError("no record has a known format" if bad else "the log is empty")
 
 
 def _unknown(where: str, record: dict[str, Any]) -> str:
     if "event" in record:
-        return f"{where}: this is a line of a trace already; open it as it is"
+        return f"{where}: this is a line of a trace; open the file as a trace"
     if "error" in record:
-        return f"{where}: the server answered with an error; --skip-bad leaves such records out"
+        return f"{where}: the server answered with an error; --skip-bad skips such records"
     known = escaped(", ".join(list(record)[:6])[:120])
     return (
-        f"{where}: this is no log that is known here (it has {known or 'no fields'}); name its engine with --from: "
+        f"{where}: unknown log format (fields: {known or 'none'}); name the engine with --from: "
         f"{', '.join(SOURCES[1:])}"
     )
