@@ -1,7 +1,7 @@
-"""A made-up text, drafters and machine on which decisions can be checked: everything is known, nothing is run.
+"""A simulated text, drafters and machine on which decisions can be checked without a model.
 
-Whether a drafter finds a token is decided once, by the text's own numbers, so that every setting meets the same text;
-drafters are more often right where they are sure.
+Whether a drafter predicts a token depends only on the text's fields and the position, so every setting sees the same text.
+Drafters are more often right when they are confident.
 """
 
 from __future__ import annotations
@@ -17,22 +17,24 @@ from d2sd.decoding.cost_aware import Controller
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 GAMMA = 16
-CPU = Machine(  # two cores and a small model, about
+CPU = Machine(  # roughly two cores and a small model
     Curve(((4, 1.2e-3), (16, 2.2e-3))),
     Curve(((16, 2.6e-3), (64, 6.5e-3), (128, 11e-3))),
     Curve(((1, 5.0e-3), (2, 5.8e-3), (16, 8.5e-3), (64, 17e-3))),
     0.2e-3,
 )
-GPU = Machine(  # a large model: rows are nearly free
+GPU = Machine(  # a large model: additional rows are nearly free
     Curve(((16, 4.5e-3),)), Curve(((16, 4.5e-3), (64, 4.9e-3))), Curve(((1, 22e-3), (64, 23e-3))), 0.5e-3
 )
-Node = tuple[float, int, int]  # reach, prefix of its draft (−1: the first one), depth
+Node = tuple[float, int, int]  # reach, prefix of its re-draft (−1: first draft), depth
 
 
 @dataclass(frozen=True)
 class Text:
-    """How often drafters are right at depth 1, what every further token costs them, how wrong they are about themselves
-    (an exponent of their confidence: below 1 they are too sure), and what a re-draft's first token is worth."""
+    """right: how often drafters are right at depth 1; depth: factor of this share for every further token.
+
+    honest: exponent of their confidence, below 1 if they are over-confident; second: factor for a re-draft's first token.
+    """
 
     right: float
     depth: float = 0.95
@@ -44,7 +46,7 @@ class Text:
 
 @cache
 def draft(text: Text, position: int, second: bool = False) -> tuple[list[float], int]:
-    """Confidences and accepted tokens of a draft of the tokens from a position on."""
+    """Confidences of the draft at a position, and how many of its tokens are accepted."""
     rng = random.Random((text.seed * 3 + second) * 100_003 + position)
     confidence, accepted, alive = [], 0, True
     for k in range(GAMMA - 1):
@@ -71,7 +73,7 @@ def tree(text: Text, at: int, size: int, branches: Sequence[int], exponents: Seq
 
 
 def accepted(text: Text, at: int, size: int, branches: Sequence[int], verified: Sequence[Node]) -> tuple[int, int, int]:
-    """Accepted tokens of the first draft and of re-drafts, as far as they were verified; and the first draft's boundary."""
+    """Numbers of verified and accepted tokens of the first draft and the re-draft, and the first draft's boundary."""
     boundary = min(draft(text, at)[1], size - 1)
     gained = min(draft(text, at + boundary, True)[1], size - 1 - boundary) if boundary in branches else 0
     places = {(prefix, depth) for _, prefix, depth in verified}
@@ -86,7 +88,7 @@ def likeliest(text: Text, at: int, size: int, count: int) -> tuple[int, ...]:
 
 
 def fixed(text: Text, table: Machine, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
-    """(tokens, seconds) of every step of a fixed setting; size 0: plain decoding."""
+    """(tokens, seconds) of every step with a fixed setting; size 0 means plain decoding."""
     out, at = [], 0
     while at < text.tokens:
         step = 1, table.plain()
@@ -102,7 +104,7 @@ def fixed(text: Text, table: Machine, size: int, branches: int, budget: int) -> 
 
 
 def adaptive(text: Text, table: Machine, controller: Controller, branches: int) -> list[tuple[int, float]]:
-    """The same under a controller, whose measured times are up to 40% off; the seconds of a step are exact."""
+    """(tokens, seconds) of every step with a controller. It observes times with noise; the returned seconds are exact."""
     out, at, clock = [], 0, random.Random(text.seed)
     while at < text.tokens:
         size, seconds = controller.begin(), table.other
@@ -126,5 +128,5 @@ def adaptive(text: Text, table: Machine, controller: Controller, branches: int) 
 
 
 def rate(steps: Sequence[tuple[int, float]]) -> float:
-    """Tokens a second."""
+    """Tokens per second."""
     return sum(t for t, _ in steps) / sum(s for _, s in steps)

@@ -1,4 +1,4 @@
-"""Drafts and trees made by hand, or at random."""
+"""Hand-made and random drafts and trees."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix:
 
 
 def merge_candidates(anchor: int, candidates: Sequence[Sequence[int]]) -> TokenTree:
-    """The tree of whole candidates."""
+    """The token tree of these chains of tokens."""
     return merge_drafts(anchor, [block(c) for c in candidates])
 
 
 def random_tree(rng: Random, size: int, deep: bool = False) -> TokenTree:
-    """A tree of ``size`` nodes; deep: only the last two nodes may have children."""
+    """A random tree of ``size`` nodes; deep: the parent of a node is one of the two nodes before it."""
     builder = TreeBuilder(rng.randrange(300))
     while (count := len(builder.tokens)) < size:
         builder.add(rng.randrange(max(0, count - 2) if deep else 0, count), rng.randrange(300), 0, 0.5)

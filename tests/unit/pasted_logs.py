@@ -1,6 +1,6 @@
-"""Figures of logs that people pasted in public threads, written in the form of their engines, with what must and must not be said.
+"""Logs with figures from public threads, and phrases that the answer to each must and must not contain.
 
-Each case names its thread. Lines are written anew from the figures: a log's words are those of its engine.
+Each case names its thread. The lines are generated from the figures, in the format of the engine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 def spec(alpha, accepted, drafted, *rates):
-    """vLLM's line about drafts."""
+    """vLLM's log line about drafts."""
     shares = ", ".join(f"{rate:.3f}" for rate in rates)
     return (
         f"INFO 05-02 20:46:59 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: {alpha:.2f}, Accepted throughput: 9.40 tokens/s, "
@@ -19,7 +19,7 @@ def spec(alpha, accepted, drafted, *rates):
 
 
 def engine(speed, running=1, waiting=0, kv=0.1, number=0, external=None, prompt=0.1):
-    """vLLM's line about its load."""
+    """vLLM's log line about its load."""
     handed = "" if external is None else f", External prefix cache hit rate: {external:.1f}%"
     return (
         f"INFO 05-02 20:46:59 [loggers.py:271] Engine {number:03d}: Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation "
@@ -33,7 +33,7 @@ def served(speed, *figures, **load):
 
 
 def version_0(gamma, drafted, emitted, accepted, efficiency, twice=" tokens"):
-    """vLLM 0's lines."""
+    """The two lines of vLLM 0: load and drafts."""
     return (
         "INFO metrics.py:406] Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: 110.4 tokens/s, Running: 2 reqs, Swapped: 0 "
         "reqs, Pending: 0 reqs, GPU KV cache usage: 0.3%, CPU KV cache usage: 0.0%.\n"
@@ -44,7 +44,7 @@ def version_0(gamma, drafted, emitted, accepted, efficiency, twice=" tokens"):
 
 
 def bench(tpot, speed, concurrency=None, drafts=None):
-    """A block of ``vllm bench serve``. drafts: α, steps, drafted, accepted, percent by position."""
+    """The report of ``vllm bench serve``; drafts: α, steps, drafted, accepted, percentages by position."""
     lines = ["============ Serving Benchmark Result ============"]
     lines += [f"Maximum request concurrency:  {concurrency}"] if concurrency else []
     lines += [f"Output token throughput (tok/s):  {speed}", "Peak concurrent requests:  99.00"]
@@ -62,7 +62,7 @@ def bench(tpot, speed, concurrency=None, drafts=None):
 
 
 def decode(alpha, rate, speed, running=1, queue=0, usage=0.01, dp="", extra=""):
-    """SGLang's line; without α it does not draft."""
+    """SGLang's log line; alpha is None if it does not draft."""
     drafts = (
         "" if alpha is None else f"accept len: {alpha:.2f}, " + ("" if rate is None else f"accept rate: {rate:.2f}, ")
     )
@@ -73,7 +73,7 @@ def decode(alpha, rate, speed, running=1, queue=0, usage=0.01, dp="", extra=""):
 
 
 def timings(ms, tokens, accepted=None, generated=None, tail=""):
-    """llama.cpp's lines about a request."""
+    """llama.cpp's log lines about a request."""
     drafts = (
         ""
         if accepted is None
@@ -94,7 +94,7 @@ def statistics(drafter, calls, drafts, some, generated, accepted, ms):
 
 
 def counters(number, steps, drafted=None, accepted=None, model="m", pipe=""):
-    """A page of vLLM's metrics."""
+    """vLLM's metrics page."""
     return "".join(
         f'vllm:spec_decode_num_{what}_total{{engine="{number}",model_name="{model}"}} {pipe}{value}\n'
         for what, value in (("drafts", steps), ("draft_tokens", drafted), ("accepted_tokens", accepted))
@@ -104,9 +104,9 @@ def counters(number, steps, drafted=None, accepted=None, model="m", pipe=""):
 
 @dataclass(frozen=True)
 class Case:
-    """A log, fragments of what is said about it, and fragments that must not be.
+    """A log, fragments that its answer must contain, and fragments that it must not contain.
 
-    none: whether it holds no figures, which is said as an error.
+    none: the log holds no figures, so the answer is an error.
     """
 
     log: str

@@ -1,6 +1,6 @@
-"""Block drafters written out from their papers and published layouts, row by row in float64: what ours are held against.
+"""Reference block drafters, row by row in float64, from the papers and published layouts.
 
-Reads a ``config.json`` and its tensors by their published names, and shares no code with ``d2sd.nets``.
+They read tensors by their published names and share no code with ``d2sd.nets``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ def norm(x, weight, eps=1e-6):
 
 
 def frequencies(rope, dim):
-    """Rotary frequencies and the factor of the cosines; YaRN as in its paper (arXiv 2309.00071)."""
+    """Rotary frequencies and the factor of cosines and sines; YaRN as in its paper (arXiv 2309.00071)."""
     base = rope["rope_theta"]
     plain = torch.tensor([base ** (-2 * i / dim) for i in range(dim // 2)])
     if rope.get("rope_type", "default") == "default":
@@ -31,7 +31,7 @@ def frequencies(rope, dim):
 
 
 def rotate(x, positions, rope):
-    """(heads, rows, dim) at these positions."""
+    """Rotates the rows of ``x``, (heads, rows, dim), to these positions."""
     freq, factor = frequencies(rope, x.shape[-1])
     out = torch.empty_like(x)
     half = x.shape[-1] // 2
@@ -43,7 +43,7 @@ def rotate(x, positions, rope):
 
 
 def convolve(w, name, x, dynamic, side, kernel, group):
-    """One side of DFlash 2's convolution; dynamic: (rows, 2, kernel, groups)."""
+    """DFlash 2's convolution before (side 0) or after (side 1) a sublayer; dynamic: (rows, 2, kernel, groups)."""
     out = torch.zeros_like(x)
     for t in range(len(x)):
         for k in range(kernel):
@@ -56,7 +56,7 @@ def convolve(w, name, x, dynamic, side, kernel, group):
 
 
 class Reference:
-    """A drafter of this config (normalised by the test: flat keys, ``windows`` and ``causal`` by layer, ``reads``)."""
+    """A drafter with this config, normalised by the test: flat keys, ``windows`` and ``causal`` by layer, ``reads``."""
 
     def __init__(self, plan, weights, embedding, head):
         self.c, self.w = plan, {k: v.double() for k, v in weights.items()}
@@ -100,7 +100,7 @@ class Reference:
         return out @ w[f"{n}.o_proj.weight"].T
 
     def hidden(self, ids, features):
-        """Of a block (rows,) after the context whose features are (T, taps · hidden)."""
+        """Hidden states of a block ``ids``, (rows,), after a context with features (T, taps · hidden)."""
         w, c = self.w, self.c
         context = norm(features.double() @ w["fc.weight"].T, w["hidden_norm.weight"])
         x = w.get("embed_tokens.weight", self.embedding)[ids] * c.get("embedding_scale", 1)
@@ -117,8 +117,10 @@ class Reference:
         return norm(x, w["norm.weight"])
 
     def draft(self, anchor, features, known=(), temperature=0.0, noise=None):
-        """Tokens, their probabilities at temperature 1 and the trained confidences; known: the first ones; noise: (count, V)
-        added to scores that are divided by the temperature."""
+        """Drafted tokens with their probabilities at temperature 1 and trained confidences.
+
+        known: given tokens after the anchor; noise: (count, V), added to the scores divided by the temperature.
+        """
         w, c = self.w, self.c
         fill = c["reads"] == "fill"
         block = [anchor, *known, *[c["mask"]] * (c["rows"] - 1 - len(known))]

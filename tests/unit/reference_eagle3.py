@@ -1,4 +1,4 @@
-"""EAGLE-3 by its definition, from published tensors: no cache, no tree, one row after the other. And such tensors."""
+"""Reference EAGLE-3, row by row without cache or tree, and folders of random weights in the published forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Definition:
         self.embedding, self.flags = embedding, flags
 
     def row(self, position, token, feature, above):
-        """Hidden state of a row; ``above``: (key, value) of the rows that it sees, to which its own are added."""
+        """Hidden state of a row; ``above``: (key, value) of the rows that it sees. The row's own pair is appended."""
         w, eps = self.w, self.eps
         normed = norm(feature, w["hidden_norm.weight"], eps)
         x = torch.cat([norm(self.embedding[token], w["input_layernorm.weight"], eps), normed])
@@ -46,8 +46,10 @@ class Definition:
         return hidden + linear(x, w["mlp.down_proj.weight"])
 
     def logs(self, ids, taps, path):
-        """log p of every draft token after the committed ``ids`` and the drafted ``path``; taps: per position the tapped
-        outputs, (len(ids) − 1, taps, width)."""
+        """log p of every draft token after the committed ``ids`` and the drafted ``path``.
+
+        taps: tapped layer outputs by position, (len(ids) − 1, taps, width).
+        """
         w, eps = self.w, self.eps
         above, tokens, hidden = [], [*ids, *path], None
         for position, token in enumerate(tokens[1:]):
@@ -65,7 +67,7 @@ class Definition:
 
 
 def best_nodes(definition, ids, taps, depth, top_k, total):
-    """Paths of the tree's nodes with their scores, level by level as the papers say."""
+    """Paths of the tree's nodes with their scores, built level by level as in the papers."""
     pool, beams = {}, {(): 0.0}
     for _ in range(depth + 1):
         found = {}
@@ -79,9 +81,9 @@ def best_nodes(definition, ids, taps, depth, top_k, total):
 
 
 def write_folder(folder, form, target, *, draft_vocab=None, layers=None, seed=0, **flags):
-    """An EAGLE-3 folder of random weights in a published form; returns its definition.
+    """Writes an EAGLE-3 folder of random weights in a published form; returns its definition.
 
-    form: specforge, angelslim or speculators; layers: outputs of target layers, None: not named.
+    form: specforge, angelslim or speculators; layers: tapped target layers, left out of the config if None.
     """
     torch.manual_seed(seed)
     c = target.config

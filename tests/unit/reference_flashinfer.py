@@ -1,7 +1,7 @@
-"""What flashinfer's documentation and sources say of the calls that we make, in plain torch, to hold our side of them against.
+"""The flashinfer functions that we call, in plain torch, according to its documentation and sources.
 
-Ragged keys and values by index ranges, a packed mask (lowest bit first), grouped heads, log-sum-exp to base 2. Asserted is what the
-real functions do not check: they take addresses, and would read something else.
+Keys and values are ragged, by index ranges; masks are packed, lowest bit first; heads are grouped; log-sum-exp is to base 2.
+The assertions check what the real functions do not: these take raw addresses and would read wrong memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 class BatchPrefillWithRaggedKVCacheWrapper:
-    """Computes in float32 what the real one documents."""
+    """Computes the documented result in float32."""
 
     def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph=False, *, backend, **buffers):
         assert (kv_layout, backend) == ("NHD", "fa2")
@@ -32,10 +32,10 @@ class BatchPrefillWithRaggedKVCacheWrapper:
             assert len(self.buffers["kv_indptr_buf"]) == len(kv_indptr)
             if packed_custom_mask is not None:
                 self.buffers["custom_mask_buf"][: len(packed_custom_mask)] = packed_custom_mask
-                packed_custom_mask = self.buffers["custom_mask_buf"]  # what the kernels read
+                packed_custom_mask = self.buffers["custom_mask_buf"]  # the kernels read this buffer
         self.rows, self.keys = qo_indptr.tolist(), kv_indptr.tolist()
         self.shape = num_qo_heads, num_kv_heads, head_dim_qk
-        if packed_custom_mask is not None:  # else it goes on using the mask that it had
+        if packed_custom_mask is not None:  # otherwise the previous mask stays in use
             self.packed = packed_custom_mask
         self.scale, self.dtype = sm_scale, q_data_type
         self.plans += 1
@@ -70,7 +70,7 @@ def merge_state(v_a, s_a, v_b, s_b):
 
 
 def aligned(x):
-    """Rows are read in vectors of 16 bytes, from one address per row and head."""
+    """Asserts alignment: kernels read vectors of 16 bytes from one address per row and head."""
     assert x.stride(-1) == 1
     assert all(step * x.element_size() % 16 == 0 for step in x.stride()[:-1])
     assert x.storage_offset() * x.element_size() % 16 == 0
@@ -87,13 +87,13 @@ def fused_add_rmsnorm(input, residual, weight, eps=1e-6):
     assert input.dim() == residual.dim() == 2
     assert input.dtype == residual.dtype == weight.dtype
     assert input.data_ptr() != residual.data_ptr()
-    whole = residual.float() + input.float()  # what is normed is not rounded
+    whole = residual.float() + input.float()  # the norm reads the sum before rounding
     residual.copy_(whole)
     input.copy_(F.rms_norm(whole, weight.shape, weight.float(), eps))
 
 
 def silu_and_mul(input):
-    assert input.is_contiguous()  # strides are not looked at
+    assert input.is_contiguous()  # the kernel ignores strides
     gate, up = input.float().chunk(2, -1)
     return (F.silu(gate) * up).to(input.dtype)
 

@@ -1,4 +1,4 @@
-"""Steps made by hand, and runs of them whose drafts are accepted as often as is known."""
+"""Hand-made steps, and simulated runs with known acceptance probabilities."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
 
 def softened(confidence, by):
-    """Confidence among two tokens at another softmax temperature, which then divides its log-odds."""
+    """Confidence at another softmax temperature; with a vocabulary of two, this divides the log-odds."""
     odds = np.log(confidence / (1 - confidence))
     return 1 / (1 + np.exp(-odds / by))
 
 
 def of_two(confidence):
-    """What the first drafter says of these tokens at ``TEMPERATURES``, each of them one of two."""
+    """These confidences at all ``TEMPERATURES``, for a vocabulary of two tokens."""
     return np.stack([softened(np.asarray(confidence), t) for t in TEMPERATURES], -1)
 
 
 def made_step(confidence, boundary, selected=(), number=0, tempered=()):
-    """A step with this first draft, its tree a chain, and no re-drafts."""
+    """A step with this first draft, without re-drafts; its tree is a chain."""
     n = len(confidence)
     draft = Draft("first", 0, (1,) * n, ("a",) * n, tuple(confidence), ((),) * n)
     states = ["root", *("accepted" if k < (boundary or 0) else "rejected" for k in range(n))]
@@ -35,7 +35,7 @@ def made_step(confidence, boundary, selected=(), number=0, tempered=()):
 
 
 def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
-    """Runs whose drafts are accepted with their (softened) confidence, K = 4 prefixes selected."""
+    """Runs whose drafted tokens are accepted with their confidence at ``true_temperature``; K = 4."""
     rng = np.random.default_rng(seed)
     out = []
     for _ in range(runs):

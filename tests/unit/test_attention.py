@@ -1,4 +1,4 @@
-"""Attention backends against the definition, written out row by row in float64."""
+"""Attention backends against the definition, computed row by row in float64."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def inputs(batch, heads, kv_heads, rows, context, dim, seed=0):
 
 
 def naive(query, prefix, block, mask, scale, seen=None, sinks=None):
-    """Row by row, head by head, straight from the definition, in float64."""
+    """Attention by its definition, for one row of one head at a time, in float64."""
     batch, heads, rows, _ = query.shape
     group = heads // block[0].shape[1]
     out = torch.zeros(query.shape, dtype=torch.float64)
@@ -64,7 +64,7 @@ def test_attention_backend_matches_float64_definition(backend, heads, kv_heads, 
 ])  # fmt: skip
 def test_cascade_matches_dense_at_half_precision_without_overflow(dtype, scale, error):
     query, prefix, block = inputs(1, 8, 2, 20, 300, 64)
-    prefix = (prefix[0] * scale, prefix[1])  # one level's scores may be far larger
+    prefix = (prefix[0] * scale, prefix[1])  # the prefix may have far larger scores than the block
     low = [tuple(x.to(dtype) for x in pair) for pair in (prefix, block)]
     a, b = (BACKENDS[n](query.to(dtype), *low, None, 0.125, None) for n in ("dense", "cascade"))
     torch.testing.assert_close(a.float(), b.float(), atol=error, rtol=error)
@@ -74,13 +74,13 @@ def test_cascade_matches_dense_at_half_precision_without_overflow(dtype, scale, 
 @pytest.mark.parametrize("context", [0, 1, 33])
 @pytest.mark.parametrize("sinks", SINKS)
 def test_attention_backend_ignores_masked_prefix_slots(backend, context, sinks):
-    """A prefix padded to a fixed shape, whose rows see the same slots, or each row other ones."""
+    """The prefix is padded to a fixed shape. All rows see the same slots, or each row its own."""
     mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
     query, prefix, block = inputs(2, 4, 2, len(mask), context, 16)
     padded = tuple(torch.cat([p, torch.full((1, 2, 48 - context, 16), 1e4)], 2) for p in prefix)
     same = torch.arange(48) < context
     own = same & (torch.rand(len(mask), 48, generator=torch.Generator().manual_seed(1)) < 0.5)
-    own[2] = False  # a window that has left the prefix behind
+    own[2] = False  # a row whose window excludes the prefix
     for seen in (same, own):
         for shown in (mask, None):
             out = BACKENDS[backend](query, padded, block, shown, 0.25, None, seen, sinks)

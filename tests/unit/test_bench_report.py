@@ -1,4 +1,4 @@
-"""Runs become rows, tables and figures."""
+"""Rows, tables and figures of benchmark runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "thread
 
 
 def timed(label, method, tokens, steps, seconds, calls):
-    """An entry whose times are known: ``seconds`` per call, in turn."""
+    """An entry with known times: every call takes the next of ``seconds``."""
     times = iter(seconds)
 
     def run(_):
@@ -56,8 +56,6 @@ def data_of(written, name):
 
 
 def test_run_bench_order_is_reproducible_and_covers_permutations():
-    """In an order that is the same in every benchmark and in which every entry follows every other one."""
-
     def order():
         calls = []
         field = [timed(label, label, 12, 4, [1.0] * 99, calls) for label in "abc"]
@@ -146,5 +144,5 @@ def test_cost_aware_ratios_against_plain_and_best_fixed():
     }  # fmt: skip
     easy, hard = cost_aware_ratios(domains)
     assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
-    assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # with K = 0
+    assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # dflash is D²SD with K = 0
     assert cost_aware_cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]

@@ -1,4 +1,4 @@
-"""Settings to compare: one syntax, labels that tell every row apart, the papers' tables as presets."""
+"""Settings of benchmarks: syntax, unique labels, and the papers' tables as presets."""
 
 from __future__ import annotations
 

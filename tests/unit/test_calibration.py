@@ -21,7 +21,7 @@ from tests.unit.steps import made_step, of_two, simulated
 
 
 def draw(count, seed=0):
-    """Confidences whose outcomes follow them."""
+    """Scores whose tokens are accepted with exactly their confidence."""
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0, 1, count)
     accepted = (rng.uniform(0, 1, count) < confidence).astype(float)
@@ -68,7 +68,7 @@ def test_gap_interval_covers_truth_near_95_percent():
 
 def test_resampler_interval_widens_for_many_tests():
     resamples = np.array([NormalDist().inv_cdf((n + 0.5) / RESAMPLES) for n in range(RESAMPLES)])
-    for tests, by in ((1, 1.96), (300, 3.76)):  # the last resample is at 3.29
+    for tests, by in ((1, 1.96), (300, 3.76)):  # 3.76 lies beyond the last resample, 3.29
         figure = Resampler(10).figure(0.0, resamples, tests)
         assert (-figure.low, figure.high) == (pytest.approx(by, rel=0.01), pytest.approx(by, rel=0.01))
 
@@ -78,7 +78,7 @@ def test_resampler_share_keeps_interval_at_zero_and_one():
     resampler = Resampler(10)
     every = resampler.share(np.ones(30, bool), unit)
     assert (every.value, every.high) == (1.0, 1.0)
-    assert every.low == pytest.approx(0.887, abs=1e-3)  # Wilson's for 30 of 30
+    assert every.low == pytest.approx(0.887, abs=1e-3)  # Wilson's interval for 30 of 30
     none = resampler.share(np.zeros(30, bool), unit)
     assert (none.value, none.low, none.high) == (0.0, 0.0, pytest.approx(0.113, abs=1e-3))
     some = np.arange(30) % 5 < 3
@@ -100,7 +100,7 @@ def test_score_counts_positions_up_to_first_rejection(recorded):
 
 
 def cut(steps, budget):
-    """The same steps with trees of so many nodes: what the target said at the cut is committed, no more is seen."""
+    """The steps with trees of at most ``budget`` nodes; the target's token at the cut is committed."""
     out = []
     for step in steps:
         boundary = step.actual_boundary
@@ -114,7 +114,7 @@ def cut(steps, budget):
 
 
 def test_calibration_is_unbiased_under_node_budget():
-    """Where the tree ends, the target's choice still tells whether the draft was right: nothing is dropped for being right."""
+    """At the end of a tree, the target's choice still shows whether the next drafted token was right, so it is counted."""
     whole = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 40)]
     report = calibrate_steps(tabulate([cut(run, 3) for run in whole]))
     assert report.matrix.unseen > 100
@@ -131,7 +131,7 @@ def test_calibration_is_unbiased_under_node_budget():
 def test_observed_boundary_falls_back_to_committed_tokens():
     step = structs.replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
     assert steps.observed(step) == (3, 3)
-    assert steps.observed(structs.replace(step, committed=step.committed[:3])) == (3, 3)  # all of it, and nothing after
+    assert steps.observed(structs.replace(step, committed=step.committed[:3])) == (3, 3)  # whole draft, no bonus token
     parted = structs.replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
     assert steps.observed(parted) == (1, 1)
     ended = structs.replace(parted, committed=parted.committed[:1])
@@ -170,7 +170,7 @@ def test_calibrate_combines_drafts_of_different_length():
     table = tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
     report = calibrate_steps(table)
     assert report.positions == 5
-    assert report.matrix.counts[-1][-1] == 1  # γ = 3: likeliest and true, all of it
+    assert report.matrix.counts[-1][-1] == 1  # γ = 3: full acceptance, predicted and observed
     assert report.matrix.counts[2][2] == 1
     assert sum(map(sum, report.matrix.counts)) == 2
     assert report.ranks.steps == 1
@@ -209,7 +209,7 @@ TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
 
 @pytest.fixture(scope="module")
 def heated():
-    """Steps whose tokens are accepted as the softmax at these temperatures says, one for each position."""
+    """Steps whose tokens are accepted with their confidence at ``TRUE_TEMPERATURES``, one for each position."""
     rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
     for _ in range(40):
         runs.append([])
@@ -232,7 +232,7 @@ def test_temperatures_of_positions_are_recovered(heated):
 
 
 def test_temperatures_equal_search_over_grid(heated):
-    """The same steps fitted by plain loops over a fine grid, as one would over the trace files."""
+    """Plain loops over steps and a fine grid find the same temperatures."""
     advice = calibrate_steps(heated).advice
     grid, log_known = np.geomspace(0.5, 4, 241), np.log(alternatives.KNOWN)
     rows = [n for n in range(len(heated)) if heated.run[n] % 2 == 0]
@@ -252,7 +252,7 @@ def test_temperatures_equal_search_over_grid(heated):
         before = {n: before[n] * sure[n][best] for n in rows}
 
 
-def test_temperature_errors_are_of_other_half(heated):
+def test_temperature_errors_are_measured_on_other_half(heated):
     advice = calibrate_steps(heated).advice
     curve = alternatives.curves(heated.confidence, heated.tempered)
     for error, confidence in (
@@ -270,7 +270,7 @@ def test_temperature_errors_are_of_other_half(heated):
 
 
 def test_temperatures_are_unbiased_under_node_budget():
-    """Rejected drafts count at no position that the tree did not reach, where an accepted one would not be seen."""
+    """Positions beyond the tree are not counted: a rejection would be seen there, an acceptance would not."""
     runs = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 60)]
     whole, short = (
         calibrate_steps(tabulate(made)).advice for made in (runs, [[cut([s], 3)[0] for s in run] for run in runs])
@@ -294,7 +294,7 @@ def test_position_with_few_outcomes_takes_temperature_before():
 
 
 def chosen_steps(kind, count):
-    """Steps that select one prefix of two: the other one once their confidence is lowered, or the same at any temperature."""
+    """Steps that select one of two prefixes; with kind "changing", a higher temperature selects the other one."""
     confidence = np.array([0.9, 0.6] if kind == "changing" else [0.3, 0.3])
     others = of_two(confidence) if kind == "changing" else np.repeat(confidence[:, None], 6, axis=1)
     return [made_step(confidence.tolist(), 0, (1,), n, others.tolist()) for n in range(count)]
@@ -313,7 +313,7 @@ def test_temperatures_that_leave_confidence_change_nothing():
     advice = calibrate_steps(tabulate([chosen_steps("same", 20)] * 10)).advice
     assert advice.changed == 0
     assert advice.error_after == pytest.approx(advice.error_before)
-    assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # recorded in 32 bits
+    assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # confidences are recorded in 32 bits
     assert advice.hits_after == advice.hits_before
 
 
@@ -346,7 +346,7 @@ def test_temperature_advice_needs_tempered_confidences():
     assert not any("temperature" in s.text for s in calibration.read_report(report))
     those = simulated(20, 40, true_temperature=2.5, seed=1)
     alone, some = (calibrate_steps(tabulate([*more, *those])).advice for more in ((), runs[:20]))
-    assert some.temperatures == alone.temperatures  # of those that do
+    assert some.temperatures == alone.temperatures  # runs without tempered confidences are ignored
 
 
 def test_read_report_calls_calibrated_confidence_trustworthy():

@@ -11,7 +11,7 @@ from d2sd.cli.common import tell_of_template
 from d2sd.nets.models import Models
 from tests.nets import make_target
 
-# the shape of Qwen3's: an empty thought where thinking is switched off
+# like Qwen3's template: an empty thought if thinking is switched off
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>"
     "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"
@@ -35,7 +35,7 @@ def test_chat_template_wraps_prompt(chatting, thinking, end):
 
 @pytest.mark.parametrize(("thinking", "effort"), [(True, "high"), (False, "low")])
 def test_chat_template_receives_reasoning_effort(chatting, thinking, effort):
-    # the shape of Harmony, gpt-oss's template
+    # like Harmony, gpt-oss's template
     chatting.models.target.tokenizer.chat_template = (
         "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     )

@@ -1,4 +1,4 @@
-"""Model folders are checked field by field before anything is built from them; wrong numbers stop with one sentence."""
+"""Checks of model folders, field by field, and of computed numbers; each error is one sentence."""
 
 from __future__ import annotations
 

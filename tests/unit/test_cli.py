@@ -1,4 +1,4 @@
-"""The command line is a contract: JSON keys, exit codes, one clean sentence on bad input."""
+"""Command-line interface: JSON keys, exit codes, and one sentence for bad input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_generate_stdout_is_plain_text(capfd, tmp_path):
     assert main(["generate", *files, "--max-new-tokens", "24"]) == 0
     out = capfd.readouterr().out
     assert out.rstrip("\n") == load_trace(tmp_path / "t.jsonl").finished.text.rstrip("\n")
-    assert "\033" not in out  # no colours into a pipe
+    assert "\033" not in out  # no colour codes in a pipe
 
 
 def test_prompt_file_that_is_not_utf8_is_refused_with_its_line(tmp_path, capsys):

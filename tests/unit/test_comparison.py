@@ -1,4 +1,4 @@
-"""Two sides against each other: differences that are there are found, those that are not are not claimed."""
+"""Comparison of two sides: real differences are found, and no others are reported."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
     assert found.paired is ("prompt 0" in prompts)
     assert found.unit.startswith("block of") is same_text
-    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each, not known to be the same
+    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each; they may differ
     for mine, figures in ((own, "a"), (others, "b")):
         report = calibrate_steps(tabulate(mine))
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
@@ -114,7 +114,7 @@ def test_compare_redraft_gain_excludes_lower_ranked_choices():
 
 
 def test_compare_pairing_by_prompt_narrows_interval():
-    """Prompts differ a lot, the sides hardly: drawn apart, the difference drowns."""
+    """Prompts differ far more than the sides, so resampling the sides independently hides the difference."""
     rng = np.random.default_rng(0)
 
     def runs(shift):

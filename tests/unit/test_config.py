@@ -44,7 +44,7 @@ def test_engine_checks_settings_against_drafter(engine):
     ):
         with pytest.raises(InputError, match=sentence):
             engine.stream("a", DecodeConfig(method, **settings))
-    engine.stream("a", DecodeConfig("dflash", block_size=4, num_branches=4))  # K means nothing to dflash
+    engine.stream("a", DecodeConfig("dflash", block_size=4, num_branches=4))  # dflash does not use K
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_keyword_settings_match_decode_config_fields():
 
 
 def test_config_backends_match_attention_names():
-    """The settings name them without importing torch."""
+    """config.py repeats the names, as it must not import torch."""
     assert ("auto", *NAMES) == BACKENDS
 
 
@@ -123,7 +123,7 @@ def test_settings_have_command_line_options():
     assert decode_config(parser.parse_args([]), "dflash") == DecodeConfig("dflash")
     changed = {"whole": "3", "real": "0.5"}
     for entry in SETTINGS.values():
-        if entry.name == "inspect":  # left to each command
+        if entry.name == "inspect":  # each command sets it
             continue
         option = f"--{entry.name.replace('_', '-')}"
         value = [] if entry.kind == "flag" else [changed.get(entry.kind) or entry.choices[-1]]

@@ -1,4 +1,4 @@
-"""What a step spends, on a made-up text and machine where the best is known."""
+"""The cost-aware controller on a simulated text and machine with known best settings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def begun(table=CPU, lengths=(4, 8, 16), extension=0, experience=None):
 @pytest.mark.parametrize("branches", [0, 8])
 @pytest.mark.parametrize("text", TEXTS)
 def test_controller_speed_near_best_fixed_and_plain(text, branches, machine):
-    """One engine writes four texts; the best of some fixed settings is known in hindsight."""
+    """One engine generates four texts; in hindsight, the best of several fixed settings is known."""
     table, texts = MACHINES[machine], [replace(TEXTS[text], seed=seed) for seed in range(4)]
     settings = [(0, 0, 0), *((g, k, 64) for g in (4, 8, 16) for k in {0, min(g - 1, branches // 2), branches} if k < g)]
     best = max(rate([step for t in texts for step in fixed(t, table, *setting)]) for setting in settings)
@@ -72,7 +72,7 @@ def test_controller_resumes_drafting_when_text_gets_easy():
 
 @given(st.lists(st.floats(0.001, 0.999), min_size=3, max_size=15), st.floats(0, 0.02))
 def test_controller_redraft_count_maximises_net_gain(confidence, dear):
-    """The best of all counts, by r(i) times what a re-draft from there adds, less its time at the rate of the text."""
+    """The net gain of a count is its expected tokens minus its time multiplied by the text's rate."""
     controller = begun(replace(CPU, second_draft=Curve(((16, dear), (128, 3 * dear)))), (16,))
     before = controller.decision().options[-1]
     chosen = controller.redraft(confidence, tuple(range(min(8, len(confidence)))))
@@ -85,7 +85,7 @@ def test_controller_redraft_count_maximises_net_gain(confidence, dear):
 def test_controller_ranks_boundaries_by_added_tokens():
     experience = Experience(GPU)
     for _ in range(60):
-        experience.redrafts[False].observe(0, 15)  # without a token to go on from it repeats what was rejected
+        experience.redrafts[False].observe(0, 15)  # from the empty prefix, a re-draft repeats the rejected token
         experience.redrafts[True].observe(4, 12)
     controller = begun(GPU, (16,), experience=experience)
     assert controller.redraft([0.9, 0.9, 0.3, *[0.99] * 12], (0, 1, 2, 3))[0] == 2
@@ -104,7 +104,7 @@ def test_controller_nodes_stop_where_cost_exceeds_value(reach, most):
     prices = [controller.rate * controller.costs.node(1 + n) for n in range(len(reach))]
     assert all(r > price for r, price in zip(reach[:count], prices, strict=False))
     assert count == min(most, len(reach)) or reach[count] <= prices[count]
-    assert all(math.log(r) >= controller.min_log_probability for r in reach[:count])  # no tree ends before
+    assert all(math.log(r) >= controller.min_log_probability for r in reach[:count])  # trees end below it
 
 
 def test_decision_lists_all_options_and_taken_one():
@@ -157,7 +157,7 @@ def test_acceptance_by_depth_starts_from_usual_text():
     assert text.tokens(2) == pytest.approx([0.0, 0.8, 1.28])
     for _ in range(50):
         text.observe(0, 2)
-    assert text.chances(2)[1] < 0.3  # a text that is hard at one depth is expected to be so at the next
+    assert text.chances(2)[1] < 0.3  # rejections at one depth lower the expectation at the next
     text.forget(0.0)
     assert text.chances(2) == pytest.approx([0.8, 0.6])
 

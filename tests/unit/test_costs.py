@@ -1,4 +1,4 @@
-"""Stage costs as they are measured, and their correction by a run."""
+"""Stage costs: measurement, correction during a run, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_running_costs_follow_slowdown_and_ignore_outlier():
     for _ in range(80):
         costs.observe("verify", 1, 2 * CPU.verify.seconds(1))
     assert costs.plain() == pytest.approx(2 * CPU.verify.seconds(1) + CPU.other, rel=0.05)
-    assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
+    assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # although only verify was observed
 
 
 def test_running_costs_separate_stage_overhead_from_nodes():
@@ -59,7 +59,7 @@ def test_stage_times_steady_if_halves_agree():
             for n, r in enumerate(rounds(1.0, 1.0))
         ]
     )
-    assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one late pass
+    assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one slow pass
 
 
 def test_curve_through_ignores_single_slow_pass():
@@ -91,7 +91,7 @@ def test_thread_share_is_measured_over_steps_only(computed, disturbed, bundled):
             yield event
 
     for _ in share.watched(run()):
-        wall.now += 99  # between two events
+        wall.now += 99  # time between two events does not count
     assert share.disturbed is disturbed
 
 
@@ -140,7 +140,7 @@ def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
 
     def slow(path):
         tables = read(path)
-        with suppress(threading.BrokenBarrierError):  # two that have both read the file overwrite each other
+        with suppress(threading.BrokenBarrierError):  # without a lock, both would read before either writes
             meet.wait(0.5)
         return tables
 
@@ -154,7 +154,7 @@ def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
     assert [kept.find(file, [name]) for name in "ab"] == [TABLE, TABLE]
 
 
-def test_kept_costs_leave_no_file_behind_that_could_not_be_moved(tmp_path, monkeypatch):
+def test_kept_costs_delete_temporary_file_if_move_fails(tmp_path, monkeypatch):
     def refused(*_):
         raise PermissionError("another program has it open")
 

@@ -1,4 +1,4 @@
-"""Gated delta nets over trees, held against the recurrence along every path."""
+"""Gated delta nets over trees against the recurrence along every path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARENTS = st.integers(1, 14).flatmap(lambda n: st.tuples(*(st.integers(0, max(0,
 
 
 def tree_rows(parents):
-    """Rows of a tree whose first one is its root, at positions from 20 on."""
+    """Rows of a tree, the root first, at positions from 20 on."""
     mask = torch.eye(len(parents), dtype=torch.bool)
     for row, parent in enumerate(parents[1:], 1):
         mask[row] |= mask[parent]
@@ -23,7 +23,7 @@ def tree_rows(parents):
 
 
 def recurrence(state, key, value, g, beta):
-    """One row after another state, straight from the definition."""
+    """The state after one more row, by the definition."""
     state = state * g.exp()[..., None, None]
     update = beta[..., None] * (value - (state * key[..., None]).sum(-2))
     return state + key[..., None] * update[..., None, :]
@@ -61,4 +61,4 @@ def test_tree_delta_stable_under_strong_decay():
     key = torch.nn.functional.normalize(torch.randn(1, 1, 40, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
     g, beta, value = torch.full((1, 1, 40), -60.0), torch.ones(1, 1, 40), torch.ones(1, 1, 40, 5)
     out, _, _ = tree_delta(key, key, value, g, beta, torch.ones(1, 1, 4, 5), rows.ancestors(CPU))
-    torch.testing.assert_close(out, torch.ones(1, 1, 40, 5))  # of unit keys each row finds its own value again
+    torch.testing.assert_close(out, torch.ones(1, 1, 40, 5))  # with unit keys, each row reads its own value back

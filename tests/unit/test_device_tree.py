@@ -1,4 +1,4 @@
-"""Trees, boundaries and walks as tensor operations are those of the host, node for node."""
+"""Trees, boundaries and walks as tensor operations equal the host's, node by node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ tokens = st.integers(0, 2)  # few tokens: many shared prefixes
 
 @st.composite
 def candidates(draw):
-    """Chains as they are merged: the first may be shorter than the others."""
+    """Chains to merge; the first may be shorter than the others."""
     longest = draw(st.integers(1, 6))
     first = draw(st.lists(tokens, min_size=1, max_size=longest))
     others = draw(st.lists(st.lists(tokens, min_size=longest, max_size=longest), max_size=4))

@@ -42,7 +42,7 @@ PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ba
 
 
 def walks_of(*shares, steps=200):
-    """A text whose steps accept these shares by position, and the last step, which the text's end cuts."""
+    """A text whose steps accept these shares by position; the end of the text cuts its last step."""
     accepted, left = [], steps
     for position, share in enumerate(shares):
         further = round(share * left)
@@ -95,7 +95,7 @@ def shuffle(w):
 def test_weight_faults_finds_weights_that_look_random(bundled):
     assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
     model, target = copy.deepcopy(bundled.models.first), bundled.models.target
-    shuffle(model.layers[0].self_attn.v_proj.weight)  # it stands out in no layer
+    shuffle(model.layers[0].self_attn.v_proj.weight)  # v_proj looks random in every layer
     assert faults_of(model, target) == []
     shuffle(model.layers[0].self_attn.q_proj.weight)
     (one,) = weight_faults(model, target)
@@ -104,7 +104,7 @@ def test_weight_faults_finds_weights_that_look_random(bundled):
     for w in model.layers[1].parameters():
         shuffle(w)
     layer = next(f for f in weight_faults(model, target) if "layer 1 are" in f.sentence)
-    assert not layer.certain  # so are those of an untrained drafter
+    assert not layer.certain  # an untrained drafter's look the same
 
 
 DAMAGED = {
@@ -121,7 +121,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
-    """They are named without a run, also where the drafter works as many do that were trained less."""
+    """The weights alone suffice, even if the drafter works well in the run."""
     target = bundled.models.target
     model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
     diagnosis = concluded(weights=tuple(weight_faults(model, target)))
@@ -141,7 +141,7 @@ def test_examine_stops_at_damage_that_weights_prove(bundled, tmp_path, monkeypat
 def test_empty_part_ignores_little_padding():
     weight = torch.ones(40, 40)
     assert empty_part(weight) is None
-    assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is another finding
+    assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is a different finding
     weight[:2] = 0
     assert empty_part(weight) == (pytest.approx(0.05), "of the rows")
     padded = (WeightFault("padded", False),)
@@ -150,7 +150,7 @@ def test_empty_part_ignores_little_padding():
 
 
 def test_weight_faults_finds_head_of_target(bundled):
-    target = bundled.models.target  # its head is its embedding
+    target = bundled.models.target  # its head and embedding are tied
     model = copy.deepcopy(bundled.models.eagle3)
     model.lm_head.weight.data = target.embedding.weight.data.clone()
     (lost,) = weight_faults(model, target)
@@ -169,7 +169,7 @@ def test_weight_faults_reports_constant_qk_norms_as_lost(bundled):
     assert len(faults_of(model, target)) == 6
     for name, w in model.named_parameters():
         if name.endswith("norm.weight"):
-            w.data.fill_(1)  # as training in bfloat16 leaves them
+            w.data.fill_(1)  # as after training in bfloat16
     assert faults_of(model, target) == []
 
 
@@ -190,26 +190,26 @@ def ran(*walks, block=3):
 
 
 def concluded(**found):
-    """The diagnosis of an examination with these findings, of a drafter that works if nothing else is given."""
+    """The diagnosis of an examination with these findings; by default, the drafter works."""
     known = {"asked": Asked("d"), "target": "t", "run": ran(*walks_of(0.9, 0.9))}
     return diagnose(Findings(**(known | found)))
 
 
 def random_walks(accepted, count=30):
-    """Texts of steps that accept so many tokens on average, each of them with the same chance."""
+    """Texts whose steps accept ``accepted`` tokens on average, each with the same probability."""
     rng = np.random.default_rng(0)
     counts = [tuple((rng.geometric(1 / (accepted + 1), 10) - 1).tolist()) for _ in range(count)]
     return tuple(TextWalk(steps, sum(steps) + len(steps), steps) for steps in counts)
 
 
 def repair(bundled, kind, accepted, before=0, complete=True):
-    """A change of this kind, after which a step accepts so many tokens."""
+    """A change of this kind, with ``before`` and then ``accepted`` accepted tokens per step on average."""
     variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
     trial = Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_walks(accepted))
     return Repair((trial,), ran(*random_walks(before), block=16), ran(*trial.walks, block=16), complete)
 
 
-# Findings of drafters that do not work.
+# Findings for drafters with low acceptance.
 LOW, POOR = {"run": ran(*walks_of(0.3, 0.3))}, {"run": ran(*walks_of(0.05, 0.3))}
 TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
@@ -257,9 +257,9 @@ def test_diagnose_prefers_strongest_evidence(bundled):
 
 
 def test_repair_confirmed_only_if_drafter_works(bundled):
-    assert repair(bundled, "taps", 3).confirmed  # position 1 is accepted as by a trained drafter
+    assert repair(bundled, "taps", 3).confirmed  # position 1 is accepted as often as with a trained drafter
     assert not repair(bundled, "taps", 0).confirmed
-    unfinished = repair(bundled, "window", 3, before=2, complete=False)  # something else would still help
+    unfinished = repair(bundled, "window", 3, before=2, complete=False)  # another change would still help
     assert not unfinished.confirmed
     assert replace(unfinished, complete=True).confirmed
     twice = repair(bundled, "rope", 3)
@@ -273,10 +273,10 @@ def test_repair_confirmed_only_if_drafter_works(bundled):
 
 
 def test_repair_confirmed_only_near_known_level(bundled):
-    found = repair(bundled, "taps", 3, complete=False)  # α 4.55 after it
-    assert not found.confirmed  # nothing is known, and something else would still help
+    found = repair(bundled, "taps", 3, complete=False)  # α is 4.55 after the change
+    assert not found.confirmed  # no known level, and another change would still help
     assert replace(found, level=6.0).confirmed
-    assert not replace(found, level=6.2).confirmed  # three quarters of it are more
+    assert not replace(found, level=6.2).confirmed  # 4.55 is below three quarters of 6.2
     assert not replace(found, level=6.2, complete=True).confirmed
     asked, run = Asked("d", expected=9.0), ran(*random_walks(1), block=16)
     named = concluded(repair=replace(found, level=9.0), run=run, asked=asked)
@@ -287,13 +287,13 @@ def test_repair_confirmed_only_near_known_level(bundled):
 
 @pytest.fixture
 def sound(monkeypatch):
-    """Every folder is sound."""
+    """All folders pass the checks."""
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
 
 def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     monkeypatch.setattr(examination, "TOKENS", 12)
-    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
+    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # every text surprises a random target
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target)))
     asked = Asked("a/drafter", PROMPTS)
@@ -305,7 +305,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
 
     monkeypatch.setattr(BlockRedrafter, "_hidden", hidden)
     for progress in stream_findings(asked, engine.models, engine):
-        assert not engine.lock.locked()  # others may use the models in between
+        assert not engine.lock.locked()  # others may use the models between stages
         seen.append(progress.stage)
     found = progress.found
     assert seen.count("mask tokens") > 1
@@ -325,7 +325,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
 
 
 def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
-    """The bundled target ends a text after “The end.”; the template makes it begin another one."""
+    """The bundled target stops after “The end.”; the template makes it begin another story."""
     monkeypatch.setattr(examination, "TOKENS", 16)
     tokenizer = bundled.models.target.tokenizer
     story = "Once upon a time there was a little dog. The dog"
@@ -371,7 +371,7 @@ def test_doctor_report_escapes_names_and_tokens():
 
 
 def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
-    """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
+    """If the texts mean nothing to the target, a change may help, but it does not repair the cause."""
     known = {"surprise": 1.1, "repair": repair(bundled, "taps", 3)}
     diagnosis = concluded(**known)
     assert diagnosis.cause == "tokenizer"

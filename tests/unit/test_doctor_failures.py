@@ -1,4 +1,4 @@
-"""The doctor on drafters and machines that break its calculations: there is a report of each, and no half-written folder."""
+"""Failures inside the doctor: each is reported, and no half-written folder is left."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ba
 
 @pytest.fixture(autouse=True)
 def sound(monkeypatch):
-    """Folders that are not there are sound."""
+    """The checks pass for a/drafter, which does not exist."""
     check = examination.check_drafter_folder
     layout = [Check("layout", "good", "nested")]
     monkeypatch.setattr(
@@ -47,11 +47,11 @@ def sound(monkeypatch):
 
 @pytest.fixture
 def engine(tokenizer, monkeypatch):
-    """A random pair, whose texts are short, and on which few changes are tried."""
+    """A random target and drafter, with short texts and few changes to try."""
     monkeypatch.setattr(examination, "TOKENS", 8)
     monkeypatch.setattr(examination, "variants", lambda *args: variants(*args)[:8])
     monkeypatch.setattr(examination, "mask_tokens", lambda *_: [])
-    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
+    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # every text surprises a random target
     target = make_target(tokenizer)
     return Engine(Models(target, make_drafter(target)))
 
@@ -123,7 +123,7 @@ def test_diagnose_prefers_named_fault_to_failure():
     unfinished = diagnose(Findings(Asked("d"), "t", failures=(failure,)))
     assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
     assert not unfinished.names_fault
-    weights = (WeightFault("padded", False),)  # which says nothing of a drafter that may work
+    weights = (WeightFault("padded", False),)  # not certain: the drafter may work
     assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
     empty = (WeightFault("empty"),)
     assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
@@ -150,8 +150,8 @@ def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypa
 
 
 @pytest.mark.parametrize(("gain", "complete"), [(0.5, False), (0.01, True)])
-def test_search_is_complete_where_nothing_gains_clearly(bundled, monkeypatch, gain, complete):
-    """Three changes alone are tried, which change nothing; all seem to help by so much."""
+def test_search_is_complete_if_no_other_change_gains_clearly(bundled, monkeypatch, gain, complete):
+    """Only three changes without effect are tried; all appear to gain ``gain``."""
     monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr(examination, "mask_tokens", lambda *_: [])
     monkeypatch.setattr(
@@ -170,7 +170,7 @@ def test_search_is_complete_where_nothing_gains_clearly(bundled, monkeypatch, ga
 
 
 def test_weight_variants_accept_huge_weights(bundled):
-    """Squares of entries after a bit of their exponent was flipped are infinite in float32."""
+    """A flipped bit of the exponent makes entries whose squares are infinite in float32."""
     target = bundled.models.target
     model = load_drafter(str(TINY / "dflash"), torch.float32, "cpu", target)
     for layer in model.layers[:2]:
@@ -197,7 +197,7 @@ def test_write_mended_leaves_nothing_on_full_disk(bundled, tmp_path, monkeypatch
     assert list(out.parent.iterdir()) == []
 
 
-SOME = (0, 17, 22)  # of different kinds, in different drafters
+SOME = (0, 17, 22)  # faults of different kinds, in different drafters
 
 
 @pytest.mark.parametrize("number", SOME)

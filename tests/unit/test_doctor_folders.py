@@ -1,4 +1,4 @@
-"""The doctor on a drafter's folder: what is checked before anything is loaded, and what can be mended there."""
+"""The doctor on a drafter's folder: checks before anything is loaded, and repairs."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def test_check_folder_reports_unreadable_files(bundled, tmp_path):
 
 
 def fewer_tokens(config):
-    """The bundled drafter as speculators publish one that drafts 64 tokens of the vocabulary."""
+    """The bundled drafter's config in speculators' form, with a draft vocabulary of 64 tokens."""
     return {**speculators_form(config), "draft_vocab_size": 64}
 
 
 def sharded(folder, part):
-    """Its weights as a large model's are published: in files that an index names."""
+    """Splits the weights over two files with an index, as for large models, and writes the first ``part`` files."""
     weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").rename(folder / "backup.safetensors")  # another file, which the index does not name
+    (folder / "model.safetensors").rename(folder / "backup.safetensors")  # a file that the index does not name
     files = {name: f"model-{n % 2 + 1}-of-2.safetensors" for n, name in enumerate(sorted(weights))}
     for file in sorted(set(files.values()))[:part]:
         save_file({n: w for n, w in weights.items() if files[n] == file}, folder / file)

@@ -1,4 +1,4 @@
-"""The doctor's drafts over texts: probes, what the texts tell of a drafter, and the change that repairs it."""
+"""The doctor's drafts over texts: probes, statistics of texts, and the change that repairs a drafter."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TOKENS = 24
 
 @pytest.fixture(scope="module")
 def texts(bundled):
-    """What the bundled target generates, with the features that any variant of its drafter reads."""
+    """Texts of the bundled target, with the features that any variant of its drafter reads."""
     target, model = bundled.models.target, bundled.models.first
     config = DecodeConfig("autoregressive", TOKENS)
     layers = {n for v in variants(model, target, 100, True) for n in v.taps} | {*model.target_layer_ids}
@@ -47,7 +47,7 @@ def texts(bundled):
 
 @pytest.fixture(scope="module")
 def walks(bundled, texts):
-    """The bundled drafter over them."""
+    """The bundled drafter over ``texts``."""
     return [walk_text(BlockRedrafter(bundled.models.target, bundled.models.first), t) for t in texts]
 
 
@@ -67,7 +67,7 @@ def test_walk_matches_decoding_steps(bundled, texts, name):
         steps = tuple(len(s.committed) - 1 for s in trace.steps)
         found = walk_text(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
         assert found[:-1] == steps[:-1]
-        # the last step is cut with or without a bonus token
+        # the last step may be cut with or without a bonus token
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
 
 
@@ -78,7 +78,7 @@ def test_block_redrafter_continues_visible_tokens(bundled, texts, monkeypatch):
     assert 0 < max(found) <= bundled.models.second.block_size - 3
     blocks = drafter._blocks
     monkeypatch.setattr(drafter, "_blocks", lambda *args: blocks(*args).index_fill(1, torch.tensor([1, 2]), 0))
-    assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # other tokens were shown
+    assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # wrong tokens were visible
 
 
 def test_variants_change_one_thing_each(bundled):
@@ -114,7 +114,7 @@ def test_weight_variants_undo_conversion_errors(bundled, tmp_path, name):
 
 
 def test_weight_variants_change_norms_only_towards_usual(bundled):
-    """More or less of a norm helps many damaged drafters: only what leads nearer to usual weights is tried."""
+    """A larger or smaller norm helps many damaged drafters, so only changes towards usual weights are tried."""
     model, target = bundled.models.first, bundled.models.target
     assert [v.description for v in weight_variants(model, target) if v.kind == "norms"] == []
 

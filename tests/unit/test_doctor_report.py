@@ -1,4 +1,4 @@
-"""What the doctor returns to programs and prints: findings as data, reports as plain text and as Markdown, exit status."""
+"""The doctor's output: findings as data, reports as plain text and as Markdown, exit status."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_findings_to_dict_is_json_with_all_figures(found):
     assert (data["reference"], data["failures"]) == (None, [])
 
 
-def test_findings_to_dict_of_begun_examination_knows_nothing(found):
+def test_findings_to_dict_of_begun_examination_has_empty_values(found):
     data = Findings(found.asked, "t").to_dict()
     assert {data[name] for name in ("diagnosis", "cause", "fix", "alpha", "repaired_alpha", "reference")} == {None}
     assert (data["names_fault"], data["checks"], data["acceptance"]) == (False, [], [])
@@ -105,7 +105,7 @@ def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(f
     assert "a_drafter\\x1b[31m <b>*x*</b> ¦ \\ud800 for tiny/target\n-----" in plain
     assert not re.search(r"\\[_*<|\[]|\*\*|^#|^\|", plain.replace("\\x1b[", ""), re.MULTILINE)
     for report in (markdown, plain):
-        report.encode()  # no half of a character is left
+        report.encode()  # no lone surrogates are left
     json.dumps(hostile.to_dict(), ensure_ascii=False).encode()
 
 
@@ -114,7 +114,7 @@ def test_doctor_json_prints_one_object_and_exits_3_for_fault(folder, tmp_path, c
     assert main([*command, "--mend", str(tmp_path / "mended")]) == FAULT_NAMED == 3
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cause"] == "mask"
-    assert "α " in printed.err  # what --mend wrote
+    assert "α " in printed.err  # the result of --mend
     assert "**Most likely its mask token" in (tmp_path / "o.md").read_text(encoding="utf-8")
     assert main(["doctor", "tiny", str(tmp_path / "mended"), "--vp", str(TINY / "vp"), "--limit", "3", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""EAGLE-3 folders in their published forms draft what the definition says; what does not fit is refused."""
+"""Drafts of EAGLE-3 folders in every published form match the definition; folders that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def target(request, tokenizer):
 
 
 def tapped(target, ids, layers):
-    """Outputs of decoder layers for all tokens but the last, read by transformers itself."""
+    """Outputs of decoder layers for all tokens but the last, computed by transformers itself."""
     out = stock_pass(target.model, [ids[:-1]], output_hidden_states=True)
     return torch.stack([out.hidden_states[n + 1][0] for n in layers], 1)
 
 
 def paths(step):
-    """Token paths of a step's nodes with what the drafter thought of them."""
+    """Token paths of a step's nodes with their log probabilities in the drafter."""
     found, scores = {0: ()}, {0: 0.0}
     for node in step.nodes[1:]:
         found[node.id] = (*found[node.parent], node.token)
@@ -51,7 +51,7 @@ FLAGS = {
 @pytest.mark.parametrize(("form", "flags"), [(form, flags) for form in FORMS for flags in FLAGS])
 @torch.inference_mode()
 def test_eagle3_drafts_match_definition_in_every_form(target, tmp_path, form, flags):
-    # in turn: for each target, each form and each set of flags meets both
+    # alternate: for each target, every form and every set of flags runs with both
     odd = FORMS.index(form) + list(FLAGS).index(flags) + (target.config.model_type == "llama")
     passes, flags = ("eager", "padded")[odd % 2], FLAGS[flags]
     definition = write_folder(tmp_path / "d", form, target, **flags)
@@ -81,7 +81,7 @@ def test_eagle3_layer_numbers_depend_on_eagle_config(target, tmp_path):
     write_folder(tmp_path / "d", "specforge", target, layers=(1, 4, 6))
     path = tmp_path / "d" / "config.json"
     config = json.loads(path.read_text())
-    path.write_text(json.dumps(config | {KEY: [2, 5, 7]}))  # both, and they agree
+    path.write_text(json.dumps(config | {KEY: [2, 5, 7]}))  # both keys, which agree
     assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [1, 4, 6]
     del config["eagle_config"]
     path.write_text(json.dumps(config | {KEY: [1, 4, 6]}))

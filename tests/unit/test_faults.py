@@ -1,4 +1,4 @@
-"""Killed, full, vanished, interrupted: what was written stays, and the person gets a sentence."""
+"""Kills, full disks, vanished folders, interrupts: written data stays, and the user gets one sentence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ with TraceFile(sys.argv[2]) as file:
 
 
 def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
-    """The writer goes on to the next event once it is told to, and is killed instead."""
+    """After every event the writer waits for a line on its standard input, and is killed while it waits."""
     whole = load_trace(OPENING)
     for number, events in enumerate((1, 2, 9)):
         path = tmp_path / f"{number}.jsonl"
@@ -51,7 +51,7 @@ def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
             writer.send_signal(signal.SIGKILL)
         read = load_trace(path)
         assert read.header == whole.header
-        assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is that of the prompt
+        assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is PrefillDone
 
 
 def test_generate_trace_reports_full_disk(capfd, tmp_path):
@@ -137,7 +137,7 @@ def test_trace_file_survives_vanished_folder(tmp_path, bundled):
 
 
 def interrupted(after: int, real):
-    """The function, as if Ctrl-C were pressed in its call number ``after``."""
+    """The function, as if Ctrl-C were pressed after ``after`` calls."""
     calls = 0
 
     def call(*arguments, **named):

@@ -1,4 +1,4 @@
-"""Figures: the page's colours, text that stays text, and reports that need nothing but themselves."""
+"""Figures: the page's colours, escaped texts, and self-contained reports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def report_of(traces, domains=()):
 
 def test_figure_colours_match_light_page():
     assert (COLOURS["panel"], COLOURS["first-tint"]) == ("#ffffff", "#e4eefa")
-    assert len(set(COLOURS.values())) == len(COLOURS)  # a dark page replaces each by its value
+    assert len(set(COLOURS.values())) == len(COLOURS)  # a dark page replaces each colour by its value
 
 
 def test_calibration_panels_draw_every_figure(trace):

@@ -1,4 +1,4 @@
-"""Our side of the flashinfer backend, as far as it can be checked without a GPU: plans, layouts, obstacles."""
+"""Our code around flashinfer that can be tested without a GPU: plans, layouts, obstacles."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GPU, HALF = torch.device("cuda"), torch.bfloat16
 
 @pytest.fixture
 def documented(monkeypatch):
-    """flashinfer's documented behaviour in its place."""
+    """Replaces flashinfer by the reference of its documented behaviour."""
     monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
 
 

@@ -1,4 +1,4 @@
-"""Getting a target: progress, stopping, going on, checksums, and sources that fail. A server of this machine stands in for them."""
+"""Downloads of targets from a local server: progress, stops, resumption, checksums and failing sources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOTHING = RemoteFile("none.whl", 1, "")
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    """Requests to the server: (path, first byte)."""
+    """Requests to a local server: (path, first byte)."""
     requests = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -35,7 +35,7 @@ def served(tmp_path, monkeypatch):
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(CONTENT) - start))
             self.end_headers()
-            with contextlib.suppress(OSError):  # it was stopped
+            with contextlib.suppress(OSError):  # the download was stopped
                 self.wfile.write(CONTENT[start:])
 
         def log_message(self, *_):

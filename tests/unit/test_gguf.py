@@ -1,4 +1,4 @@
-"""GGUF files that are refused as targets, with a sentence."""
+"""GGUF files that are refused as targets, and the errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The script for a machine with a GPU: order, limits, and what it leaves in which files."""
+"""The script for a machine with a GPU: order of its parts, time limits, and result files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.gpu_day import Part, parts, run
 
 @pytest.fixture
 def folders(tmp_path):
-    """The folders of the work and of the results."""
+    """Folders for work and results."""
     found = tmp_path / "work", tmp_path / "out"
     for folder in found:
         folder.mkdir()
@@ -44,16 +44,16 @@ def test_parts_run_in_order_and_end_at_their_limits(folders):
         "compile": [0],
         "bench": [0],
     }
-    assert list(summary) == ["check", "recipe", "compile", "bench"]  # nothing is measured while something is compiled
+    assert list(summary) == ["check", "recipe", "compile", "bench"]  # compilation ends before anything is measured
     assert (found["compile.log"], found["bench.log"]) == ("built\n", "measured\n")
 
 
-def test_time_for_all_parts_ends_what_is_left(folders):
+def test_total_time_limit_ends_running_part(folders):
     assert run([prints("in time")], 6e9, *folders)
     assert not run([Part("late", (("-c", "while True: pass"),), 6e9)], 0, *folders)
 
 
-def test_drafters_come_back_in_pieces(folders, monkeypatch):
+def test_trained_drafters_are_packed_in_pieces(folders, monkeypatch):
     work, out = folders
     monkeypatch.setattr(gpu_day, "PIECE", 4000)
     for name in ("dflash", "training"):
@@ -72,7 +72,7 @@ def test_drafters_come_back_in_pieces(folders, monkeypatch):
     assert sorted(results(out)) == ["recipe.log", "smollm2/training/metrics.jsonl", "summary.json"]
 
 
-def test_parts_name_what_is_worth_most_first(tmp_path):
+def test_parts_are_ordered_by_importance(tmp_path):
     found = {part.name: part for part in parts(tmp_path, "cuda", "smollm2", ["asked.jsonl"], False)}
     assert list(found) == ["compile", "check", "recipe", "calls", "bench", "engine", "profile"]
     assert found["check"].limit + found["recipe"].limit == 360

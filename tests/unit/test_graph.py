@@ -51,7 +51,7 @@ def test_graphml_preserves_any_text(steps, text, tmp_path):
     assert read.strip("\n") == text.strip("\n") or not text.isprintable()
 
 
-def test_tree_that_grew_by_levels_says_so(engine):
+def test_graph_of_tree_built_by_levels_has_levels(engine):
     config = DecodeConfig("eagle3", 3, draft_depth=2, draft_top_k=4, node_budget=9)
     step = engine.generate("the cat", config).steps[0]
     kept = {node for level in step.levels for node in level.nodes}

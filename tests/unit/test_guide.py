@@ -1,4 +1,4 @@
-"""The guide for contributors: its table names every room, and the files that it sends people to are there."""
+"""CONTRIBUTING.md: its table names every package, and the files that it names exist."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_contributing_table_names_every_room():
-    table = GUIDE.partition("## Rooms")[2].partition("\n## ")[0]
-    rooms = {f"{path.parent.relative_to(ROOT)}/" for top in ("d2sd", "app") for path in (ROOT / top).rglob("*.py")}
-    assert rooms - set(re.findall(r"`([^`]+/)`", table)) == set()
+def test_contributing_table_names_every_package():
+    table = GUIDE.partition("## Packages")[2].partition("\n## ")[0]
+    packages = {f"{path.parent.relative_to(ROOT)}/" for top in ("d2sd", "app") for path in (ROOT / top).rglob("*.py")}
+    assert packages - set(re.findall(r"`([^`]+/)`", table)) == set()
 
 
 def test_contributing_names_existing_files():

@@ -1,4 +1,4 @@
-"""Prompts of a data set of the hub, with a stand-in for the package that reads it."""
+"""Prompts from data sets of the hub, with a stub of the package datasets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROWS = [
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What the package was asked for."""
+    """Calls of load_dataset."""
     calls = []
 
     def load_dataset(name, configuration, **options):

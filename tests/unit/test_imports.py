@@ -1,4 +1,4 @@
-"""Packages import one way: a module imports its own package and packages below it, also where only types are meant."""
+"""Packages import in one direction: a module imports only its own package and lower ones, also for types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import d2sd
 
 ROOT = Path(d2sd.__file__).parent
-# From the top down. Those that share a line do not import each other.
+# From top to bottom. Packages on the same line do not import each other.
 PACKAGES = (
     ("__main__",),
     ("cli",),
@@ -35,7 +35,7 @@ FLOORS = {package: floor for floor, packages in enumerate(reversed(PACKAGES)) fo
 
 
 def modules(top):
-    """Every module by its name, the top package's own list of public names left out: it stands above all of them."""
+    """Paths of all modules by name. Leaves out the top package's ``__init__``, which is above all of them."""
     paths = {path: path.relative_to(ROOT.parent).with_suffix("").parts for path in (ROOT.parent / top).rglob("*.py")}
     named = {".".join(p[:-1] if p[-1] == "__init__" else p): path for path, p in paths.items()}
     del named[top]
@@ -52,13 +52,13 @@ def nodes(source):
     """All import statements anywhere in a source."""
     try:
         tree = ast.parse(source)
-    except SystemError:  # a fault of Python 3.11 where threads parse (CPython issue 106905)
+    except SystemError:  # a bug of Python 3.11 when threads parse (CPython issue 106905)
         tree = ast.parse(source)
     return [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
 
 
 def imported(source, name):
-    """Modules of this project and of Gradio that a source imports anywhere in it, by their full names."""
+    """Full names of the modules of this project and of Gradio that a source imports anywhere."""
     known = MODULES | PAGE
     package = name if known[name].stem == "__init__" else name.rpartition(".")[0]
     for node in nodes(source):
@@ -72,7 +72,7 @@ def imported(source, name):
 
 
 def wrong(source, name):
-    """What a module of this name imports although it must not."""
+    """Forbidden imports of a module with this name."""
     package = name.split(".")[1]
 
     def allowed(other):
@@ -129,5 +129,5 @@ def test_d2sd_import_silences_tqdm_widget_warning():
         code = NOTEBOOK + "".join(f"import {name}\n" for name in (*imported, "tqdm.auto"))
         return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stderr
 
-    assert "IProgress not found" in said()  # as tqdm does by itself
+    assert "IProgress not found" in said()  # tqdm's own behaviour
     assert said("d2sd") == ""

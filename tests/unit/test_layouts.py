@@ -1,4 +1,4 @@
-"""Configs of block drafters: recognised, read into one description, and refused by name where they are not supported."""
+"""Configs of block drafters: recognised, read into one description, or refused with the unsupported feature's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafter folders in the published form load unchanged; what does not fit is refused with a reason."""
+"""Published folders load unchanged; folders that do not fit are refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs of served engines become traces or totals; what does not add up is one sentence with line and field."""
+"""Import of server logs as traces or totals; inconsistent figures give an error with line and field."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from d2sd.trace.logs import import_log
 from d2sd.trace.logs.requests import UNKNOWN
 from d2sd.trace.trace import parse_trace, read_traces
 
-# As documented: vLLM's detailed level and its summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
+# From the documentation: vLLM's detailed level and summary, SGLang's details, LLAMA_SPEC_DUMP's pull request.
 DETAILED = {
     "mean_acceptance_length": 3.25, "draft_acceptance_rate": 0.5625, "acceptance_histogram": [1, 1, 2, 3, 1],
     "num_spec_steps": 8, "num_accepted_draft_tokens": 18, "num_draft_tokens": 32, "num_spec_tokens": 4,
@@ -62,7 +62,7 @@ def imported(tmp_path, *records, **options):
 
 
 def changed(record, path, value):
-    """A copy with one field changed; a value of None takes it away."""
+    """A copy with one field changed, or removed if the value is None."""
     copy = json.loads(json.dumps(record))
     *way, last = path
     inner = copy
@@ -96,7 +96,7 @@ def test_import_log_splits_output_ids_into_steps(tmp_path):
     (run,) = imported(tmp_path, {"prompt": "Hi", "response": reply})
     assert parse_trace("".join(run.lines()).encode()) == run
     assert run.prompt == "Hi"
-    assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9]]  # the limit cut off the bonus
+    assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9]]  # the limit cut off the bonus token
     assert run.missing == ("confidence", "rejected", "times")
     assert run.steps[0].nodes[3].text == UNKNOWN
     assert run.finished.stop_reason == "max_new_tokens"

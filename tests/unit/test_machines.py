@@ -1,4 +1,4 @@
-"""Machines: their curves and sources, agreement among them, and the machine of a recorded run."""
+"""Machines: curves, sources, agreement between machines, and the machine of a recorded run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_curve_fitted_recovers_line_from_noise():
 
 def test_machine_of_finds_machine_or_refuses_name():
     table = machine_of("paper")
-    assert table.plain() == pytest.approx(0.02)  # nominal, as its source states
+    assert table.plain() == pytest.approx(0.02)  # a nominal value, as its source states
     assert "20 ms" in table.source
     with pytest.raises(InputError, match=r"there is no machine 'costs\.json'; choose one of: paper, h200-measured"):
         machine_of("costs.json")
@@ -64,9 +64,7 @@ def test_machine_has_no_price_for_unknown_drafter():
     sequential = Machine(
         Curve(((1, 1.0),)), Curve(((1, 1.0),)), Curve(((1, 2.0),)), drafts={"draft_model": Curve(((2, 1.0), (3, 2.0)))}
     )
-    assert (
-        sequential.seconds("draft_model", chain) == 17
-    )  # fifteen passes that wait for each other, and one of the target
+    assert sequential.seconds("draft_model", chain) == 17  # fifteen sequential draft passes and one target pass
     assert sequential.of("draft_model").seconds("draft_model", chain) == 17
 
 

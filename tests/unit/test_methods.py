@@ -1,4 +1,4 @@
-"""What trees the methods build, with hand-made drafts."""
+"""Trees that the methods build from hand-made drafts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def mass(tree: TokenTree) -> float:
 
 
 def brute_force(draft: Block, budget: int) -> float:
-    """Largest total path probability of all trees with ``budget`` nodes: any prefix-closed set of paths."""
+    """Largest total path probability of all trees with ``budget`` nodes. A tree is a prefix-closed set of paths."""
     by_token = [dict(zip(t, p, strict=True)) for t, p in zip(draft.tokens, draft.probabilities, strict=True)]
 
     def likelihood(path):
@@ -67,7 +67,7 @@ def test_grow_builds_tree_of_largest_mass(draft, budget):
 @given(drafts(positions=3, vocabulary=12), st.floats(0.02, 0.5))
 @settings(max_examples=40, deadline=None)
 def test_ddtree_fetches_only_useful_tokens(draft, least):
-    """The tree of ``ddtree`` is the same with all tokens of a position and with as many as are fetched."""
+    """``ddtree`` builds the same tree from the fetched tokens as from all tokens of a position."""
     fetched = []
 
     def first(top=1):
@@ -98,7 +98,7 @@ def test_grow_continues_from_draft_with_longest_prefix():
     assert tree.blocks[trunk] == 0
     assert {t: tree.probabilities[n] for t, n in below(trunk).items()} == {0: 0.2, 1: 0.8}
     assert all(tree.blocks[n] == 1 for n in below(trunk).values())
-    # the path that left the prefix goes on with the first draft
+    # a path that leaves the prefix continues with the first draft
     assert {t: tree.probabilities[n] for t, n in below(off).items()} == {0: 0.9, 1: 0.1}
 
 
@@ -171,7 +171,7 @@ class Scripted(Drafters):
 
 
 def propose(name, drafters):
-    """What a step of this method verifies."""
+    """The proposal of one step of this method."""
     method = METHODS[name]
     draft = method.draft(drafters)
     prefixes = method.select(drafters, draft)
@@ -190,7 +190,7 @@ def test_d2sd_redrafts_from_the_likeliest_boundaries():
 @pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "random_prefix", "d2sd_tree", "d2sd_three_level"])
 @pytest.mark.parametrize("longer", [0, 2])
 def test_methods_do_not_redraft_after_end_token(method, longer):
-    # the first draft is 10 11 12 13 14: with 12 as the end, only prefixes of up to two tokens can go on
+    # the first draft is 10 11 12 13 14: with end token 12, only prefixes of up to two tokens can continue
     script = Scripted((0.9, 0.9, 0.9, 0.9, 0.9), longer, branches=4, budget=9, end_ids={12})
     proposal = propose(method, script)
     assert sorted(proposal.selected) == [0, 1, 2]
@@ -199,7 +199,7 @@ def test_methods_do_not_redraft_after_end_token(method, longer):
 
 
 def test_d2sd_three_level_stops_at_end_token():
-    script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # what the re-draft from 0 begins with
+    script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # the first token of the re-draft from prefix 0
     propose("d2sd_three_level", script)
     assert all(100 not in prefix for prefix in script.prefixes[1])
 
@@ -240,7 +240,7 @@ def test_methods_have_sentence_and_source():
 
 
 def test_grow_orders_paths_with_underflowed_probabilities():
-    """Logits far apart: all probabilities but the first are 0 as numbers, their logarithms are not."""
+    """If logits are far apart, all probabilities but the first underflow to 0; their logarithms stay finite."""
     logs = [[0.0, -2000.0, -3000.0], [0.0, -900.0, -5000.0]]
     draft = Block(
         "first", 0, (1, 5), (1.0, 1.0), [[1, 2, 3], [5, 6, 7]], [[exp(s) for s in row] for row in logs], logs=logs

@@ -1,4 +1,4 @@
-"""What came of the predicted boundaries, work and totals of steps; and how sets of runs differ, by weights, names and settings."""
+"""Outcomes, work and totals of steps, and differences between runs in weights, names and settings."""
 
 from __future__ import annotations
 

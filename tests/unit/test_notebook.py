@@ -1,4 +1,4 @@
-"""A run in a notebook's cell: one sandboxed frame, whose page is text to the notebook."""
+"""A run in a notebook cell: one sandboxed frame, with the page as the text of an attribute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands write: nothing of the user's is deleted or replaced unasked."""
+"""Outputs of commands: no file of the user is deleted, or replaced without --force."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OLD = b"of the user's"
 
 
 def parsers(parser):
-    """A parser and those of its commands."""
+    """A parser and the parsers of its commands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -43,7 +43,7 @@ def test_writing_option_is_declared_as_output(command):
 
 @pytest.fixture
 def trace(tmp_path):
-    """A recorded run in a folder of the user's."""
+    """A recorded run in the user's folder."""
     path = tmp_path / "run.jsonl.gz"
     shutil.copyfile(DATA / "schema-1.jsonl.gz", path)
     return path
@@ -51,7 +51,7 @@ def trace(tmp_path):
 
 @pytest.fixture
 def log(tmp_path):
-    """A server's log with totals alone, as most have."""
+    """A server's log that, like most, holds only totals."""
     path = tmp_path / "server.log"
     path.write_text(VLLM)
     return path
@@ -163,7 +163,7 @@ def test_train_refuses_folder_that_it_did_not_begin(tmp_path, capsys, stage):
 
 def test_train_refuses_responses_file_of_others_and_own_start(tmp_path, capsys):
     notes = tmp_path / "notes.jsonl"
-    notes.write_bytes(OLD)  # without a line break: a cut line to whoever goes on with it
+    notes.write_bytes(OLD)  # without a line break, so resuming could take it for a cut line
     asked = ["train", "regenerate", "--target", "x", "--prompts", "p", "--out", notes]
     assert "holds something else" in refused(capsys, *asked)
     (tmp_path / "vp" / "checkpoint").mkdir(parents=True)

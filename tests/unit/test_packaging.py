@@ -1,4 +1,4 @@
-"""What pip installs: the dependencies it is told of, the files in the wheel, and the tested versions."""
+"""Packaging: declared dependencies, tested versions, and the files in the wheel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_constraints_cover_every_requirement():
 
 
 def test_requirement_bounds_match_tested_versions():
-    """Lower bounds are what ``make oldest`` ran; upper ones exclude all that was not released when ``make newest`` ran."""
+    """Lower bounds are the versions of ``make oldest``; upper bounds exclude releases after ``make newest``."""
     oldest, newest = (
         {name: Version(next(iter(r.specifier)).version) for name, r in requirements(f"constraints-{end}.txt").items()}
         for end in ("oldest", "newest")
@@ -53,7 +53,7 @@ def test_requirement_bounds_match_tested_versions():
 
 
 def test_readme_front_matter_fits_requirements():
-    """Of the README, as a Hugging Face Space needs it."""
+    """A Hugging Face Space reads the front matter of the README."""
     _, front, _ = (ROOT / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     matter = yaml.safe_load(front)
     assert matter["sdk"] == "gradio"
@@ -75,7 +75,7 @@ def copy_but_weights(source: str, to: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    """Built from a copy of what goes into it, without what the weights hold: packing that takes most of the time."""
+    """A wheel with empty weight files, because packing the weights takes most of the time."""
     folder, copy = tmp_path_factory.mktemp("wheel"), tmp_path_factory.mktemp("checkout")
     for part in ("app", "assets", "d2sd"):
         shutil.copytree(
@@ -91,7 +91,7 @@ def wheel(tmp_path_factory) -> Path:
 
 def files(*parts: str) -> set[str]:
     found = [p for part in parts for p in (ROOT / part).rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-    return {str(p.relative_to(ROOT)) for p in found if p.suffix != ".pyi"}  # Gradio writes those when it is imported
+    return {str(p.relative_to(ROOT)) for p in found if p.suffix != ".pyi"}  # Gradio writes .pyi files on import
 
 
 def test_wheel_holds_exactly_package_page_and_assets(wheel):

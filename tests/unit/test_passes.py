@@ -1,4 +1,4 @@
-"""Caches, fixed shapes, captures and packed results: what surrounds the passes of the models."""
+"""Caches, fixed shapes and captures of the models' passes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_context_shape_grows_by_at_most_a_quarter(slots):
 
 @pytest.fixture
 def recorder(monkeypatch):
-    """A recorder whose streams and graphs do nothing; ``streams``: those that were made current again."""
+    """A recorder with stubs for streams and graphs; ``streams``: streams that were made current again."""
     made = PassRecorder(CPU)
     made.streams = []
     current = SimpleNamespace(wait_stream=lambda _: None)
@@ -103,4 +103,4 @@ def test_recorder_restores_stream_after_failed_capture(recorder):
     with pytest.raises(RuntimeError, match="not permitted"):
         recorder.capture(third_time_fails, ())
     assert recorder.streams == [recorder.current]
-    assert recorder.capture(lambda: (), ()).outputs == ()  # and nothing is locked
+    assert recorder.capture(lambda: (), ()).outputs == ()  # later captures work

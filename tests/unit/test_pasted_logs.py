@@ -1,4 +1,4 @@
-"""Logs as people paste them: each form is read by its content, whatever stands before it in a line, and answered."""
+"""Pasted logs: each format is recognised by its content, whatever precedes it in a line, and answered."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_by_source_separates_engines_and_models(tmp_path):
     ],
 )
 def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
-    """A pattern that takes quadratic time is ended by the limit of every test."""
+    """A pattern that takes quadratic time would exceed the time limit of a test."""
     try:
         found = imported(tmp_path, f"{line}\n" * 200 + VLLM)
     except InputError:
@@ -229,7 +229,7 @@ def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
     assert all(r.accepted is None or r.accepted >= 0 for r in found)
 
 
-# The answer.
+# Answers to logs.
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -282,7 +282,7 @@ def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case
 
 
 def long_texts(alphas, requests=1):
-    """A server's lines about one text that grows by 100 tokens a line."""
+    """A server's lines about one text that grows by 100 tokens per line."""
     return "".join(
         SGLANG.replace("1024", str(100 * n)).format(requests, alpha + 0.1 * (n % 3))
         for n, alpha in enumerate(alphas, 1)
@@ -295,7 +295,7 @@ def long_texts(alphas, requests=1):
         (long_texts([4.0] * 40 + [1.6] * 40), True),
         (long_texts([4.0] * 40 + [3.0] * 40), False),
         (long_texts([4.0] * 40 + [1.6] * 9), False),
-        (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # how long each text is remains unknown
+        (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # the length of each text is unknown
     ],
 )
 def test_read_log_names_fall_in_long_texts(tmp_path, lines, named):
@@ -369,7 +369,7 @@ def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
     monkeypatch.setattr(records, "_line_reader", interrupted)
     read, write = os.pipe()
     with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
-        log.write(VLLM)  # a file is looked at before its lines are read
+        log.write(VLLM)  # the first bytes are read before the lines
         log.flush()
         monkeypatch.setattr(sys, "stdin", standard)
         assert [row.steps for row in import_log("-")] == [100] * 3

@@ -1,4 +1,4 @@
-"""The comparison with llama.cpp, without llama.cpp: figures, and what is said where something is missing."""
+"""The comparison with llama.cpp, tested without llama.cpp: figures, and errors if a part is missing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_ratios_are_of_the_same_prompt():
     assert lines[4].startswith("3 of 3 texts")
 
 
-def test_texts_that_begin_otherwise_are_counted():
+def test_table_counts_texts_that_begin_alike():
     texts = {PEER: Decoded("A dog", 9, 1.0), "plain": Decoded("A cat", 9, 1.0)}
     assert "0 of 1 texts" in table([texts])
 
@@ -61,7 +61,7 @@ def test_sides_take_turns_and_one_token_has_no_speed():
         alternate(sides, [[1]], 1)
 
 
-def test_what_is_missing_is_said(monkeypatch, tmp_path):
+def test_gguf_file_errors_name_missing_parts(monkeypatch, tmp_path):
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     with pytest.raises(InputError, match="not from a GGUF file; choose one of: smollm2"):
         gguf_file("tiny")

@@ -1,4 +1,4 @@
-"""Pairs that were published, understood from their configs alone."""
+"""Plans of published pairs, made from their configs alone."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "published", "others"),
-    [  # bytes of the published files, and of what they hold besides the network: token tables, an embedding and a head
+    [  # bytes of the published files, and of their parts outside the network: token tables, an embedding and a head
         ("Tengyunw/qwen3_8b_eagle3", 799_493_246, 8 * 32000 + 151936),
         ("deepseek-ai/dspark_qwen3_8b_block7", 4_742_170_330, 2 * 2 * 151936 * 4096),
     ],
@@ -75,7 +75,7 @@ def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
 def test_plan_drafter_memory_matches_published_weights(name, published, others, tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS[name]["drafter_config"]}
     found = plan(*folders(pair, tmp_path))
-    assert found.memory.drafter == pytest.approx(published - others, abs=50_000)  # a file has a header
+    assert found.memory.drafter == pytest.approx(published - others, abs=50_000)  # the file also has a header
 
 
 def test_plan_report_describes_eagle3_drafter(tmp_path):
@@ -91,7 +91,7 @@ def test_plan_describes_hybrid_target_and_windowed_drafter(tmp_path):
     assert found.taps == [(n, "linear") for n in (1, 5, 9, 13, 17, 21, 25, 29)]
     assert (found.block_size, found.mask, found.kind) == (16, 248077, "DFlash")
     assert found.drafter_layers == ["4096 tokens, causal"] * 5 + ["the whole text"]
-    assert found.memory.drafter == 2 * 634_425_856  # as the published weights have
+    assert found.memory.drafter == 2 * 634_425_856  # 2 bytes for each published parameter
     assert found.memory.states == 24 * (4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128))
     assert "24 linear, 8 full" in markdown(found)
 

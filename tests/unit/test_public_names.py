@@ -1,4 +1,4 @@
-"""What the public packages export, at run time and for type checkers."""
+"""Names that the public packages export, at run time and for type checkers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def test_python_page_is_current():
-    """Written anew by ``make docs``."""
+    """``make docs`` writes the page."""
     assert python_docs.PATH.read_text(encoding="utf-8") == python_docs.page()
 
 
@@ -43,12 +43,12 @@ def test_python_docs_list_overloads_and_defaults():
     assert "name: str = 'tiny'," in page
     assert "#### Trace.rows" in page
     assert "cls" not in page.partition("#### Trace.of")[2][:80]
-    assert "nodes: Items[Node]," in page  # as it is written
+    assert "nodes: Items[Node]," in page  # as written in the source
 
 
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
 def test_python_examples_run(page, bundled, monkeypatch, capsys):
-    """With the bundled model, which has no chat template."""
+    """The bundled model has no chat template, so ``chat=True`` is removed."""
     monkeypatch.chdir(HOME)
     monkeypatch.setattr(d2sd, "load", lambda *_: bundled, raising=False)
     known: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""The second drafter's confidence, and the first one's by prompt group."""
+"""Calibration of the second drafter, and of the first drafter by group of prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters over the same texts: differences that are there are found, in all and by group, and equal drafters do not differ."""
+"""Drafters over the same texts: real differences are found overall and by group, and equal drafters do not differ."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from d2sd.calibration.replays import compare_replays
 
 
 def texts(rate, seed, count=24):
-    """Committed tokens of steps that accept each of up to 7 drafted tokens with a chance of ``rate``."""
+    """Committed tokens per step; each of up to 7 drafted tokens is accepted with probability ``rate``."""
     rng = np.random.default_rng(seed)
     return [tuple(rng.geometric(1 - rate, 30).clip(max=8).tolist()) for _ in range(count)]
 

@@ -1,4 +1,4 @@
-"""A stored run: the lines of its trace, before each step its outcome, as they are sent to the viewer."""
+"""A recorded run as it is sent to the viewer: the lines of its trace, with an outcome before each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are counted one at a time: the figures are those of all runs together."""
+"""Runs that are counted one at a time give the same figures as all runs together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.steps import made_step, simulated
 
 @pytest.fixture(scope="module")
 def recorded_runs():
-    """The run that the page opens with, cut into five, and a part of it as trees without a first draft."""
+    """The page's opening run, cut into parts; the first part comes again, as trees without a first draft."""
     (trace,) = read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")
     parts = [trace.steps[at : at + 9] for at in range(0, len(trace.steps), 9)]
     parts.insert(2, tuple(replace(s, first_draft=None, tempered=()) for s in parts[0]))
@@ -29,7 +29,7 @@ def recorded_runs():
 
 
 def runs():
-    """Runs of several widths, with an empty one between them."""
+    """Runs with drafts of several lengths, and an empty run between them."""
     made = [*simulated(5, 6, block=7), [], *simulated(4, 9, seed=2, block=15), [made_step([0.5] * 3, 1)]]
     return [
         Trace({"method": "d2sd", "prompt": f"p{n // 2}", "domain": "ab"[n % 2], "run": str(n)}, None, run, None)
@@ -38,7 +38,7 @@ def runs():
 
 
 def assert_counted_as_one(traces, at_once, monkeypatch):
-    """The figures of runs that are counted in parts are those of all of them in one table."""
+    """Checks that runs counted in parts give the figures of one table; returns the statistics."""
     monkeypatch.setattr(module, "BATCH", at_once)
     steps = [t.steps for t in traces]
     table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)

@@ -1,4 +1,4 @@
-"""A target that would compute something else than transformers is refused when it is loaded."""
+"""A target whose results would differ from transformers is refused when it is loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nothing_checked(monkeypatch):
 
 
 def no_state(monkeypatch):
-    """What happens where transformers names the cache otherwise and the layer takes any argument."""
+    """Loses the state, as if transformers renamed the cache argument and the layer accepted any argument."""
     monkeypatch.setattr(
         delta_net,
         "_forward",
@@ -40,7 +40,7 @@ def another_row(monkeypatch):
 
 
 def without(argument):
-    """Loses an argument of attention, as where transformers stores it somewhere else."""
+    """Loses an argument of attention, as if transformers stored it somewhere else."""
 
     def break_it(monkeypatch):
         monkeypatch.setitem(

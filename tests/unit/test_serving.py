@@ -1,4 +1,4 @@
-"""Prompts sent to a server: small ones that answer as vLLM, SGLang and llama.cpp document, or as a real llama.cpp did."""
+"""Prompts sent to a stub server: it answers as vLLM, SGLang and llama.cpp document, or as a real llama.cpp did."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VLLM = {
 
 
 def part(token, text, count, milliseconds, drafted, accepted):
-    """A part of llama.cpp's stream; the totals of drafts come with the first draft."""
+    """A part of llama.cpp's stream; it has totals of drafts from the first draft on."""
     timings = {"prompt_n": 2, "prompt_ms": 9.0, "cache_n": 0, "predicted_n": count, "predicted_ms": milliseconds}
     totals = {"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {}
     return {"content": text, "tokens": [token], "stop": False, "timings": {**timings, **totals}}

@@ -1,4 +1,4 @@
-"""Texts of tokens, also where a character comes in several of them; and progress in a file: plain lines."""
+"""Texts of tokens, also for characters split over several tokens; progress as plain lines without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where drafting should stop: the figures of cuts against plain loops, how one is chosen, and which engines can be set to it."""
+"""Thresholds that stop drafting: figures against plain loops, choice of a threshold, and engines that support it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def recorded():
 
 
 def left(confidence, rule, value):
-    """How many tokens of a draft a cut leaves."""
+    """Number of tokens of a draft that a cut leaves."""
     if rule == "length":
         return min(len(confidence), int(value))
     product = 1.0
@@ -44,7 +44,7 @@ def left(confidence, rule, value):
 
 
 def committed(step, kept):
-    """How many tokens a step commits with so many tokens of its draft: the text may end inside the draft."""
+    """Number of tokens that a step commits with ``kept`` tokens of its draft; the text may end inside the draft."""
     count = 0
     for token, wrote in zip(step.first_draft.ids[:kept], step.committed, strict=False):
         if token != wrote.token:
@@ -80,27 +80,27 @@ def test_uncut_drafts_have_the_alpha_of_a_chain():
     assert report.stops.stops[-1].alpha.value == pytest.approx(report.gains.tokens_per_step.value)
 
 
-def test_time_of_block_draft_stays_and_of_sequential_one_shrinks():
-    """Steps of three drafted tokens: the product falls below 0.5 at the second one, which a draft model has computed by then."""
+def test_cuts_shorten_draft_time_of_sequential_drafters_only():
+    """The product falls below 0.5 at the second of three tokens, which a draft model has computed by then."""
     table = tabulate([[made_step([0.9, 0.4, 0.9], 3)] * 3])
     for sequential, cut_rows, short_rows in ((False, 4, 4), (True, 3, 2)):
         stops = {(s.rule, s.value): s for s in stop_report(table, sequential, VERIFY).stops}
         expected = {("product", 0.5): (cut_rows, 2), ("single", 0.5): (cut_rows, 2), ("single", 0.1): (4, 4)}
         expected |= {("length", 1): (short_rows, 2), ("length", 3): (4, 4)}
         for key, (rows, nodes) in expected.items():
-            tokens = nodes  # all drafted tokens that are left are accepted
+            tokens = nodes  # all remaining drafted tokens are accepted
             assert stops[key].seconds.value == pytest.approx(VERIFY.seconds(rows, nodes) / tokens)
             assert stops[key].slowdown.value == pytest.approx(stops[key].seconds.value / (VERIFY.seconds(4, 4) / 4))
     assert stop_report(table).stops[0].seconds == stop_report(table).stops[0].slowdown == Estimate(None)
 
 
 def halves(even, odd, prompts=16):
-    """Steps of prompts, of which every other one has these."""
+    """Steps of prompts that alternate between ``even`` and ``odd``."""
     return table_of([[even, odd][n % 2] for n in range(prompts)])
 
 
 def test_threshold_is_chosen_on_one_half_and_judged_on_other():
-    """On the first half the unsure tokens are rejected, so that cutting them is free; on the other they are accepted."""
+    """In the first half, unsure tokens are rejected, so cutting them is free; in the other they are accepted."""
     unsure = [0.9, 0.15, 0.9, 0.9]
     fit, judged = [made_step(unsure, 1)] * 5, [made_step(unsure, 4)] * 5
     advice = stop_report(halves(fit, judged)).advice
@@ -143,7 +143,7 @@ def test_stops_need_eight_prompts_for_advice():
     assert verdict(few).text.startswith("Stopping when the product of confidences falls below 0.05 verifies ")
 
 
-def test_stops_of_groups_are_those_of_their_steps():
+def test_stops_of_group_match_steps_of_group():
     runs, domains = simulated(16, 20), ["sums", "code"] * 8
     stops = stop_report(table_of(runs), domains=domains)
     best = stops.advice[0].stop
@@ -168,11 +168,11 @@ def test_steps_without_confidences_give_no_stops():
     assert list(stop_sentences(None)) == []
     mixed = stop_report(tabulate([[blank, step]] * 9))
     assert mixed.steps == 9
-    assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # all that counts is of one prompt
+    assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # only one prompt has confidences
 
 
 def settings_for(clear, sequential=False, has_head=False):
-    """What engines are told where these cuts are clearly better: a value by rule."""
+    """Settings for engines if the cuts of the rules ``clear`` are clearly better."""
     known = Estimate(1.0, 1.0, 1.0)
     cuts = {
         rule: Stop(rule, value, *[known] * 5) for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
@@ -196,7 +196,7 @@ def test_engine_settings_are_named_only_where_they_exist():
     assert sglang == "SGLang: --speculative-num-draft-tokens 8; the anchor counts."
     *_, sglang = settings_for(["length"], sequential=True)
     assert "--speculative-num-steps 7 --speculative-eagle-topk 1 --speculative-num-draft-tokens 8;" in sglang
-    # The thresholds are on the softmax; llama.cpp compares the confidence head of a DSpark drafter.
+    # The thresholds apply to the softmax, but llama.cpp reads the confidence head of a DSpark drafter.
     assert not any(
         "p-min" in text or "num_speculative" in text for text in settings_for(["single", "length"], has_head=True)
     )

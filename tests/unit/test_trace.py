@@ -1,4 +1,4 @@
-"""Trace files: written and read back equal, cut off anywhere, refused with line and field when they are not right."""
+"""Trace files: round trips, cut files, and errors that name line and field."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):
 
 
 def long_run(steps: int) -> bytes:
-    """The lines of a run with so many steps."""
+    """The lines of a run with this number of steps."""
     trace = load_trace(RECORDED)
     lines = [to_line(trace.header), to_line(trace.prefill)]
     token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
@@ -304,7 +304,7 @@ def long_run(steps: int) -> bytes:
 
 
 def test_parse_trace_calls_grow_linearly_with_steps():
-    steps = len(load_trace(RECORDED).steps) - 1  # after which the long run's steps come again
+    steps = len(load_trace(RECORDED).steps) - 1  # the long run repeats its steps after these
     once, twice, thrice = (calls(partial(parse_trace, long_run(n * steps))) for n in (1, 2, 3))
     assert thrice - twice == twice - once
     nodes = sum(len(s.nodes) for s in load_trace(RECORDED).steps[:-1])

@@ -32,7 +32,7 @@ def trace():
 
 @pytest.fixture
 def hostile(trace, tmp_path) -> Path:
-    """The recorded run with every text replaced by one that attacks terminals and XML."""
+    """The recorded run, with every text replaced by an attack on terminals and XML."""
 
     def step(s):
         return structs.replace(
@@ -190,7 +190,7 @@ def test_trace_to_html_is_complete_and_self_contained(trace, tmp_path):
     assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#|"data:)""", page)
     assert page.count("</script>") == 2
     assert "default-src 'none'" in page
-    assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed came along
+    assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed is included
 
 
 def lines_in(page):

@@ -1,4 +1,4 @@
-"""The schema page is complete and its example is a trace; the converter of foreign logs writes valid traces."""
+"""The page of the trace format names every field, and its example is valid. The example converter writes valid traces."""
 
 from __future__ import annotations
 

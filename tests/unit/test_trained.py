@@ -1,4 +1,4 @@
-"""A confidence head against the softmax."""
+"""Comparison of a trained confidence head with the softmax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.steps import made_step
 
 
 def runs_of(said, count=12, length=20):
-    """Runs whose softmax is 0.7 everywhere, and whose head says ``said(accepted)``."""
+    """Runs whose tokens are right with probability 0.7; the head's confidence is ``said(accepted)``."""
     rng = np.random.default_rng(3)
     runs = []
     for _ in range(count):

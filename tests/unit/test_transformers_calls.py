@@ -1,4 +1,4 @@
-"""Calls of transformers with arguments that are unknown here are refused, by a sentence that names its version."""
+"""Calls by transformers with unknown arguments are refused with an error that names its version."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.unit.drafts import merge_candidates
 TOKENS = st.integers(0, 2)
 CANDIDATES = st.lists(st.lists(TOKENS, max_size=6), max_size=6)
 DRAFTED = st.lists(st.lists(TOKENS, min_size=1, max_size=6), min_size=1, max_size=6)
-WANTED = st.lists(TOKENS, min_size=8, max_size=8)  # by the target, by depth
+WANTED = st.lists(TOKENS, min_size=8, max_size=8)  # the target's tokens by depth
 
 
 @given(CANDIDATES)
