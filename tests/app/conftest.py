@@ -1,4 +1,4 @@
-"""A served page for tests that call it past the browser."""
+"""A served page for tests that call it without a browser."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from tests.page_client import PageClient, served
 
 @pytest.fixture(scope="session")
 def demo():
-    """A page, served; ``address`` says where."""
+    """A served page; ``address`` is its URL."""
     with served() as page:
         yield page
 
 
 @pytest.fixture(scope="module")
 def client(demo):
-    """A client of it."""
     return PageClient(demo.address)

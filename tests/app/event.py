@@ -1,4 +1,4 @@
-"""What the page sends with its events, and how it is answered."""
+"""Stand-ins for Gradio's events, and the page's answers to them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from app.jobs import Call, answer_to
 
 
 class Event:
-    """Stands for Gradio's: what a drawn part of the page says, its fields or anything else."""
+    """Replaces Gradio's event; its data is the positional argument, or else the fields."""
 
     def __init__(self, *said, **fields):
         self._data = said[0] if said else fields
 
 
 def answered(work, ticket, *values, number=None, outputs=1, **data):
-    """What the outputs and the notice show after a call of this number among those of the page, with the data of its event."""
+    """Returns what the outputs and the notice show after a call with this number and event data."""
     return answer_to(Call(ticket, number, data), work, values, outputs)

@@ -1,4 +1,4 @@
-"""What programs may ask the page: endpoints that document themselves, with arguments checked like everything from outside."""
+"""The page's endpoints for programs: their documentation, answers, and errors for bad arguments."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_mcp_variable_enables_server_or_names_package(monkeypatch):
 
 
 def test_numbered_events_use_multiple_trigger_mode(page):
-    """Of calls that are numbered the page uses the newest, so Gradio must send them all."""
+    """The page uses only the newest of numbered calls, so Gradio must send all of them."""
     numbered = [fn for fn in page.fns.values() if "callsOfPage" in str(fn.js)]
     assert len(numbered) > 10
     assert {fn.trigger_mode for fn in numbered} == {"multiple"}

@@ -1,5 +1,5 @@
-"""Measuring without a browser: the run in Explore, a prompt set, trace files; bad input changes nothing; what a mark of a
-figure lists is what the report counts."""
+"""Calibrate without a browser: it measures the run in Explore, a prompt set or trace files. The steps listed for a mark of a
+figure match the counts of the report."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening)
 
 
 def drawn(traces: list[Trace]) -> dict[str, Any]:
-    """What the page is sent for these runs."""
+    """Returns the figures and steps that the page gets for these runs."""
     runs = [Recording("a run", RecordedRun.of([t.header])) for t in traces]
     return json.loads(calibrate.calibration_drawing(MeasuredRuns(traces), runs, "Some runs"))
 
@@ -206,10 +206,10 @@ def test_figures_have_places_in_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert places == drawn | {"domain"}  # which one text of this drafter has not
+    assert places == drawn | {"domain"}  # a single text has no figure by domain
     assert (
         places - {"stops"} == data["places"]["positions"].keys() | data["places"]["steps"].keys()
-    )  # it lists no steps
+    )  # the figure "stops" lists no steps
 
 
 def test_figure_marks_have_steps_and_names(data):
@@ -220,7 +220,7 @@ def test_figure_marks_have_steps_and_names(data):
         listed = set(flat((of["positions"] | of["steps"]).get(panel["id"], [])))
         assert cells <= listed | {-1}, panel["id"]
         assert listed - {-1} <= marks, panel["id"]
-        named = marks - {None}  # None: a bar that lists nothing
+        named = marks - {None}  # None: a bar without steps
         assert all(panel["names"][str(place)] for place in named), panel["id"]
 
 
@@ -309,7 +309,7 @@ def test_tab_opens_with_recorded_measurement_whose_steps_open():
     assert data["report"]["positions"] > 500
     assert len(recordings.runs) == data["progress"]["done"] == 24
     again, _, _ = _measure_shown(call, "prompts", recordings, session, None, None)
-    assert not isinstance(again, str)  # it is there already
+    assert not isinstance(again, str)  # the recording is drawn already
     _, tab, _ = _open(Call(session, None, {"run": 3, "loaded": False}), session, recordings)
     assert tab.selected == "explore"
     assert session.shown.header["run"] == data["runs"][3]["run"]

@@ -1,4 +1,4 @@
-"""The runs of a window in one file."""
+"""All runs of a window in one file."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_class_page_holds_runs_step_and_tours(kept):
     assert [head.get("wanted") for head in heads] == [None, None, {"step": 4, "node": None}]
     assert len({head["key"] for head in heads}) == 3
     tours = [json.loads(zlib.decompress(base64.b64decode(run["tour"]), -zlib.MAX_WBITS)) for run in runs]
-    assert all("lines" not in tour for tour in tours)  # they stand in "value" already
+    assert all("lines" not in tour for tour in tours)  # "value" has them already
     assert [tour["start"] for tour in tours] == [head["instructive"] for head in heads]
 
 

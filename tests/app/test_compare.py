@@ -1,4 +1,4 @@
-"""Comparing what a window keeps: sides, pairs of texts, and steps that open in Explore."""
+"""Comparing the runs of a window: sides, pairs of texts, and steps that open in Explore."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""“Why is it rejected?” of Calibrate, without a browser."""
+"""The report of “Why is it rejected?” in Calibrate, without a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script at the start of every page, and the page as it was."""
+"""``EarlyHead`` inserts a script at the start of every page and changes nothing else."""
 
 from __future__ import annotations
 

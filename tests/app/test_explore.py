@@ -1,4 +1,4 @@
-"""Controls → trace lines: what the page is fed, without a browser."""
+"""Explore without a browser: from the controls to the trace lines that the page gets."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def outcome(session=None, **changes):
 
 
 def lines(updates):
-    """The run as a page would put it together from the segments."""
+    """Returns the lines of a run, joined from the segments as the page does."""
     got: list[str] = []
     for update in updates:
         if update.value is not None:
@@ -91,7 +91,7 @@ def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path)
     for name in ("one", "other"):
         (tmp_path / name).symlink_to(BUNDLED / "tiny")
     target = weakref.ref(models.engine(Chosen(str(tmp_path / "one"))).models.target.model)
-    target().__dict__["held"] = target()  # as hooks and models hold each other
+    target().__dict__["held"] = target()  # a reference cycle, as between hooks and models
     assert not any(part is target() for part in gc.get_objects())
     models.engine(Chosen(str(tmp_path / "other")))
     assert target() is None
@@ -99,7 +99,7 @@ def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path)
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The engine's runs, nothing being warm: each with its method, "watched" if its trees are drawn, and how far it went."""
+    """The engine's runs, with no settings warmed up: method, "watched" if trees are inspected, and "begun" or "ended"."""
     engine, seen = models.engine(Chosen("tiny")), []
     real = engine.run
 
@@ -132,7 +132,7 @@ def test_explore_warms_up_settings_once(monkeypatch, runs):
 
 @pytest.fixture
 def ahead(monkeypatch):
-    """The thread that gets ready for the first run; ``result`` waits for what it was given."""
+    """Futures of the work that prepares the first run on another thread."""
     submitted = []
     real = explore._ahead.submit
     monkeypatch.setattr(explore._ahead, "submit", lambda work: submitted.append(real(work)))
@@ -141,12 +141,12 @@ def ahead(monkeypatch):
 
 def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasured, runs):
     monkeypatch.setattr(models, "_engines", {})
-    plainly(monkeypatch, [0.001] * plain.PLAIN_STEPS)
+    set_plain_times(monkeypatch, [0.001] * plain.PLAIN_STEPS)
     loads = []
     monkeypatch.setattr(models, "_load", lambda chosen: loads.append(chosen) or unmeasured)
     with gr.Blocks() as page:
         controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
-    assert not ahead  # nothing is loaded for a page that nobody opens
+    assert not ahead  # building the page loads no models
     chosen = Chosen(controls.inputs["model"].value)
     at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
     (opened,) = (f for f in at_load if not f.outputs and not f.js)
@@ -169,7 +169,7 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     runs.clear()
     form = {name: box.value for name, box in controls.inputs.items()}
     updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form | {"seed": 5, "max_new_tokens": 20})))
-    assert [method for method, _ in runs] == ["d2sd watched"]  # no warm-up, and no measurement
+    assert [method for method, _ in runs] == ["d2sd watched"]  # no warm-up and no measurement
     assert not any(update.news for update in updates)
 
 
@@ -181,13 +181,13 @@ def test_failure_to_get_ready_ahead_is_only_logged(monkeypatch, ahead, caplog):
     assert "not loaded before the first run" in caplog.text
 
 
-def test_run_waits_for_what_opening_the_page_began(monkeypatch, runs):
+def test_run_waits_for_preparation_begun_by_another(monkeypatch, runs):
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0.01)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
     run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
     before, after = (explore.get_ready(run, streaming.never) for _ in range(2))
     next(before)
-    assert [next(after), next(after)] == [None, None]  # which lets Stop and closed windows through
+    assert [next(after), next(after)] == [None, None]  # yields, so that Stop and closed windows take effect
     assert len(runs) == 1
     stopped = explore.get_ready(run, lambda: True)
     assert list(stopped) == [None]
@@ -196,7 +196,7 @@ def test_run_waits_for_what_opening_the_page_began(monkeypatch, runs):
     assert len(runs) == 1
 
 
-def test_open_settings_are_filled_by_engine():
+def test_unset_settings_are_filled_by_engine():
     header = events(outcome(second_block_size=None, node_budget=0, method="d2sd_tree"))[0]
     assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
 
@@ -220,7 +220,7 @@ def test_run_is_silent_after_window_shows_another():
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
 def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs, unmeasured):
-    """Gradio ends the work of a closed window where it yields."""
+    """Gradio can end the work of a closed window only when it yields."""
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
     session = Session()
@@ -234,7 +234,7 @@ def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs
 
 
 def test_failed_run_keeps_steps_and_names_problem(monkeypatch):
-    assert not outcome()[-1].problem  # what is measured once is measured
+    assert not outcome()[-1].problem  # do the one-time work before the failure
     engine = models.engine(Chosen("tiny"))
     real = engine.models.target.scores
     calls = []
@@ -259,15 +259,15 @@ def test_linked_run_selects_step_and_names_expected_text():
         {"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24},
         {"step": 2, "node": 1, "text": "x"},
     )
-    for settings, asked in (({}, wanted), ({"seed": 1}, None)):  # with another seed it is not the run of the link
+    for settings, asked in (({}, wanted), ({"seed": 1}, None)):  # another seed: not the run of the link
         updates = outcome(Session(link=Link(values, wanted)), **settings)
-        segment = next(update.value for update in updates if update.value)  # where models load, that is said first
+        segment = next(update.value for update in updates if update.value)  # news of loading may come first
         assert json.loads(segment.split("\n")[0])["wanted"] == asked
 
 
 @pytest.mark.parametrize(("folders", "path"), [("refuse", "…/late"), ("allow", "/srv/own/late")])
 def test_drafter_warning_is_in_every_update(monkeypatch, folders, path):
-    """Gradio's client may lose what other messages arrive together with."""
+    """Gradio's client may lose a warning if the next update comes without it."""
     outcome()  # loads the models
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
     monkeypatch.setenv("FOLDERS", folders)
@@ -284,14 +284,14 @@ def unmeasured(monkeypatch, tmp_path):
 
 
 class Share(ThreadShare):
-    """A thread that had the processor for this share of its time."""
+    """A simulated thread that computed for this share of the time."""
 
     def __init__(self, share=1.0):
         super().__init__(wall=Ticking(1.0), thread=Ticking(share))
 
 
-def plainly(monkeypatch, seconds, share=1.0):
-    """Let steps of plain decoding take this long, one after the other, and their thread have this share of the processor."""
+def set_plain_times(monkeypatch, seconds, share=1.0):
+    """Sets the seconds of successive steps of plain decoding, and the share of the time in which their thread computes."""
     real, times = streaming.stream, iter(seconds)
 
     def timed(run, stop, share):
@@ -312,7 +312,7 @@ def compared(**changes):
 
 
 def test_plain_step_is_timed_before_first_run_and_kept(monkeypatch, unmeasured, runs):
-    plainly(monkeypatch, [0.001] * plain.PLAIN_STEPS)  # a further step would find no time
+    set_plain_times(monkeypatch, [0.001] * plain.PLAIN_STEPS)  # no times for further steps
     shown = events(outcome(compare=True))
     assert [method for method, _ in runs] == ["d2sd watched", "autoregressive", "d2sd watched"]
     own = sum(len(e["committed"]) for e in shown if e["event"] == "StepDone")
@@ -334,13 +334,13 @@ def test_plain_step_is_timed_before_first_run_and_kept(monkeypatch, unmeasured, 
 @pytest.mark.parametrize(
     ("seconds", "share", "timed"),
     [
-        ([0.001] * 200, 0.8, plain.MOST_PLAIN_STEPS),  # other programs had a fifth of the time
-        ([0.001, 0.002] * 100, 1.0, plain.PLAIN_STEPS),  # uneven, and yet steady
+        ([0.001] * 200, 0.8, plain.MOST_PLAIN_STEPS),  # other programs took a fifth of the time
+        ([0.001, 0.002] * 100, 1.0, plain.PLAIN_STEPS),  # times alternate, but are steady
         ([0.001 * 1.02**n for n in range(200)], 1.0, plain.MOST_PLAIN_STEPS),
     ],
 )
 def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, monkeypatch, unmeasured):
-    plainly(monkeypatch, seconds, share)
+    set_plain_times(monkeypatch, seconds, share)
     found = plain.PlainStep(streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig()), streaming.never)
     steps = [None for _ in found]
     assert len(steps) >= timed
@@ -351,22 +351,22 @@ def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, mon
 
 
 def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
-    plainly(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
+    set_plain_times(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
     monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", 2.0)
     run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
     found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
-    assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # prefill too
+    assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # one more for prefill
     assert found.costs.plain() == 1.0
 
 
 def test_plain_run_corrects_kept_plain_step(monkeypatch, unmeasured):
     unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=9.0)] * 2, 5, "2001-01-01")[0])
     for share, expected in ((0.8, 1 / 9.0), (1.0, 500)):
-        plainly(monkeypatch, [0.002] * 200, share)
+        set_plain_times(monkeypatch, [0.002] * 200, share)
         outcome(method="autoregressive", max_new_tokens=40)
         assert 1 / unmeasured.plain("dense").plain() == pytest.approx(expected)
-    plainly(monkeypatch, [0.001] * 200)
-    outcome(method="autoregressive", max_new_tokens=plain.PLAIN_STEPS)  # the first token is no step's
+    set_plain_times(monkeypatch, [0.001] * 200)
+    outcome(method="autoregressive", max_new_tokens=plain.PLAIN_STEPS)  # one step too few: prefill commits one
     assert 1 / unmeasured.plain("dense").plain() == pytest.approx(500)
 
 
@@ -379,16 +379,16 @@ def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasur
     for share in (drawn, pushed):
         list(share.watched(run.engine.run(run.request)))
     found = known.compared(30, [StageSeconds(verify=0.02)] * 5, drawn)
-    assert (found.unwatched, found.disturbed) == (pytest.approx(375), False)  # without the time that drawing took
+    assert (found.unwatched, found.disturbed) == (pytest.approx(375), False)  # excludes the time taken by drawing
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed
     assert known.compared(30, [StageSeconds(verify=0.008)] * 5, pushed).disturbed
     assert unmeasured.plain("dense") is not None
-    # less than a pass over one token: one of the two is wrong, and it was not this run
+    # quicker than a pass over one token, though undisturbed: the kept time must be wrong
     assert known.compared(30, [StageSeconds(verify=0.008)] * 5, Share()).disturbed
     assert unmeasured.plain("dense") is None
 
 
-def test_offer_to_run_quickest_here_runs_the_form_cost_aware(client):
+def test_offer_of_quickest_run_makes_form_cost_aware(client):
     window, first = Window(client), client.call("explorer", "quickest")
     asked = {"prompt": "One day, a cat", "max_tokens": 4}
     window.at_once(first, client.values(first, **asked), {"quickest": True})
@@ -398,7 +398,7 @@ def test_offer_to_run_quickest_here_runs_the_form_cost_aware(client):
     assert '"cost_aware":true' in sent
 
 
-def test_lines_that_the_page_misses_are_sent_again():
+def test_missed_lines_are_sent_again():
     session = Session(shown=presets.opening())
     key, whole = session.shown.key, session.shown.segment()
     assert send_again(session, Event(key=key, start=5)) == session.shown.segment(5) != whole

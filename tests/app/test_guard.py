@@ -1,4 +1,4 @@
-"""Calls past the page: wrong values are one sentence, closed addresses answer nothing, and windows that go leave nothing."""
+"""Calls without the page's scripts: wrong values, sizes, closed addresses, and windows that are closed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WRONG = [
 
 
 def quick(client):
-    """The calls outside the queue, which answer at once."""
+    """Returns the calls outside the queue, which are answered immediately."""
     return [c for c in client.calls if not c["queue"] and c["backend_fn"]]
 
 
 def test_gradio_queue_sleep_intervals_are_raised(demo):
-    """The attributes are not public ones: under another name the engine would lose 5% of a core to an idle page."""
+    """The attributes are private. If Gradio renames them, an idle page keeps 5% of a core busy."""
     fresh = gr.Blocks().queue()._queue
     for name in ("sleep_when_free", "progress_update_sleep_when_free"):
         assert getattr(demo._queue, name) > getattr(fresh, name)
@@ -48,7 +48,7 @@ def test_call_with_wrong_value_is_one_sentence(client, caplog, capfd):
     for call in quick(client):
         right = client.values(call)
         for place in range(len(right)):
-            for value in WRONG[tried % 12 :: 12]:  # all of them over the calls, two or one each
+            for value in WRONG[tried % 12 :: 12]:  # one or two per argument
                 wrong = [*right[:place], value, *right[place + 1 :]]
                 status, answer = window.at_once(call, wrong)
                 assert status in (200, 400, 422, 500)
@@ -78,7 +78,7 @@ def test_queued_call_with_wrong_value_is_one_sentence(client, capfd):
 
 @pytest.mark.parametrize(("button", "prompt"), [("run", "prompt"), ("start-race", "race_prompt")])
 def test_last_queue_message_contains_problem_sentence(client, button, prompt):
-    """Gradio's client may lose what other messages arrive together with."""
+    """Gradio's client may lose the problem if the last message comes without it."""
     done = [m for m in Window(client).run(button, **{prompt: " "}) if m["msg"].startswith("process_")][-1]
     assert done["msg"] == "process_completed"
     assert done["success"]
@@ -104,7 +104,7 @@ def test_call_and_upload_sizes_are_limited(client, monkeypatch):
 
 
 def sent_in_parts(demo, path: str, *parts: bytes) -> tuple[int, bytes]:
-    """Status and body of the answer to a request that does not say how long it is."""
+    """Returns status and body of the answer to a request without a Content-Length."""
     connection = HTTPConnection(demo.server_name, demo.server_port, timeout=PATIENCE)
     with closing(connection):
         connection.request("POST", path, iter(parts), {"Content-Type": "application/json"}, encode_chunked=True)
@@ -151,7 +151,7 @@ def test_uploaded_file_of_another_window_is_refused(client, tmp_path):
 
 
 def test_closed_window_state_is_freed(client, demo, monkeypatch):
-    gc.collect()  # else pytest keeps the frames in which older garbage warned, and what they hold
+    gc.collect()  # collect older garbage first: pytest keeps the frames in which it warns
     monkeypatch.setattr(guard, "SECONDS_KEPT", 0.1)
     monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.2")
     window = Window(client)
@@ -187,7 +187,7 @@ def test_window_data_kept_for_two_minutes_after_last_visit(monkeypatch):
             self.cancelled = True
 
     async def visited(*_):
-        assert all(timer.cancelled for timer in timers)  # as long as the window is open
+        assert all(timer.cancelled for timer in timers)  # no timer runs while the window is open
 
     async def visits():
         watch = guard.Guard(visited, Timer)
@@ -201,7 +201,7 @@ def test_window_data_kept_for_two_minutes_after_last_visit(monkeypatch):
         assert not watch.open
         assert not watch.leaving
 
-    with ThreadPoolExecutor() as apart:  # a loop of the browser may run in this thread
+    with ThreadPoolExecutor() as apart:  # Playwright's event loop may run in this thread
         apart.submit(asyncio.run, visits()).result()
 
 
@@ -211,7 +211,7 @@ def test_queue_timer_stops_once_run_begins(client):
     asked = {"prompt": "One day", "max_tokens": 1}
     stopped = {"__type__": "update", "active": False}
     window.at_once(first, client.values(first, **asked))
-    early = window.at_once(tick, client.values(tick))[1]["data"]  # before the server has put it into the line
+    early = window.at_once(tick, client.values(tick))[1]["data"]  # before the server has queued the run
     work = client.then(first)
     list(window.queued(work, client.values(work, **asked)))
     late = window.at_once(tick, client.values(tick))[1]["data"]
@@ -251,6 +251,6 @@ def test_two_streams_of_closed_window_log_no_traceback(demo, caplog):
 
 
 def test_gradio_pin_matches_read_in_version():
-    """After ``make pin`` took a new one: read ``gradio_internals`` and ``guarded_blocks`` against its source, then name it there."""
+    """If it fails, check ``gradio_internals`` and ``guarded_blocks`` against Gradio's source, then set ``READ_IN``."""
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"gradio=={gradio_internals.READ_IN}" in pins

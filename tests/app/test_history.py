@@ -1,4 +1,4 @@
-"""What a window keeps: runs that can be shown again, within bounds, found again after a reload."""
+"""The history of a window: its limits, runs that open again, and its restoring after a reload."""
 
 from __future__ import annotations
 
@@ -151,11 +151,11 @@ def test_race_link_starts_once_if_fully_usable(monkeypatch):
     tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, WhatIf(None, None, None))
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
-    assert not tab.begins(History(race=recorded_race()), query)  # the window has run it: a reload does not do so again
+    assert not tab.begins(History(race=recorded_race()), query)  # already run: a reload does not repeat it
     for other in ({"seed": "7"}, {"num_branches": "2"}, {"block_size": "16"}, {"chat": "true"}, {"prompt": "another"}):
         assert tab.begins(History(race=recorded_race()), query | other), other
     left_open = {name: text for name, text in query.items() if name not in ("chat", "model", "seed")}
-    assert not tab.begins(History(race=recorded_race()), left_open)  # the form fills it in the same way
+    assert not tab.begins(History(race=recorded_race()), left_open)  # the form has the same values
     for other in ({"methods": "evil"}, {"seed": "x"}, {"prompt": ""}):
         assert not tab.begins(History(), query | other)
     monkeypatch.setattr(models, "loaded", lambda chosen: False)
@@ -163,7 +163,7 @@ def test_race_link_starts_once_if_fully_usable(monkeypatch):
 
 
 class Form:
-    """The controls of Explore as ``ExploreTab.follow`` sees them, and what a person has in them."""
+    """The controls of Explore as ``ExploreTab.follow`` gets them, with the user's values."""
 
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "chat", *(s.name for s in SETTINGS))
@@ -173,7 +173,7 @@ class Form:
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "chat": True, **values}
 
     def set(self, answers):
-        """Take what the server sends, as the page does."""
+        """Apply the server's answers, as the page does."""
         for name, sent in zip(self.values, answers, strict=False):
             value = sent.get("value", self.values[name]) if isinstance(sent, dict) else sent
             skipped = isinstance(sent, dict) and "value" not in sent
@@ -198,7 +198,7 @@ def test_typed_form_values_survive_following_runs():
     form = Form(Session(), prompt="mine", num_branches=7)
     form.show(written("first\r\nrun", seed=2**53 + 1))
     assert (form.values["prompt"], form.values["num_branches"]) == ("first\r\nrun", 4)
-    form.values |= {"prompt": "first\nrun", "seed": float(2**53)}  # the same, as a browser has it
+    form.values |= {"prompt": "first\nrun", "seed": float(2**53)}  # the same values as a browser has them
     form.show(written("second run"))
     form.back()
     assert (form.values["prompt"], form.values["num_branches"], form.values["seed"]) == ("mine", 7, None)

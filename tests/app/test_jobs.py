@@ -1,4 +1,4 @@
-"""Jobs: requested, queued, run, stopped and answered once for all tabs; what is late changes nothing that is newer."""
+"""Jobs of all tabs: requested, queued, run, stopped and answered. A late answer never replaces a newer one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ WINDOW = SimpleNamespace(session_hash="w")
 
 @pytest.fixture(autouse=True)
 def no_queue(monkeypatch):
-    """Gradio's queue exists only within a call of a page."""
+    """Gradio's queue exists only during a call of a page."""
     monkeypatch.setattr(jobs, "waiting", lambda _: [])
 
 
 class Wired:
-    """A button and its Stop, wired to work with one output; called as Gradio calls them."""
+    """A button and its Stop button, wired to work with one output. The methods call their functions as Gradio does."""
 
     def __init__(self, work, ticket=None, **options):
         self.ticket = Ticket() if ticket is None else ticket
@@ -50,7 +50,7 @@ class Wired:
         return self._request(WINDOW, Event(data), *values, self.ticket, call)
 
     def run(self):
-        """What the queue does when its turn has come: pairs of output and notice."""
+        """Do the queued work; returns pairs of output and notice."""
         return self._run(self.ticket)
 
     def stop(self):
@@ -58,12 +58,12 @@ class Wired:
         return self._cancel(self.ticket)
 
     def tick(self):
-        """The notice and the timer when the timer of a waiting window ticks."""
+        """Let the timer of a waiting window tick; returns the notice and the timer."""
         return self._tick(self.ticket, WINDOW)
 
 
 def counting(job):
-    """Work without an end of its own."""
+    """Work that goes on until it is cancelled."""
     n = 0
     while not job.cancelled():
         n += 1
@@ -97,7 +97,7 @@ def test_job_stopped_while_waiting_never_starts():
     wired = Wired(counting)
     wired.request()
     assert wired.stop().value == CANCELLED
-    assert wired.stop().visible is False  # once
+    assert wired.stop().visible is False  # reported only once
     assert list(wired.run()) == [[gr.skip(), gr.skip()]]
 
 
@@ -145,7 +145,7 @@ def test_overtaken_request_is_dropped():
     assert not wired.ticket.waiting
     wired.request(call=6)
     assert wired.ticket.waiting
-    assert wired.ticket.latest(None)  # of a caller that does not count
+    assert wired.ticket.latest(None)  # a caller without call numbers
     assert wired.ticket.call == 6
 
 
@@ -221,9 +221,9 @@ def test_notice_repeats_until_newer_call():
     speak = speaker(ticket, job)
     assert speak(Update(news="Loading …")).value == "Loading …"
     assert speak(Update("drawn")).visible is False
-    assert speak(Update("more")).visible is False  # the client may have lost the one before
+    assert speak(Update("more")).visible is False  # repeated, since the client may have lost it
     ticket.latest(3)
-    assert speak(Update("more")) == gr.skip()  # else it would hide the problem of a file that was opened meanwhile
+    assert speak(Update("more")) == gr.skip()  # or it would hide the newer call's notice
     assert speak(Update()) == gr.skip()
     assert speak(Update(note="done")).value == "done"
 
@@ -273,7 +273,7 @@ def trace(tmp_path):
 
 
 def meanwhile(monkeypatch, module, name, act):
-    """Let something newer happen while a function of a module works."""
+    """Calls ``act`` whenever a function of a module is about to return."""
     real = getattr(module, name)
 
     def slowly(*args, **kwargs):
@@ -299,7 +299,7 @@ def test_figures_of_overtaken_file_read_are_dropped(trace, monkeypatch):
     assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
     assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
     assert kept.title == "The run in Explore"
-    assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
+    assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # the file that was read is kept
 
 
 def test_older_source_choice_keeps_newer_problem():
@@ -342,7 +342,7 @@ def test_turns_news_gives_queue_place_and_wait_time():
     assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
     waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
     assert waits == ["about 30 s.", "about 70 s.", "about 2 minutes."]
-    now[0] = 90.0  # longer than the others took
+    now[0] = 90.0  # longer than the previous turns
     assert turns.line(0).endswith("about 30 s.")
 
 
@@ -350,7 +350,7 @@ def test_turns_news_gives_queue_place_and_wait_time():
 def test_turns_news_promises_a_third_of_the_wait_or_more(gone):
     now = [0.0]
     turns = jobs.ModelTurns(lambda: now[0])
-    for kind, seconds in (*[("run", 2)] * 7, ("run", 13), ("race", 300)):  # most are short, as those that are stopped
+    for kind, seconds in (*[("run", 2)] * 7, ("run", 13), ("race", 300)):  # most are short, such as stopped runs
         running = turns.taken("others", iter([Update(news="a")]), kind)
         next(running)
         now[0] += seconds
@@ -360,8 +360,8 @@ def test_turns_news_promises_a_third_of_the_wait_or_more(gone):
     now[0] += gone
     promised = turns.line(0).rpartition("wait is ")[2]
     seconds = 10 if promised.startswith("less") else int(promised.split()[1])
-    assert 3 * seconds >= 26 - gone  # of a run that takes twice as long as the longest before it
-    assert seconds < 300  # other kinds of work say nothing about this one
+    assert 3 * seconds >= 26 - gone  # of a 26 s run: twice the longest before it
+    assert seconds < 300  # other kinds of work are not counted
 
 
 def test_queue_place_is_reported_once_per_change(monkeypatch):

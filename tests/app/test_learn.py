@@ -1,4 +1,4 @@
-"""The tour: the recorded run that it tells, its live settings, and that every step of every method can be told."""
+"""The tour of Learn: the recorded run that it explains, and chapters for every step of every method."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def recorded():
 
 
 def instructive(trace):
-    """The step that is chosen of all steps of a trace."""
+    """Returns the number of the step that the tour of this trace starts with."""
     return RecordedRun.of(trace.records()).instructive
 
 
@@ -41,7 +41,8 @@ def test_instructive_step_defaults_to_first(recorded):
 
 @pytest.mark.parametrize("method", list(METHODS))
 def test_chapters_tell_every_step_of_every_method(engine, method):
-    temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
+    # 0 for one engine, 1 for the other
+    temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
     for told, step in zip(chapters_of(RecordedRun.of(trace.records()).lines(outcomes=True)), trace.steps, strict=True):
         names = [chapter["name"] for chapter in told["chapters"]]

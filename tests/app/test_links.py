@@ -1,4 +1,4 @@
-"""Query strings are anybody's text."""
+"""Links: query strings are untrusted input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_link_round_trips_every_setting():
     assert (link.ignored, link.sentence) == ((), "")
 
 
-def test_link_to_drawn_text_says_that_it_may_be_another():
+def test_link_to_sampled_text_says_that_it_may_differ():
     assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("Its text is sampled at temperature 0.5")
     assert links.read_link({"temperature": "0"}).sampling_note == ""
 
@@ -92,14 +92,14 @@ OPENING = links.query_fields(presets.opening().header)
         ({}, None, None, False),
         ({"run": "KEY", "step": "2"}, None, 1, False),
         ({"run": "1", "step": "2", "seed": "x"}, "Some values of this link", 1, False),
-        ({"step": "3"}, None, 2, False),  # where to look, in whatever run is shown
+        ({"step": "3"}, None, 2, False),  # selects a step of the shown run
         ({"step": "3", "play": "1", "__theme": "dark"}, None, 2, False),
         (OPENING | {"step": "3"}, None, 2, False),
         (OPENING | {"step": "3", "text": "00000000"}, None, 2, False),  # the page compares the texts
         ({"prompt": "A cat", "seed": "x"}, STAYS, None, False),
         ({"prompt": "A cat", "step": "3"}, NOT_YET, None, True),
         ({"prompt": "A cat", "run": "gone"}, ELSEWHERE, None, True),
-        ({"prompt": "A cat", "model": "tiny with DSpark"}, PRESS_RUN, None, False),  # which is not loaded
+        ({"prompt": "A cat", "model": "tiny with DSpark"}, PRESS_RUN, None, False),  # its models are not loaded
         ({"prompt": "A cat", "temperature": "0.5"}, "sampled at temperature 0.5", None, True),
         ({"prompt": "A cat", "tab": "race"}, None, None, False),
         ({"prompt": "A cat", "methods": "d2sd"}, None, None, False),

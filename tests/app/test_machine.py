@@ -1,4 +1,4 @@
-"""The machine of the page: a core for the browser, its memory, and the GPU that a Space lends."""
+"""The server's machine: the core left to the browser, its memory, and the GPU that a Space lends."""
 
 from __future__ import annotations
 

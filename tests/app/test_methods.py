@@ -1,4 +1,4 @@
-"""What methods and lanes are called in lists."""
+"""Names of methods and lanes in lists."""
 
 from __future__ import annotations
 

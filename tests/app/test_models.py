@@ -1,4 +1,4 @@
-"""Models of the page: the owner's list, what is known before they are loaded, and getting one."""
+"""Models of the page: the owner's list, facts known before loading, and downloads."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_offer_states_slow_cpu_or_memory_obstacle(monkeypatch):
 
 @pytest.fixture
 def unreachable(monkeypatch):
-    """No connection can be made."""
+    """Makes every connection fail."""
 
     def connect(*_, **options):
         raise OSError
@@ -109,7 +109,7 @@ def test_published_pair_is_not_offered_offline(unreachable, monkeypatch):
     assert "there is no network" in models.obstacle(models.pairs()["Qwen/Qwen3-4B"])
 
 
-def test_hub_name_that_is_never_found_is_given_up(unreachable, monkeypatch):
+def test_hub_that_never_answers_is_given_up(unreachable, monkeypatch):
     found = Event()
     monkeypatch.setattr(store, "create_connection", lambda *_: found.wait())
     monkeypatch.setattr(store, "SECONDS_TO_CONNECT", 0.01)
@@ -127,7 +127,7 @@ def test_planned_summarizes_custom_folder(tmp_path):
 
 
 @pytest.mark.parametrize(("gpu", "memory"), [(True, "GB in bfloat16"), (False, "GB in float32")])
-def test_planned_states_memory_in_the_numbers_that_are_loaded(tmp_path, monkeypatch, gpu, memory):
+def test_planned_states_memory_for_dtype_that_is_loaded(tmp_path, monkeypatch, gpu, memory):
     folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
     (tmp_path / "drafter").rename(tmp_path / "dflash")
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: gpu)
@@ -145,7 +145,7 @@ def test_planned_names_refused_target_type(tmp_path):
 
 def test_planned_is_empty_without_readable_config(tmp_path, monkeypatch):
     assert planned("tiny", "") == planned(models.FOLDER, "") == planned(models.FOLDER, str(tmp_path)) == ""
-    assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not here, and nobody waits for a network
+    assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not stored here, and is not downloaded for this
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "config.json").write_text(json.dumps({}))
     monkeypatch.setattr("app.models.public", lambda: True)
@@ -171,7 +171,7 @@ def test_list_of_models_says_why_some_cannot_run(monkeypatch):
 
 @pytest.fixture
 def request_target(monkeypatch):
-    """Requests a target whose source hands out 5 MB once ``connected`` is set, and then does what ``end`` does."""
+    """Requests a target whose source sends 5 MB once ``connected`` is set, and then calls ``end``."""
     monkeypatch.setattr(model_choice, "SECONDS_BETWEEN_NEWS", 0.02)
 
     def begin(end, connected):

@@ -1,4 +1,4 @@
-"""All places that speak of another machine name one price for one run: why?, Race, Learn, What if."""
+"""The cost of a run on another machine is the same in why?, Race, Learn and What if."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ def test_run_price_is_equal_in_all_views(engine, method):
 
 
 def test_script_constants_match_python():
-    """Written anew by ``python -m tools.write_constants``."""
+    """``python -m tools.write_constants`` updates the script."""
     assert write_constants.PATH.read_text(encoding="utf-8") == write_constants.source()

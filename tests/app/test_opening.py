@@ -1,4 +1,4 @@
-"""What the page opens with is chosen by what its recorded runs measured."""
+"""The opening run is chosen by the measurements of the recorded runs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_worth_needs_words_and_missed_steps():
     steps = [event for event in events if event["event"] == "StepDone"]
     missed = [step for step in steps if step["actual_boundary"] not in step["selected_prefixes"]]
     for step in missed:
-        step["selected_prefixes"] = []  # nothing was predicted
+        step["selected_prefixes"] = []  # no prefix was selected
     assert worth(edited(events))[:2] == (False, (True, 0, worth(presets.opening())[1][2]))
 
     events = [json.loads(line) for line in presets.opening().lines()]

@@ -1,4 +1,4 @@
-"""What visitors cannot do on a public server, by any way in; and files that they bring along."""
+"""Limits for visitors of a public server, and files that they upload."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from d2sd.folders.loading import BUNDLED
 from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
-CAPITAL = str(BUNDLED / "tiny")  # a folder that would load
-WAYS = [Chosen(CAPITAL), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(BUNDLED / "tiny" / "vp")), Chosen("../assets/models/tiny"), Chosen("folder")]  # fmt: skip
+LOADABLE = str(BUNDLED / "tiny")  # a folder that could be loaded
+REFUSED = [Chosen(LOADABLE), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(BUNDLED / "tiny" / "vp")), Chosen("../assets/models/tiny"), Chosen("folder")]  # fmt: skip
 
 
 @pytest.fixture(params=[{"SPACE_ID": "a/b"}, {"GRADIO_SERVER_NAME": "0.0.0.0"}], ids=["space", "host"])
@@ -35,7 +35,7 @@ def public(request, monkeypatch):
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
+@pytest.mark.parametrize("chosen", REFUSED, ids=lambda c: c.vp or c.model)
 def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
     job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", DEFAULTS, compare=False)
@@ -46,7 +46,7 @@ def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     )
     said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
-    assert all("this page" in s and CAPITAL not in s for s in said if s)
+    assert all("this page" in s and LOADABLE not in s for s in said if s)
     assert "model" not in links.read_link({"model": chosen.model}).values or chosen.vp
 
 

@@ -39,7 +39,7 @@ def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **chang
 
 @pytest.fixture(autouse=True)
 def idle_machine(monkeypatch):
-    """Nobody disturbs these races, whatever else the machine does."""
+    """No other work disturbs these races, however busy the machine is."""
     monkeypatch.setattr(race, "ThreadShare", lambda: ThreadShare(Ticking(1.0), Ticking(1.0)))
 
 
@@ -103,22 +103,22 @@ def test_opening_run_has_baseline_of_recorded_race():
 
 
 def timed(lane, seconds):
-    """The lane with passes of the target that took this long."""
+    """Returns the lane with this time for every verification pass."""
     trace = lane.trace
     steps = [structs.replace(s, seconds=structs.replace(s.seconds, verify=seconds)) for s in trace.steps]
     return Lane(Trace.of(trace.header, [trace.prefill, *steps, trace.finished]))
 
 
 @pytest.mark.parametrize(("pushed", "expected"), [((False, True), [False, True]), ((True, False), [True, True])])
-def test_race_lane_is_disturbed_if_its_thread_or_that_of_plain_decoding_was(done, pushed, expected):
+def test_race_lane_is_disturbed_if_its_or_plain_decodings_thread_was(done, pushed, expected):
     lanes = tuple(replace(timed(lane, 0.01), pushed=aside) for lane, aside in zip(done.lanes, pushed, strict=True))
     figures = race.lane_figures(replace(done, lanes=lanes))
     assert [lane.disturbed for lane in figures] == expected
-    assert [lane.place for lane in figures] == [None, None]  # a disturbed time is compared with nothing
+    assert [lane.place for lane in figures] == [None, None]  # a disturbed race has no ranks
     again = race.disturbed_lanes(replace(done, lanes=lanes))
     assert again == (
         [0, 1] if pushed[1] else [0]
-    )  # a lane of its own is clean, and is not run again for that of plain decoding
+    )  # a clean lane is not run again only because plain decoding was disturbed
     assert race.recorded(lanes[1], figures[1]).baseline.disturbed
 
 
@@ -216,7 +216,7 @@ def test_whatif_at_recorded_setting_equals_run(done):
         line = next(line for line in sweep.lines if line.method == "d2sd")
         (own,) = (p for p in line.points if p.at == sweep.own)
         assert (own.alpha, own.nodes) == (shown.run.alpha, shown.run.nodes)
-        assert own.less in (0, None)  # its α less that of the run: itself
+        assert own.less in (0, None)  # the difference to the run's α: zero
     assert msgspec.json.decode(msgspec.json.encode(shown), type=WhatIfResults) == shown
     panels = json.loads(shown.value())["panels"]
     assert [p["id"] for p in panels] == [sweep.symbol for sweep in shown.sweeps]
@@ -228,12 +228,12 @@ def test_whatif_panel_resets_for_new_race(done):
     panel = WhatIf(None, None, None)
     source, charts, notice = panel.about(done)
     assert (source.value, charts, notice.visible) == ("d2sd", None, False)
-    sampled = replace(done, lanes=tuple(replace(lane, trace=warm(lane.trace)) for lane in done.lanes))
+    sampled = replace(done, lanes=tuple(replace(lane, trace=at_temperature_1(lane.trace)) for lane in done.lanes))
     assert "temperature above 0" in panel.about(sampled)[2].value
 
 
-def warm(trace):
-    """The trace as if it had been run at temperature 1."""
+def at_temperature_1(trace):
+    """Returns the trace as if it had been run at temperature 1."""
     return replace(trace, header={**trace.header, "config": {**trace.header["config"], "temperature": 1.0}})
 
 
@@ -267,13 +267,13 @@ def test_whatif_answers_cost_aware(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
     lines = {line.method: line.points for line in results(last.value).sweeps[0].lines}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
-    # what is spent follows the costs: never more nodes than with everything spent
+    # cost-aware decoding never drafts more nodes than the whole budget
     assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
 
 
 def test_whatif_refusals_are_one_sentence(done, monkeypatch):
     trace = done.lanes[1].trace
-    assert "temperature 0" in ask(warm(trace))[-1].problem
+    assert "temperature 0" in ask(at_temperature_1(trace))[-1].problem
     assert "there is no run" in ask(None)[-1].problem
     assert "nothing is selected" in ask(trace, sweeps=[])[-1].problem
     monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))

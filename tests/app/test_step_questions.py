@@ -1,4 +1,4 @@
-"""What is asked of a step, past the browser: answers, refusals, turns, and answers that come late."""
+"""Questions about a step, without a browser: answers, refusals, and answers that come late."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from app.view import APP
 from d2sd.__about__ import HOME
 
-# the class or id of what each sheet styles
+# classes and ids that each sheet may style
 SCOPES = {
     "calibrate": (".calibrate",),
     "compare": (".compared", "#compare-view"),
@@ -29,13 +29,13 @@ def test_tab_style_rules_stay_in_their_view(sheet):
     assert [s for s in selectors if not s.startswith(("@", *SCOPES[sheet.stem]))] == []
 
 
-def test_type_has_four_sizes():
+def test_fonts_have_four_sizes():
     sheets = [*APP.rglob("*.css"), *(HOME / "assets" / "viewer").glob("*.css")]
     found = {
         (sheet.name, float(size))
         for sheet in sheets
         for size in re.findall(r"font(?:-size)?:[^;{}]*?(\d+(?:\.\d+)?)px", sheet.read_text(encoding="utf-8"))
     }
-    on_a_wall = {("presenter.css", 52), ("presenter.css", 28)}
+    presenter_only = {("presenter.css", 52), ("presenter.css", 28)}
     assert len(sheets) > 10
-    assert {(name, size) for name, size in found - on_a_wall if size not in (13, 16, 19, 36)} == set()
+    assert {(name, size) for name, size in found - presenter_only if size not in (13, 16, 19, 36)} == set()

@@ -21,7 +21,7 @@ def test_view_has_no_other_event_attributes():
 
 
 def test_view_skips_gradio_search_for_unknown_attributes(monkeypatch):
-    """Gradio asks for attributes that no component has whenever it describes one, for every window and update."""
+    """Gradio looks up attributes that no component has, each time it describes a component to a window."""
     asked = []
     search = gr.HTML.__getattr__
     monkeypatch.setattr(gr.HTML, "__getattr__", lambda self, name: (asked.append(name), search(self, name))[1])

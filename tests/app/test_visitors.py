@@ -1,4 +1,4 @@
-"""Where the page listens, and what its visitors may name and see."""
+"""The address where the page listens, and what its visitors may open and see."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_listen_options_follow_host_and_port_variables(monkeypatch):
     monkeypatch.setenv("PORT", str(port))
     monkeypatch.setenv("HOST", "0.0.0.0")
     assert visitors.listen_options() == {"server_name": "0.0.0.0", "server_port": port}
-    assert visitors.public()  # whoever can reach it may name no folder
+    assert visitors.public()  # other machines reach it, so folders are refused
     monkeypatch.setenv("GRADIO_SERVER_NAME", "localhost")
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
     monkeypatch.setenv("PORT", "1")
@@ -49,7 +49,7 @@ def test_listen_options_follow_host_and_port_variables(monkeypatch):
 
 
 def test_host_variable_of_other_machine_is_refused(monkeypatch):
-    monkeypatch.setenv("HOST", "192.0.2.1")  # for documentation alone, RFC 5737
+    monkeypatch.setenv("HOST", "192.0.2.1")  # reserved for documentation (RFC 5737)
     with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another HOST, such as"):
         visitors.listen_options()
 

@@ -1,4 +1,4 @@
-"""Work of every tab: bad input is one sentence and changes nothing; what is stopped shows what it has by then."""
+"""Work of every tab: bad input gives a one-sentence error and changes nothing; stopped work shows its partial result."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TINY = Chosen("tiny")
 
 
 class Window:
-    """What a window shows, and the work of its tabs with these settings."""
+    """The state of a window, and the work of its tabs."""
 
     def __init__(self):
         self.session = Session(shown=RecordedRun.of([{"event": "Header", "prompt": "before"}]))
@@ -93,7 +93,7 @@ def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, 
     ],
 )
 def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):
-    """As race, prompt sets and runs do: the tests of these tabs."""
+    """Races, prompt sets and runs are tested with their tabs."""
     monkeypatch.setattr(examination, "TOKENS", 8)
     window = Window()
     running = getattr(window, work)()

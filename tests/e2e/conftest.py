@@ -1,6 +1,6 @@
-"""The page, served once for all browser tests of a worker, and windows on it: an open window takes a tenth of a core.
+"""The page, served once per worker for all browser tests, and windows on it. An open window takes a tenth of a core.
 
-Nothing moves by itself in these windows, but where a test says that it wants motion: a replayed race keeps a core busy.
+Motion is reduced unless a test asks for it, since a replayed race keeps a core busy.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def module_page(laptop, address):
 
 @pytest.fixture
 def empty(laptop):
-    """A window in which nothing is opened yet."""
+    """A window that has not opened the page yet."""
     with window(laptop, None) as page:
         yield page
 
 
 @pytest.fixture
 def shown(module_page, address):
-    """The same window with the recorded run and nothing chosen."""
+    """The window of the module with the recorded run and no selection."""
     put_back(module_page, address)
     return module_page
 

@@ -1,4 +1,4 @@
-"""What the tests of the page do over and over."""
+"""Helpers of the browser tests."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ import d2sd
 from app import presets
 from tests.chromium import SLOWER, new_page
 
-PATIENCE = 180_000 * SLOWER  # ms; a wait ends when its condition holds, so a long limit costs no time
+PATIENCE = 180_000 * SLOWER  # ms; waits end once their condition is met, so a long limit costs no time
 PHONE = {"width": 390, "height": 844}
 
 
 def view(page: Page) -> Locator:
-    """The element that tells by its data attributes what is shown and selected."""
+    """Returns the element whose data attributes state what is shown and selected."""
     return page.locator("#explorer [data-run]")
 
 
 def opened(page: Page, address: str) -> None:
-    """Go there and wait until the recorded run is read to its end and every control is in its place."""
+    """Open the address; wait until the recorded run is read completely and the controls are filled in."""
     page.goto(address)
     expect(view(page)).to_have_attribute("data-steps", str(len(presets.opening().trace().steps)), timeout=PATIENCE)
     expect(page.locator("#tree g.node").first).to_be_visible(timeout=PATIENCE)
-    # the answer to the question whether the address is a link
+    # filled in once the server has checked whether the address is a link
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
 
 
 def reopened(page: Page, address: str) -> None:
-    """As ``opened``, with nothing that the window has kept. It is cleared on a file of the server without scripts: the page
-    keeps its form when it is left."""
+    """Like ``opened``, after clearing the window's storage. This is done on a file without scripts, since the page saves its
+    form when it is left."""
     page.goto(f"{address}theme.css")
     page.evaluate("sessionStorage.clear()")
     opened(page, address)
@@ -40,10 +40,10 @@ def reopened(page: Page, address: str) -> None:
 
 @contextmanager
 def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
-    """A window with the recorded run, or an empty one; at its end nothing must have gone wrong in it, and nothing of it is
-    kept.
+    """A window with the recorded run, or an empty one if ``address`` is None. At the end it must have had no errors, and its
+    storage is cleared.
 
-    Windows of one context share what the browser has compiled of the page's scripts.
+    Windows of one context share the compiled scripts of the page.
     """
     page = new_page(context)
     errors: list[str] = []
@@ -61,12 +61,12 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 
 
 def put_back(page: Page, address: str) -> None:
-    """Explore on the recorded run with nothing chosen; opened anew where a test has changed more than that."""
+    """Return to Explore with the recorded run and no selection; reopen the page if a test has changed more than that."""
     page.get_by_role("tab", name="Explore").click()
     expect(page.locator("#tree")).to_be_visible()
-    page.evaluate("document.activeElement.blur()")  # tabs have a use for keys themselves
+    page.evaluate("document.activeElement.blur()")  # a focused tab would handle the keys itself
     page.mouse.move(0, 0)
-    for _ in range(4):  # a menu, what plays, the node, the step
+    for _ in range(4):  # for a menu, playback, the node and the step
         page.keyboard.press("Escape")
     expect(view(page)).to_have_attribute("data-pinned", "")
     fold(page)
@@ -87,7 +87,7 @@ def unfold(page: Page) -> None:
 
 
 def fold(page: Page) -> None:
-    """Close the drawer, which lies over what is below it."""
+    """Close the drawer, which covers the elements below it."""
     if page.locator("#drawer").is_visible():
         page.locator("#drawer .close-fold").click()
         expect(page.locator("#drawer")).to_be_hidden()
@@ -103,7 +103,6 @@ def set_number(page: Page, elem_id: str, value: object) -> None:
 
 
 def choose_from(page: Page, elem_id: str, label: str) -> None:
-    """Choose from a list."""
     if not page.locator(f"#{elem_id}").is_visible():
         unfold(page)
     page.locator(f"#{elem_id} input").click()
@@ -128,7 +127,7 @@ def start(page: Page, prompt: str, tokens: int | None = None) -> str:
 
 
 def finished(page: Page) -> None:
-    """Wait for the end of the run that is shown, and of the work behind it."""
+    """Wait for the end of the shown run, and of its job."""
     expect(view(page)).to_have_attribute("data-live", "no", timeout=PATIENCE)
     expect(page.locator("#run")).to_have_text("Run", timeout=PATIENCE)
 
@@ -145,7 +144,7 @@ def pin(page: Page, step: int, node: int | str | None = None) -> None:
 
 
 def written(page: Page, words: str) -> None:
-    """Wait until this is the whole text of the run."""
+    """Wait until the text of the run is ``words``."""
     text = "() => [...document.querySelectorAll('#text .tok')].map((e) => e.textContent).join('')"
     page.wait_for_function(f"words => ({text})() === words", arg=words, timeout=PATIENCE)
 
@@ -157,7 +156,7 @@ def upload(page: Page, name: str, content: bytes) -> None:
 
 
 def problem(page: Page) -> Locator:
-    """The sentence that says what to check."""
+    """Returns the notice, which says what to check."""
     return page.locator("#notice textarea")
 
 
@@ -177,7 +176,7 @@ MARK = """(host, place) => {
 }"""
 
 
-# of every tab, what is there once it is drawn
+# by tab: an element that exists once the tab is drawn
 DRAWN = {
     "Explore": "#tree g.node",
     "Race": "#race .track",
@@ -195,14 +194,14 @@ STILL = """async () => {
 
 
 def open_tab(page: Page, name: str) -> None:
-    """Open a tab, and wait until it is drawn and nothing fades or moves in it any more."""
+    """Open a tab; wait until it is drawn and its animations have ended."""
     page.get_by_role("tab", name=name, exact=True).click()
     expect(page.locator(DRAWN[name]).first).to_be_visible(timeout=PATIENCE)
     page.evaluate(STILL)
 
 
 def drawn_figure(page: Page, figure: str) -> Locator:
-    """The plotly figure of Calibrate with this name, once it is drawn: in view, and not before."""
+    """Scroll this figure of Calibrate into view, which draws it; returns its element."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
     host.evaluate("e => e.closest('details')?.setAttribute('open', '')")
     host.scroll_into_view_if_needed(timeout=PATIENCE)
@@ -211,7 +210,7 @@ def drawn_figure(page: Page, figure: str) -> Locator:
 
 
 def click_mark(page: Page, figure: str, place: int) -> None:
-    """Click with the pointer on a bar or a cell."""
+    """Click a bar or a cell with the pointer."""
     host = drawn_figure(page, figure)
     expect(host.locator(".nsewdrag").first).to_be_attached()
     x, y = host.evaluate(MARK, place)
@@ -222,7 +221,7 @@ def click_mark(page: Page, figure: str, place: int) -> None:
 
 
 def list_steps(page: Page, figure: str, place: int) -> None:
-    """Press the number of a bar or a cell in the figure's table."""
+    """Click the number of a bar or a cell in the figure's table."""
     box = page.locator(f"#calibration [data-figure={figure}]")
     table = box.get_by_role("button", name="Table", exact=True)
     if table.get_attribute("aria-pressed") == "false":
@@ -231,8 +230,8 @@ def list_steps(page: Page, figure: str, place: int) -> None:
 
 
 def measure_own(page: Page, prompts: str, done: int = 0) -> None:
-    """Measure these prompts, one a line, each of them up to 2000 tokens, and wait until so many are done. The bundled model
-    writes on without an end after “🙂”: a hundred such prompts are not done before whatever a test does meanwhile."""
+    """Measure these prompts, one a line, with up to 2000 tokens each; wait until at least ``done`` are finished. After “🙂”
+    the bundled model does not stop by itself, so a hundred such prompts take longer than any test."""
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#source").get_by_label("Prompts of my own").check()
     page.locator("#own-prompts textarea").fill(prompts)

@@ -1,4 +1,4 @@
-"""Every tab as axe-core sees it, in both themes."""
+"""Accessibility of every tab in both themes, checked by axe-core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVERE = ("serious", "critical")
 
 
 def severe(page: Page) -> list[str]:
-    """The violations that keep somebody from using what is in view, with the elements that have them."""
+    """Returns the serious and critical violations in view, with their elements."""
     page.evaluate(STILL)
     found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
     return [

@@ -1,4 +1,4 @@
-"""Calibrate as a person uses it, in a real browser."""
+"""Calibrate in a real browser."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ AT_ONCE = 60  # steps that are listed before “Show more”
 
 @pytest.fixture(scope="module")
 def report():
-    """What the run in Explore, as the page opens with it, comes to."""
+    """The report of the run that Explore opens with."""
     return json.loads(measured_run(Recordings(), presets.opening()))["report"]
 
 
 @pytest.fixture
 def calibrate(shown: Page) -> Page:
-    """The tab Calibrate with the recorded run measured, nothing chosen and no file, whatever tests before have done there."""
+    """The tab Calibrate with the recorded run measured, no selection and no files, whatever earlier tests have done."""
     shown.get_by_role("tab", name="Calibrate").click()
     for clear in shown.locator("#traces button[aria-label=Clear]").all():
         choose_files(shown)
@@ -50,19 +50,19 @@ def rows(page: Page) -> Locator:
 
 
 def listed(page: Page, heading: str, count: int) -> None:
-    """Wait until these steps are listed."""
+    """Wait until the list has this heading and this number of steps."""
     expect(page.locator("#calibration .members h3")).to_have_text(heading)
     expect(rows(page)).to_have_count(count)
 
 
 def shown_step(row: Locator) -> int:
-    """The number, from 0, of the step that a row lists."""
+    """Returns the number, from 0, of the step in this row."""
     return int((row.locator("b").first.text_content() or "").removeprefix("Step ")) - 1
 
 
 def choose_files(page: Page) -> None:
     page.locator("#source").get_by_label("Trace files").check()
-    expect(page.locator("#traces")).to_be_visible()  # Gradio has taken up the choice
+    expect(page.locator("#traces")).to_be_visible()  # Gradio has applied the choice
 
 
 def send(page: Page, *files: tuple[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Explore as a person uses it, in a real browser."""
+"""Explore in a real browser."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ from tests.e2e.driving import (
 pytestmark = pytest.mark.e2e
 RUN = presets.opening().trace()
 REPAIRED = presets.opening().instructive
-ENDLESS = "🙂", 2000  # plain decoding from it finds no end: half a minute of work, and as much again to time it
+# Prompt and number of tokens. Plain decoding does not stop early: half a minute, and as much again for its timing.
+ENDLESS = "🙂", 2000
 
 
 @pytest.fixture
 def used(module_page: Page) -> Page:
-    """The window of this module as tests before have left it, for tests that start a run themselves."""
-    for _ in range(2):  # a node, the step
+    """The window of this module as earlier tests have left it, for tests that start a run themselves."""
+    for _ in range(2):  # for a node and the step
         module_page.keyboard.press("Escape")
     choose_method(module_page, d2sd.DecodeConfig().method)
     return module_page
 
 
-# tab stops between the tabs and the tree
+# counts the tab stops between the tabs and the tree
 CONTROLS = """() => {
   const at = (e) => e.getBoundingClientRect();
   const [top, bottom] = [at(document.querySelector('#settings')).top, at(document.querySelector('#tree')).top];
@@ -56,7 +57,7 @@ CONTROLS = """() => {
 
 
 def fits(page: Page) -> None:
-    """Wait until all from the title to the last line is in view, and the page no higher than that."""
+    """Wait until the page fits the window down to its last line, without scrolling."""
     page.wait_for_function(
         "document.querySelector('#numbers').getBoundingClientRect().bottom <= innerHeight"
         " && document.documentElement.scrollHeight <= innerHeight"
@@ -64,7 +65,7 @@ def fits(page: Page) -> None:
 
 
 def has(page: Page, **selected: object) -> None:
-    """Wait until the view says that this is chosen."""
+    """Wait until the view has these data attributes."""
     for name, value in selected.items():
         expect(view(page)).to_have_attribute(f"data-{name}", str(value))
 
@@ -111,7 +112,7 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     pair = next(pair for pair in pairwise(texts) if all(re.fullmatch(r" \w+", text) for text in pair))
     found = """words => window.find(words, true)
         && [getSelection().anchorNode, getSelection().focusNode].map((n) => n.parentElement.closest('#text .tok')?.textContent)"""
-    assert shown.evaluate(found, "".join(pair).strip()) == list(pair)  # the browser's own search, across tokens
+    assert shown.evaluate(found, "".join(pair).strip()) == list(pair)  # the browser's search finds words across tokens
     shown.evaluate("getSelection().removeAllRanges()")
 
     own.first.click()
@@ -128,13 +129,13 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     rest = shown.locator("#tree .more text")
     drawn = shown.locator("#tree g.node").count()
     assert drawn + sum(int(words.split()[1]) for words in rest.all_text_contents()) == len(step.nodes) + 1
-    rest.first.hover()  # a branch to its end, as long as the pointer is there
+    rest.first.hover()  # draws the whole branch while the pointer is there
     expect(shown.locator("#tree .whole")).to_have_count(1)
     shown.mouse.move(0, 0)
     expect(shown.locator("#tree g.node")).to_have_count(drawn)
     shown.keyboard.press("w")
     expect(shown.locator("#whole")).to_have_attribute("aria-pressed", "true")
-    if rest.count():  # lanes that do not fit
+    if rest.count():  # some lanes do not fit
         rest.first.hover()
     states = Counter(node.state for node in step.nodes) + Counter(["bonus"])
     expect(shown.locator("#tree g.node")).to_have_count(states.total())
@@ -159,7 +160,7 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     expect(shown.locator("#tree .ring")).to_have_count(1)
     shown.mouse.move(0, 0)
     expect(shown.locator(".tip")).to_be_hidden()
-    shown.locator("#text .tok[data-step='0']").first.hover()  # a node belongs to the step that it was picked in
+    shown.locator("#text .tok[data-step='0']").first.hover()  # the node is selected in its own step only
     has(shown, step=0)
     expect(shown.locator("#tree .ring")).to_have_count(0)
 
@@ -189,7 +190,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     press("Escape")
     expect(shown.locator("dialog.help")).to_be_hidden()
     press("Escape")
-    press("Space")  # plays this step, also while the button of the dialog has the focus
+    press("Space")  # plays this step, even if the dialog's button has the focus
     expect(shown.locator("#follow")).to_have_attribute("data-state", "playing")
     press("Space")
     expect(shown.locator("#follow")).not_to_have_attribute("data-state", "playing")
@@ -204,7 +205,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
         re.compile(r"^verify: The large model reads all of them in one pass")
     )
     step = RUN.steps[REPAIRED]
-    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
+    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # undecided until the target has verified them
     expect(untold).to_have_count(len(step.accepted))
     press("Shift+6")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
@@ -219,7 +220,7 @@ def test_finder_visits_matching_steps(shown: Page):
     shown.get_by_role("button", name="Find", exact=True).click()
     shown.locator("[data-outcome=repaired]").click()
     expect(shown.locator("#step-filter")).to_have_value("repaired")
-    has(shown, pinned=places[0])  # what a link copied now would share
+    has(shown, pinned=places[0])  # a link that is copied now contains this step
     press("n")
     has(shown, step=places[1])
     expect(shown.locator(".finder .count")).to_have_text(f"2 of {len(places)}")
@@ -246,7 +247,7 @@ def test_strip_click_redrafts_from_clicked_position(shown: Page):
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         shown.keyboard.press(key)
     expect(card).to_contain_text("after the second token?It would have added", timeout=PATIENCE)
-    expect(view(shown)).to_have_attribute("data-step", "1")  # the arrows moved along the strip
+    expect(view(shown)).to_have_attribute("data-step", "1")  # the arrows moved along the strip, not to another step
     shown.keyboard.press("Escape")
     expect(card).to_have_count(0)
     expect(view(shown)).to_have_attribute("data-pinned", "1")
@@ -368,7 +369,7 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     expect(used.locator("#notice")).to_have_class(re.compile(r"\bproblem\b"))
     assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
     used.locator("#prompt textarea").fill("A cat")
-    expect(problem(used)).to_be_hidden()  # mended: the sentence goes at once
+    expect(problem(used)).to_be_hidden()  # corrected: the sentence disappears
     for field, value, sentence in (
         ("branches", "99", "must be between 1 and 64"),
         ("gamma", "3.5", "must be a whole number"),
@@ -378,7 +379,7 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
         set_number(used, field, value)
         used.locator("#run").click()
         expect(problem(used)).to_have_value(re.compile(sentence), timeout=PATIENCE)
-        expect(aloud).to_have_count(1)  # a screen reader says it
+        expect(aloud).to_have_count(1)  # announced by screen readers
         set_number(used, field, before)
         expect(problem(used)).to_be_hidden()
-        expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
+        expect(aloud).to_have_count(0)  # emptied, so that an equal sentence is announced again

@@ -1,4 +1,4 @@
-"""Learn as a person reads it, in a real browser."""
+"""Learn in a real browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import chapters_of
 
 pytestmark = pytest.mark.e2e
-# whether a part of the drawing is wholly visible, or not at all, with all that it lies in
+# whether a part of the drawing is fully visible (``wholly``) or hidden, ancestors included
 VISIBLE = """([part, wholly]) => {
   let seen = 1;
   const found = document.querySelector("#learn .stage").shadowRoot.querySelector(part);
@@ -24,7 +24,7 @@ VISIBLE = """([part, wholly]) => {
 }"""
 FRAMES = "async () => { for (let n = 0; n < 5; n += 1) await new Promise(requestAnimationFrame); }"
 CUT = "es => es.filter((e) => e.textContent.endsWith('…')).map((e) => e.textContent)"
-# what is seen when a chapter has been played, and what comes later
+# by chapter: a part that is visible at its end, and a part that only appears later
 SEEN = {
     "One by one": (".wish .label", ".node.first"),
     "Guess ahead": (".nodes .first .label", "#strip"),
@@ -38,21 +38,21 @@ SEEN = {
 
 @pytest.fixture(scope="module")
 def told():
-    """The number of the step that Learn tells, and its chapters."""
+    """The number of the step that Learn explains, and its chapters."""
     run = presets.opening()
     return run.instructive, chapters_of(run.lines(outcomes=True))[run.instructive]["chapters"]
 
 
 @pytest.fixture(scope="module")
 def alone():
-    """The tokens of that step without second drafts."""
+    """The number of tokens of that step without second drafts."""
     run = presets.opening()
     return chapters_of(run.lines(outcomes=True))[run.instructive]["tokens"][0]
 
 
 @pytest.fixture
 def learn(module_page: Page) -> Page:
-    """The page with the tab Learn open at its first chapter; nothing moves."""
+    """The page with the tab Learn open at its first chapter, and with reduced motion."""
     module_page.emulate_media(reduced_motion="reduce")
     opened(module_page)
     module_page.locator("#learn .rail button").first.click()
@@ -96,12 +96,12 @@ def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
 
 
 @pytest.mark.parametrize("width", [1440, 1280])
-def test_words_are_whole_and_drawing_fills_two_thirds(learn: Page, width):
+def test_labels_are_whole_and_drawing_fills_two_thirds(learn: Page, width):
     learn.set_viewport_size({"width": width, "height": 900 if width == 1440 else 720})
     at = learn.locator("#learn .rail button")
     for chapter in range(7):
         at.nth(chapter).click()
-        learn.evaluate(FRAMES)  # a click is drawn in the next ones
+        learn.evaluate(FRAMES)  # a click is drawn in the next frames
         assert learn.locator("#learn .stage #tree .label").evaluate_all(CUT) == []
         scene, stage = learn.locator("#learn .scene").bounding_box(), learn.locator("#learn .stage").bounding_box()
         assert stage["width"] > 0.66 * scene["width"]
@@ -109,7 +109,7 @@ def test_words_are_whole_and_drawing_fills_two_thirds(learn: Page, width):
     learn.set_viewport_size({"width": 1440, "height": 900})
 
 
-def test_scrolling_leads_on_and_picture_stays(module_page: Page):
+def test_scrolling_changes_chapter_and_picture_stays(module_page: Page):
     module_page.emulate_media(reduced_motion="no-preference")
     opened(module_page)
     module_page.locator("#learn .rail button").first.click()
@@ -206,7 +206,7 @@ def test_draws_and_other_settings_match_recording(learn: Page, alone):
     if live is None:
         pytest.skip("no live settings were recorded")
     prefill = presets.opening().trace().prefill
-    begun = "".join(token.text for token in prefill.committed)  # by the pass over the prompt
+    begun = "".join(token.text for token in prefill.committed)  # tokens of prefill
     learn.locator("#learn .rail button[title='Try it']").click()
     seen = []
     for at in range(int(learn.locator("#live-k").get_attribute("max") or 0) + 1):

@@ -1,4 +1,4 @@
-"""Windows that rest, windows that go away, and servers that do."""
+"""Idle windows, closed windows, and lost servers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ COUNT_FRAMES = """{
   const next = window.requestAnimationFrame.bind(window);
   window.framesAsked = 0;
   window.requestAnimationFrame = (work) => { window.framesAsked += 1; return next(work); };
-  window.thirtyFramesInWhichNoneWasAskedFor = async () => {
+  window.thirtyIdleFrames = async () => {
     for (let quiet = 0; quiet < 30; quiet += 1) {
       window.framesAsked = 0;
       await new Promise(next);
@@ -57,8 +57,8 @@ COUNT_FRAMES = """{
 }"""
 
 
-def rests(page: Page) -> None:
-    page.wait_for_function("thirtyFramesInWhichNoneWasAskedFor()", timeout=PATIENCE)
+def wait_until_idle(page: Page) -> None:
+    page.wait_for_function("thirtyIdleFrames()", timeout=PATIENCE)
 
 
 def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(empty: Page, address: str):
@@ -70,28 +70,28 @@ def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(emp
     empty.on("request", lambda r: plotly.append(r.url) if "plotly" in r.url else None)
     opened(empty, address)
     assert empty.evaluate("framesAsked") > 0
-    rests(empty)
+    wait_until_idle(empty)
     for tab in ("Learn", "Race"):
         empty.get_by_role("tab", name=tab).click()
         expect(empty.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
-        rests(empty)
-    expect(empty.locator("#whatif .figure").last).to_be_visible()  # further down than the window reaches
+        wait_until_idle(empty)
+    expect(empty.locator("#whatif .figure").last).to_be_visible()  # below the visible part of the page
     assert plotly == []
     empty.get_by_role("tab", name="Calibrate").click()
     drawn_figure(empty, "uniform")
-    rests(empty)
-    assert empty.locator("#calibration [data-figure=second] .main-svg").count() == 0  # folded
+    wait_until_idle(empty)
+    assert empty.locator("#calibration [data-figure=second] .main-svg").count() == 0  # collapsed, so not drawn
     drawn_figure(empty, "second")
     empty.get_by_role("tab", name="Compare").click()
     expect(empty.locator("#compare-view .main-svg").first).to_be_visible(timeout=PATIENCE)
-    rests(empty)
+    wait_until_idle(empty)
     assert len(plotly) == 1
     assert elsewhere == []
 
 
 @pytest.fixture
 def server():
-    """A page of its own, in a process that may be ended, told that there is no network."""
+    """A page served offline by a separate process, which tests may kill."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -117,7 +117,7 @@ def test_lost_server_shows_sentence_and_keeps_page(laptop, server):
     process, address = server
     with window(laptop, address) as page:
         choose_method(page, "autoregressive")
-        start(page, "🙂", 2000)  # goes on without an end
+        start(page, "🙂", 2000)  # does not stop early
         process.kill()
         process.wait()
         expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)

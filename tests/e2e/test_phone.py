@@ -27,15 +27,15 @@ NARROW = """() => {
 
 
 def test_phone_shows_everything_in_one_column(phone: Page):
-    # the drawing follows the buttons closely, and where the draft went wrong is in view, not only its beginning
+    # the drawing is close below the buttons, and the first rejected node is in view, not only the root
     tree = phone.locator("#tree").bounding_box()
     assert tree["y"] < 640
     wrong = phone.locator("#tree g.node[data-state='rejected']").first
     box = wrong.bounding_box()
     assert tree["x"] < box["x"] < tree["x"] + tree["width"] - box["width"]
-    wrong.locator(".shape").tap(force=True)  # a finger gets the card where it taps
+    wrong.locator(".shape").tap(force=True)  # a tap opens the card
     expect(phone.locator("#explorer .tip")).to_contain_text("Rejected")
-    expect(phone.locator("#method")).to_be_hidden()  # folded away until asked for
+    expect(phone.locator("#method")).to_be_hidden()  # in the drawer, which is closed at first
     unfold(phone)
     expect(phone.locator("#method")).to_be_visible()
     fold(phone)
@@ -45,7 +45,7 @@ def test_phone_shows_everything_in_one_column(phone: Page):
         box = tool.bounding_box()
         assert panel["x"] <= box["x"] < box["x"] + box["width"] <= panel["x"] + panel["width"]
 
-    # the tokens of the step are in the text, and nothing lies across another thing
+    # the text shows the tokens of the step, and nothing overlaps
     for number, step in enumerate(presets.opening().trace().steps):
         pin(phone, number)
         expect(phone.locator("#follow")).to_contain_text(f"Step {number + 1} of ")

@@ -1,4 +1,4 @@
-"""Race as a person uses it, in a real browser."""
+"""Race in a real browser."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def raced(page: Page) -> Page:
 
 @pytest.fixture
 def race(module_page: Page) -> Page:
-    """The tab Race as tests before have left it."""
+    """The tab Race as earlier tests have left it."""
     return raced(module_page)
 
 
 @pytest.fixture
 def replayed(browser, address: str):
-    """The tab Race in a window with motion, whose clock stands still wherever a test does not move it on. A clock is that of
-    all windows of a context."""
+    """The tab Race in a window with motion. Its clock only advances when a test advances it, and is shared by all windows of
+    its context."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.clock.install()
     with window(context, address) as page:
@@ -76,7 +76,7 @@ def visible_tokens(page: Page) -> list[int]:
 
 
 def tokens() -> list[int]:
-    """Of every lane of the recorded race."""
+    """Returns the number of tokens of every lane of the recorded race."""
     return [lane.trace.totals.tokens for lane in recorded_race().lanes]
 
 
@@ -98,9 +98,9 @@ def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
     seek(replayed, 0)
     assert visible_tokens(replayed) == [len(lane.trace.prefill.committed) for lane in lanes]
     words = replayed.locator("#race .lane .words").first
-    words.evaluate("e => { e.style.height = '2.5em'; }")  # less than its text takes
+    words.evaluate("e => { e.style.height = '2.5em'; }")  # too low for its text
     seek(replayed, 1)
-    assert words.evaluate("e => e.scrollTop > e.scrollHeight - e.clientHeight - 12")  # it follows its text
+    assert words.evaluate("e => e.scrollTop > e.scrollHeight - e.clientHeight - 12")  # it scrolls with its text
     seek(replayed, 0)
     replayed.locator("#race .play").focus()
     replayed.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""Nothing is lost: the list of runs, the form that follows, Back and Forward, a reload."""
+"""What the page keeps: the list of runs, the form, Back and Forward, and reloads."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def rows(page: Page) -> Locator:
 
 
 def settled(page: Page, *fields: str) -> None:
-    """Wait until the address says this."""
+    """Wait until the address has these fields."""
     page.wait_for_url(lambda address: all(field in address for field in fields), timeout=PATIENCE)
 
 
 @pytest.fixture
 def two(module_page: Page, address: str) -> Page:
-    """The window with a run of one's own, which is shown, beside the recorded one; opened anew where a test has left more."""
+    """The window with the recorded run and a user's run, which is shown; reopened if a test has left more runs."""
     page = module_page
     page.get_by_role("tab", name="Explore").click()
     if rows(page).count() == 2:
@@ -35,7 +35,7 @@ def two(module_page: Page, address: str) -> Page:
         expect(rows(page).nth(0)).to_have_class("shown", timeout=PATIENCE)
         expect(page.locator("#prompt textarea")).to_have_value("One day, a cat")
         return page
-    reopened(page, address)  # without what a test before has typed
+    reopened(page, address)  # clears the input of earlier tests
     fold(page)
     start(page, "One day, a cat", 24)
     finished(page)
@@ -54,14 +54,14 @@ def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
     expect(two.locator("#own-settings")).to_be_hidden()
     rows(two).nth(0).locator(".open").click()
     expect(view(two)).to_have_attribute("data-run", own or "", timeout=PATIENCE)
-    # as in a hand-out: numbered from the oldest, which is the one that a page shows by itself
+    # as in a class file, runs are numbered from the oldest, which is the one that the page opens with
     two.evaluate("location.hash = 'run=2&step=3&node=1'")
     expect(view(two)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
     expect(view(two)).to_have_attribute("data-run", own or "")
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_compare_opens_with_recorded_lanes_where_no_runs_share_a_prompt_and_opens_step(two: Page):
+def test_compare_opens_with_recorded_lanes_if_no_runs_share_a_prompt_and_opens_step(two: Page):
     fold(two)
     two.get_by_role("tab", name="Compare").click()
     expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 more tokens per step.", timeout=PATIENCE)
@@ -117,15 +117,15 @@ def test_back_forward_and_reload_restore_views_and_input(two: Page):
     fold(two)
     token = two.locator("#text .tok").nth(8)
     step = token.get_attribute("data-step")
-    assert view(two).get_attribute("data-pinned") != step  # of a test before
+    assert view(two).get_attribute("data-pinned") != step  # an earlier test has not selected it
     token.click()
     expect(view(two)).to_have_attribute("data-pinned", step or "")
-    two.get_by_role("tab", name="Race").click()  # before the address says the step
+    two.get_by_role("tab", name="Race").click()  # before the address contains the step
     settled(two, "tab=race")
     two.locator("#race button.explore").nth(1).click()
     settled(two, "tab=explore")
     expect(two.locator("#runs li")).to_have_count(3, timeout=PATIENCE)
-    expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows, and then back again
+    expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows the opened run
     two.go_back()
     settled(two, "tab=race")
     two.go_back()
@@ -148,7 +148,7 @@ def test_back_forward_and_reload_restore_views_and_input(two: Page):
     assert last != step
     other.click()
     expect(view(two)).to_have_attribute("data-pinned", last or "")
-    two.reload()  # at once, while moving on would still change what the address says
+    two.reload()  # immediately, before the address contains the step
     expect(two.locator("#runs li")).to_have_count(3, timeout=PATIENCE)
     expect(view(two)).to_have_attribute("data-pinned", last or "", timeout=PATIENCE)
     expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
@@ -158,7 +158,7 @@ def test_back_forward_and_reload_restore_views_and_input(two: Page):
 
 
 def expect_typed(page: Page, raced: str, measured: str) -> None:
-    """The prompts in the fields of Race and Calibrate."""
+    """Expect these prompts in the fields of Race and Calibrate."""
     page.get_by_role("tab", name="Race").click()
     expect(page.locator("#race-prompt textarea")).to_have_value(raced)
     page.get_by_role("tab", name="Calibrate").click()
@@ -172,17 +172,17 @@ def test_reload_keeps_race_and_calibrate_prompts_without_sending_them(page: Page
     page.locator("#race-prompt textarea").fill("raced of my own")
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
-    page.locator("#source").get_by_label("A prompt set").check()  # the field goes, its words do not
+    page.locator("#source").get_by_label("A prompt set").check()  # the field is hidden and keeps its text
     page.get_by_role("tab", name="Explore").click()
     told: list[str] = []
     page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
-    for _ in range(2):  # also where nobody looked at the tabs in between
+    for _ in range(2):  # the tabs are not opened in between
         opened(page, address)
     expect_typed(page, "raced of my own", "first\nof my own")
     assert told
     assert not any("my own" in words for words in told)
 
-    # a link comes before what was typed
+    # a link takes precedence over typed text
     page.goto(f"{address}?methods=d2sd&prompt=linked")
     expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
     expect_typed(page, "linked", "first\nof my own")

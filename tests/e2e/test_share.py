@@ -1,4 +1,4 @@
-"""Taking a run along and bringing one: links, files, uploads."""
+"""Sharing and opening runs: links, files, uploads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ITEMS = {"Copy link": None, "JSONL": "jsonl", "GraphML": "graphml", "SVG": "svg"
 
 
 def share(page: Page, item: str) -> bytes:
-    """The file that an item of the Share menu downloads."""
+    """Returns the file that an item of the Share menu downloads."""
     with page.expect_download(timeout=PATIENCE) as started:
         page.locator(".sharing .share").click()
         page.get_by_role("menuitem", name=item).click()
@@ -65,7 +65,7 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(view(page)).to_have_attribute("data-node", "2")
     expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
     expect(problem(page)).to_be_hidden()
-    opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # of the run that is shown, whichever it is
+    opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # selects in the shown run
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
     expect(page.locator("#sentence h2")).to_have_text("Where will the first draft break?")
     expect(page.locator("body.dark")).to_be_visible()
@@ -81,7 +81,7 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
-    models.engine(Chosen("tiny"))  # where the models are loaded, the run of a link begins by itself
+    models.engine(Chosen("tiny"))  # if the models are loaded, the run of a link starts automatically
     empty.goto(f"{address}?{urlencode(wanted)}")
     expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"], timeout=PATIENCE)
     expect(empty.locator("#method input")).to_have_value("DDTree")
@@ -111,7 +111,7 @@ def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     said = problem(empty).input_value()
     assert all(f"{name} (" in said for name in ("method", "model", "block_size", "seed", "cost_aware", "step", "node"))
     assert "unheard_of" not in said
-    expect(empty.locator("#tree g.node").first).to_be_visible()  # the run that was there stays
+    expect(empty.locator("#tree g.node").first).to_be_visible()  # the previous run stays
     assert empty.evaluate("window.pwned") is None
     steps = len(presets.opening().trace().steps)
     opened(empty, f"{address}?step={steps + 1}")
@@ -130,7 +130,7 @@ def test_share_menu_closes_when_left_and_files_hold_shown_run(shown: Page):
         expect(menu).to_be_hidden()
         expect(button).to_have_attribute("aria-expanded", "false")
     button.click()
-    # Safari gives a clicked button no focus: what had it loses it to nothing
+    # Safari does not focus a clicked button: the menu item loses the focus, and no element gets it
     lost = "e => e.dispatchEvent(new FocusEvent('focusout', {bubbles: true, relatedTarget: null}))"
     menu.get_by_role("menuitem").first.evaluate(lost)
     expect(menu).to_be_visible()
@@ -163,7 +163,7 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
     svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
     assert "var(" not in svg
     assert "class=" not in svg
-    alone = new_page(browser)  # where none of the page's style sheets is at hand
+    alone = new_page(browser)  # without the page's style sheets
     alone.set_content(svg)
     assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     title = alone.locator("svg > text").first
@@ -193,7 +193,7 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
         expect(problem(page)).to_have_value(sentence, timeout=PATIENCE)
         assert (view(page).get_attribute("data-run"), output_text(page)) == before
     head, run = lines[0], str(presets.opening().header["run"])
-    lines[0] = head.replace(run, "a" * 32)  # of a run that is in the list already, the whole is shown
+    lines[0] = head.replace(run, "a" * 32)  # a new id, or the listed run would be shown in full
     upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
     expect(problem(page)).to_have_value(re.compile("ends before its run does"))
@@ -261,7 +261,7 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
 
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#source").get_by_label("The run in Explore").check()
-    # the tab opens with a recording, whose steps must not be taken for those of this run
+    # the tab opens with a recording: wait until this run has replaced it
     expect(page.locator("#calibration .what").first).to_contain_text("The run in Explore", timeout=PATIENCE)
     drawn_figure(page, "positions")
     list_steps(page, "positions", 1)
@@ -281,7 +281,7 @@ def test_frame_of_300_pixels_shows_step_without_controls_or_scrolling(browser, a
         frame.goto(f"{address}?embed=1&step=5")
         expect(view(frame)).to_have_attribute("data-pinned", "4", timeout=PATIENCE)
         expect(frame.locator("#tree g.node").first).to_be_in_viewport(ratio=1)
-        # but for those with which the step is played
+        # except the controls that play the step
         assert frame.locator("#explorer button:visible:not(.moments *), #prompt:visible").count() == 0
         assert frame.evaluate("document.documentElement.scrollHeight") <= 300
         frame.keyboard.press("ArrowRight")
@@ -304,7 +304,7 @@ def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: P
     expect(empty.locator("#tree svg")).to_have_attribute("aria-label", re.compile("^Step 5 of "))
 
 
-def test_opened_log_of_a_server_answers_with_its_own_figures(empty: Page, address: str):
+def test_opened_server_log_is_judged_by_its_own_figures(empty: Page, address: str):
     opened(empty, address)
     stats = {
         "acceptance_histogram": [0, 20, 10, 10], "num_spec_steps": 40, "num_accepted_draft_tokens": 70, "num_draft_tokens": 120,

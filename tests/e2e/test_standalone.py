@@ -34,7 +34,7 @@ def opening(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def show(browser):
-    """Opens a file; at the end there must have been no error, no message and no request but for the file itself."""
+    """Opens a file. There must be no errors, no console messages, and no requests except for the file itself."""
     contexts, faults = [], []
 
     def open_file(path: Path, **options) -> Page:
@@ -81,7 +81,7 @@ def test_standalone_run_is_drawn_and_explored_offline(show, opening):
     page.keyboard.press("Escape")
     page.locator("#strip .places button").nth(3).click()
     expect(page.locator(".redraft-box .card")).to_contain_text("holds the recorded run without its models")
-    # it takes the colours of the system
+    # it follows the system's colour scheme
     lightness = "(e) => getComputedStyle(e).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b)"
     assert page.locator("body").evaluate(lightness) > 200
     page.emulate_media(color_scheme="dark")
@@ -103,7 +103,7 @@ def test_standalone_hostile_cut_run_stays_text_and_blocks_other_scripts(show, br
     page = show(path)
     expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
     expect(view(page)).to_have_attribute("data-steps", "7")
-    expect(view(page)).to_have_attribute("data-pinned", "5")  # where it was exported
+    expect(view(page)).to_have_attribute("data-pinned", "5")  # the step at export
     expect(view(page)).to_have_attribute("data-node", "bonus")
     page.get_by_role("button", name="Show the whole prompt").click()
     expect(page.locator("#text .prompt")).to_contain_text("</script><script>window.pwned=1</script>")
@@ -140,7 +140,7 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     page.evaluate("location.hash = 'run=2'")
     expect(view(page)).to_have_attribute("data-run", "1" * 32)
     expect(view(page)).to_have_attribute("data-pinned", "3")
-    page.evaluate("location.hash = 'run=2&step=5&node=7&stop=5'")  # as older files have it
+    page.evaluate("location.hash = 'run=2&step=5&node=7&stop=5'")  # links of older files have ``stop``
     current = page.locator("#tour .rail [aria-current=step]")
     expect(current).to_have_text("4 Prepare")
     expect(page.locator("#explorer")).to_be_hidden()
