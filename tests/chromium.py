@@ -1,4 +1,4 @@
-"""The browser of the tests."""
+"""Finds and starts Chromium for the browser tests."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # machines with a GPU for the GPU tests may lack it
+if TYPE_CHECKING:  # machines for the GPU tests may lack playwright
     from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
-SLOWER = max(1.0, float(os.environ.get("CLOCK", "1")))  # how many times slower this machine is to seem
+SLOWER = max(1.0, float(os.environ.get("CLOCK", "1")))  # by this factor the machine should seem slower
 MISSING = "no Chromium on this machine (on Debian: apt install chromium-headless-shell)"
-# the first one draws the same pages without a window's machinery: a page opens in two thirds of the time
+# the first one renders the same pages without a windowing system, and opens them in two thirds of the time
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def find() -> str | None:
-    """Path of Chromium, or nothing where there is none."""
+    """Path of Chromium, or None."""
     return next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def launch(playwright: Playwright) -> Browser:
-    """Chromium without a window; ``SystemExit`` where there is none."""
+    """Starts headless Chromium; raises ``SystemExit`` if there is none."""
     path = find()
     if path is None:
         raise SystemExit(MISSING)
@@ -29,7 +29,7 @@ def launch(playwright: Playwright) -> Browser:
 
 
 def new_page(owner: Browser | BrowserContext, **options: Any) -> Page:
-    """Open a page whose processor is ``SLOWER`` times slower, and whose waits are as much longer; ``options`` of a browser's pages."""
+    """Opens a page with CPU and timeouts slower by ``SLOWER``. ``options`` go to Playwright's ``new_page``."""
     page = owner.new_page(**options)
     page.set_default_timeout(120_000 * SLOWER)
     if SLOWER > 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Ticking:
-    """A clock that advances by ``tick`` seconds each time it is read: work takes as long as it reads the clock often."""
+    """A clock that advances by ``tick`` seconds each time it is read, so time depends only on the number of reads."""
 
     def __init__(self, tick: float):
         self.now, self.tick = 0.0, tick

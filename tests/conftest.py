@@ -1,6 +1,6 @@
-"""Fixtures that many tests share.
+"""Shared fixtures.
 
-What they need is imported inside: where several processes test, the one that hands out the tests loads no networks.
+They import inside the functions, so that pytest-xdist's controller process loads no networks.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import pytest
 
 from tests.chromium import MISSING, SLOWER, find, launch
 
-gc.disable()  # until all is collected
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # several processes share the cores: torch's threads are to sleep early
+gc.disable()  # until all tests are collected
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # processes share the cores: torch's idle threads should sleep early
 DURATIONS = Path(__file__).with_name("durations.json")  # seconds by file; ``make durations`` writes them
 FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots and consoles of failed browser tests
 
 
 def pytest_collection_finish() -> None:
-    """What is imported stays: no need to look through it for garbage again and again."""
+    """Freezes imported objects, so that later garbage collections skip them."""
     if sys.version_info < (3, 12):
-        # Imported late, by pytest's plugin and by Gradio: until Python 3.11.8 an import fails that a finaliser interrupts with one
-        # of its own.
+        # pytest's plugin and Gradio import these late. Until Python 3.11.8, an import fails if a finaliser interrupts
+        # it with another import.
         import hypothesis.internal.observability  # noqa: F401
         import pydantic.v1  # noqa: F401
     gc.freeze()
@@ -35,12 +35,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):  # of pytest-xdist: only the process that hands out the tests
+    if not hasattr(config, "workerinput"):  # not in workers of pytest-xdist
         shutil.rmtree(FAILURES, ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take longest first, so that none is left when all others are done; unknown ones before them."""
+    """Put the longest files first, so that no long file runs last; files of unknown duration come before them."""
     seconds = json.loads(DURATIONS.read_text(encoding="utf-8"))
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 1e9))
 
@@ -54,7 +54,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
 
 
 def _save_pages(browser, folder: Path) -> None:
-    """Save what is to be seen in every open page of a browser, and what its console says."""
+    """Save a screenshot and the console of every open page of a browser."""
     from playwright.sync_api import Error
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -63,12 +63,12 @@ def _save_pages(browser, folder: Path) -> None:
             page.screenshot(path=folder / f"{number}.png")
             lines = [f"{m.type}: {m.text}" for m in page.console_messages()] + list(map(str, page.page_errors()))
             (folder / f"{number}.txt").write_text("\n".join([page.url, *lines, ""]), encoding="utf-8")
-        except Error as error:  # of a page that crashed or is being closed
+        except Error as error:  # the page crashed or is being closed
             (folder / f"{number}.txt").write_text(f"{error}\n", encoding="utf-8")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say at the end what failed and why, in full: pytest's own lines are cut to the terminal's width."""
+    """List failures and causes in full, since pytest cuts its lines to the terminal's width."""
     failed = [r for kind in ("failed", "error") for r in terminalreporter.stats.get(kind, ())]
     for report in failed:
         cause = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
@@ -86,8 +86,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory):
-    """Models that were got on this machine are out of sight: the page opens with the bundled one everywhere."""
-    import transformers  # noqa: F401  (its log handler keeps the standard error of whatever test imports it first)
+    """Hides downloaded models of this machine, so that the page opens with the bundled model everywhere."""
+    import transformers  # noqa: F401  (its log handler keeps the standard error of the first test that imports it)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("D2SD_HOME", str(tmp_path_factory.mktemp("home")))
@@ -95,8 +95,8 @@ def own_home(tmp_path_factory):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def nothing_goes_on():
-    """What an opened page loads ahead, on a thread of its own, is done before other tests begin."""
+def finish_background_loads():
+    """Waits until the background thread of an opened page has loaded its models."""
     yield
     if (explore := sys.modules.get("app.explore.run")) is not None:
         explore._ahead.submit(lambda: None).result()
@@ -119,7 +119,7 @@ def bundled():
 
 @pytest.fixture(scope="session")
 def engines(tokenizer):
-    """Engines with tiny networks by type, each made once: pytest keeps one value of a fixture with parameters at a time."""
+    """Cached function: an engine by target type. pytest itself keeps one value of a parametrised fixture at a time."""
     from tests.nets import make_engine
 
     return cache(partial(make_engine, tokenizer))
@@ -127,7 +127,7 @@ def engines(tokenizer):
 
 @pytest.fixture(scope="session", params=["qwen3", "llama"])
 def engine(request, engines):
-    """One with tiny networks."""
+    """An engine with tiny networks, for each target type."""
     return engines(request.param)
 
 
@@ -136,7 +136,7 @@ def browser():
     """One real browser for all tests of the page."""
     if find() is None:
         (pytest.fail if "D2SD_NEEDS_BROWSER" in os.environ else pytest.skip)(MISSING)
-    # only here: machines with a GPU for the GPU tests may lack it
+    # imported here, since machines for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=60_000 * SLOWER)  # ms: several browsers and engines may share few cores

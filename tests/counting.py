@@ -1,4 +1,4 @@
-"""Work that is counted: unlike seconds, the same on every machine."""
+"""Counts function calls: a measure of work that, unlike seconds, is the same on every machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Returns how many functions run during ``work``."""
+    """Returns the number of function calls during ``work``."""
     counted = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:

@@ -1,4 +1,4 @@
-"""Drafter folders in every published layout, with random weights, and what each one means for ``Reference``."""
+"""Drafter folders in every published layout, with random weights, and their settings for ``Reference``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def speculators(kind, **own):
     }  # fmt: skip
 
 
-# name → config, and where it differs from DFlash v1 with six rows
+# name → config, and settings that differ from DFlash v1 with six rows
 FOLDERS = {
     "dflash": (nested(), {}),
     "vp": (nested(training_mode="vp_drafter", prefix_weight_base=0.9), {}),
@@ -91,7 +91,7 @@ FOLDERS = {
 
 
 def plan(name):
-    """What a folder means, for ``Reference``."""
+    """Settings of a folder for ``Reference``."""
     same = {"layers": LAYERS, "heads": HEADS, "kv_heads": KV, "head_dim": D, "rope": {"rope_theta": 10000.0}, "mask": 1, "rows": 6,
             "reads": "fill", "windows": [None] * LAYERS, "causal": [False] * LAYERS, "rank": RANK, "kernel": 2, "group": GROUP}  # fmt: skip
     own = FOLDERS[name][1]
@@ -100,7 +100,7 @@ def plan(name):
 
 
 def tensors(name, base=None, seed=5):
-    """Weights by their published names; base: a v1 drafter's, which the backbone's are then."""
+    """Weights by their published names. ``base``: weights of a v1 drafter, copied into the backbone."""
     generator = torch.Generator().manual_seed(seed)
     c = plan(name)
 
@@ -118,7 +118,7 @@ def tensors(name, base=None, seed=5):
         w |= {f"{at}.{part}_layernorm.weight": 1 + draw(H) for part in ("input", "post_attention")}
     if base is not None:
         w = {key: base[key].clone() for key in w}
-        w["fc.weight"] = torch.cat([torch.zeros(H, H), w["fc.weight"]], 1)  # it reads the second layer alone
+        w["fc.weight"] = torch.cat([torch.zeros(H, H), w["fc.weight"]], 1)  # so that it reads the second layer only
     drafted = c.get("draft", V)
     if c.get("markov"):
         w |= {"markov_head.markov_w1.weight": draw(V, RANK), "markov_head.markov_w2.weight": draw(drafted, RANK)}
@@ -145,7 +145,7 @@ def tensors(name, base=None, seed=5):
 
 
 def write(name, folder: Path, target, base=None) -> dict[str, torch.Tensor]:
-    """The folder; returns the tensors that ``Reference`` reads. Some hold copies of the target's, or names of old versions."""
+    """Writes the folder, sometimes with copies of target tensors or old names; returns tensors for ``Reference``."""
     config, c = FOLDERS[name][0], plan(name)
     weights = tensors(name, base)
     stored = dict(weights)

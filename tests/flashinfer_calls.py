@@ -1,4 +1,4 @@
-"""Every call of flashinfer's kernels, as the engine makes it, with tensors to make it with."""
+"""Every call of flashinfer's kernels as the engine makes it, with example tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from d2sd.nets import flashinfer
 
 
 def calls(rows, batch):
-    """Every call as ``FlashInferKernels`` makes it: its name, its tensors, and how it is made of them."""
+    """Yields each call as ``FlashInferKernels`` makes it: name, tensors, and a function of these tensors."""
     heads, kv_heads, size, capacity, eps = 32, 8, 128, 512, 1e-6
     kernels = flashinfer.KERNELS
 

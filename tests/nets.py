@@ -21,12 +21,12 @@ from tests.teaching import disturb, teach
 
 VOCABULARY = 300
 END, MASK = "<|endoftext|>", "<|mask|>"
-# Stage costs with which drafting pays: two drafts cost less than half a plain step.
+# Stage costs at which drafting pays off: two drafts cost less than half a plain step.
 CHEAP_DRAFTS = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer with single digits, an end token (id 0), which also begins every text, and a mask token (id 1)."""
+    """A byte-level BPE tokenizer with single digits. Token 0 ends a text and also begins it; token 1 is the mask."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -49,7 +49,7 @@ def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) 
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Without a start token, as Qwen's is; the bundled target's has one."""
+    """A tokenizer without a start token, like Qwen's; the bundled target's tokenizer has one."""
     made = train_tokenizer(["the cat sat on the mat", "a dog ran to the park"] * 5, VOCABULARY, 512)
     made.backend_tokenizer.post_processor = TemplateProcessing(single="$A", pair="$A $B")
     made.bos_token = None
@@ -78,23 +78,23 @@ def make_drafter(target: Target, block_size: int = 16, layers: int = 2, seed: in
 
 
 def make_eagle3(target: Target, seed: int = 3) -> Eagle3DraftModel:
-    """A drafter of half the vocabulary, every other token of it."""
+    """A drafter whose vocabulary is every other token."""
     torch.manual_seed(seed)
     return new_eagle3(target.model, range(0, target.config.vocab_size, 2), [0, 0, 0]).eval().requires_grad_(False)
 
 
 def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
-    """Models of every kind that methods need, whose drafts are accepted now and then."""
+    """An engine with all models that methods need; some of their drafts are accepted."""
     target = make_target(tokenizer, kind)
     small = disturb(make_target(tokenizer, kind))
     first, second = teach(make_drafter(target), target), make_drafter(target)
     second.load_state_dict(first.state_dict())
-    teach(second, target, True, steps=10)  # of what the first one learned most is right here too
+    teach(second, target, True, steps=10)  # few steps, since it starts from the first drafter
     return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
 
 
 def save_models(folder: Path, target: Target, **drafters: DFlashDraftModel) -> Path:
-    """Write a target and its drafters, by part, as a folder of models."""
+    """Save a target and its drafters, named by part, as a folder of models."""
     for part, model in {"target": target.model, **drafters}.items():
         model.save_pretrained(folder / part)
     target.tokenizer.save_pretrained(folder / "target")
@@ -104,7 +104,7 @@ def save_models(folder: Path, target: Target, **drafters: DFlashDraftModel) -> P
 @contextmanager
 def stock_attention(model):
     """Context in which transformers' own attention runs."""
-    model.set_attn_implementation("eager")  # the one that all types have
+    model.set_attn_implementation("eager")  # all types support it
     try:
         with torch.inference_mode():
             yield
@@ -113,7 +113,7 @@ def stock_attention(model):
 
 
 def stock_pass(model, ids, **options):
-    """What transformers computes for rows of ids, (N, T), with its own attention and without a cache."""
+    """Output of transformers for rows of ids (N, T), with its own attention and without a cache."""
     with stock_attention(model):
         return model(torch.as_tensor(ids), use_cache=False, **options)
 

@@ -1,4 +1,4 @@
-"""The page's calls as anybody can make them, without a browser: for tests, campaigns and load."""
+"""A client of the page's HTTP calls without a browser, for tests, campaigns and load."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 120  # seconds without a byte
 
 @contextmanager
 def served() -> Iterator[Any]:
-    """The page, served by this process; ``address`` says where."""
+    """Context with the page, served by this process at ``page.address``."""
     from app.layout import build, launch_options
 
     page: Any = build()
@@ -30,14 +30,14 @@ def served() -> Iterator[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The call that a timer makes, and how often."""
+    """The call that a timer makes, and its interval."""
 
     call: dict[str, Any]
     seconds: float
 
 
 class PageClient:
-    """What the page at ``address`` says of itself: its components and its calls."""
+    """Components and calls in the config of the page at ``address``."""
 
     def __init__(self, address: str):
         self.address = address.rstrip("/")
@@ -51,7 +51,7 @@ class PageClient:
         return [c for c in self.calls if any(list(t) == [m, event] for t in c["targets"] for m in mine)][number]
 
     def then(self, call: dict[str, Any]) -> dict[str, Any]:
-        """The call that follows."""
+        """The call that is triggered after ``call``."""
         return next(c for c in self.calls if c.get("trigger_after") == call["id"])
 
     def ticked(self, call: dict[str, Any]) -> Tick:
@@ -61,7 +61,7 @@ class PageClient:
         return Tick(tick, self.components[timer]["props"]["value"])
 
     def values(self, call: dict[str, Any], **asked: Any) -> list[Any]:
-        """What the page would send: by element id what is ``asked`` (``_`` for ``-``), else what the control holds."""
+        """Inputs of a call: ``asked`` by element id (``_`` for ``-``), otherwise the controls' initial values."""
         wanted = {name.replace("_", "-"): value for name, value in asked.items()}
         parts = [self.components[i] for i in call["inputs"]]
         held = [0 if p["type"] == "dataset" else p["props"].get("value") for p in parts]
@@ -93,7 +93,7 @@ class PageClient:
 
 
 class Window:
-    """One window of a page: its calls share what the server keeps for it."""
+    """A browser window: its calls share the state that the server keeps for it."""
 
     def __init__(self, page: PageClient):
         self.page, self.hash = page, uuid.uuid4().hex[:11]
@@ -101,7 +101,7 @@ class Window:
         self._streams = list[Any]()
 
     def stay(self) -> None:
-        """Say that this window is there, as a browser does, until ``leave``."""
+        """Opens Gradio's heartbeat, as a browser does, until ``leave``."""
         self._alive = urlopen(f"{self.page.address}/gradio_api/heartbeat/{self.hash}", timeout=PATIENCE)
         Thread(target=self._listen, daemon=True).start()
 
@@ -111,7 +111,7 @@ class Window:
                 pass
 
     def leave(self) -> None:
-        """Go away, and with it whatever still waits for messages."""
+        """Closes the heartbeat and all streams of messages."""
         for stream in [*self._streams, *([self._alive] if self._alive is not None else [])]:
             with suppress(Exception):
                 stream.fp.raw._sock.shutdown(2)
@@ -122,7 +122,7 @@ class Window:
         return status, _object(answer)
 
     def queued(self, call: dict[str, Any], values: list[Any], event: Any = None) -> Iterator[dict[str, Any]]:
-        """A call through the queue: its messages, the last of them ``process_completed``."""
+        """A call through the queue: yields its messages, with ``process_completed`` last."""
         status, answer = self.page.post("/gradio_api/queue/join", self._body(call, values, event))
         if status != 200:
             yield {"msg": "refused", "status": status, "output": _object(answer)}
@@ -140,7 +140,7 @@ class Window:
                         return
 
     def run(self, elem_id: str, **asked: Any) -> list[dict[str, Any]]:
-        """Press a button that counts a request at once and then works in the queue; its messages."""
+        """Presses a button that counts a request immediately and then works in the queue; returns its messages."""
         first = self.page.call(elem_id, "click")
         self.at_once(first, self.page.values(first, **asked))
         work = self.page.then(first)

@@ -1,7 +1,7 @@
-"""A GPU that computes on the CPU: its tensors say that they are on ``cuda:0``, and fail where they meet the host's.
+"""A GPU simulated on the CPU: its tensors report ``cuda:0``, and operations that mix them with host tensors fail.
 
-C++ takes them for tensors of the CPU, which is what they hold, so that autograd and optimizers work. What asks for a CUDA tensor
-through Python gets one of them; code is led down the same branches as on a GPU. Not shown: kernels, real graphs, memory.
+For C++ they are CPU tensors, so autograd and optimizers work. Python code that requests a CUDA tensor gets one of them,
+and takes the same branches as on a GPU. Kernels, real graphs and memory are not simulated.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from d2sd.nets.passes import CapturedPass, PassRecorder
 GPU, HOST = torch.device("cuda", 0), torch.device("cpu")
 MEMORY = 4 * 2**30
 aten = torch.ops.aten
-# Their indices may lie on the host.
+# Operations whose indices may be on the host.
 INDEXING = (aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default)
 TO_GPU = {torch.Tensor.cuda: GPU, torch.Tensor.cpu: HOST}
 
 
 class OnGpu(torch.Tensor):
-    """A tensor of the pretended GPU. held: the tensor of the CPU that has its values."""
+    """A tensor on the pretended GPU. ``held``: the CPU tensor with its values."""
 
     held: torch.Tensor
 
@@ -56,12 +56,12 @@ class OnGpu(torch.Tensor):
     def numpy(self):
         raise TypeError("a tensor of the GPU has no values on the host")
 
-    def untyped_storage(self):  # by which files know weights that are shared
+    def untyped_storage(self):  # identifies shared weights when they are saved
         return self.held.untyped_storage()
 
 
 def mapped(change: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
-    """Arguments or results of an operation with every tensor changed; as ``tree_map``, which takes most of the time."""
+    """Applies ``change`` to every tensor in an operation's arguments or results; faster than ``tree_map``."""
     if isinstance(tree, torch.Tensor):
         return change(tree)
     if type(tree) in (list, tuple):
@@ -79,7 +79,7 @@ def on_gpu(function, args, kwargs):
     host = [t for t in tensors if not isinstance(t, OnGpu)]
     if function is not aten.copy_.default and not (function in INDEXING and isinstance(args[0], OnGpu)):
         assert not any(t.ndim for t in host), f"{function} of tensors of the GPU and of the host"
-    if function is aten.bmm.dtype:  # the CPU has none
+    if function is aten.bmm.dtype:  # the CPU lacks this operation
         one, other, dtype = held(args)
         return OnGpu(one.to(dtype) @ other.to(dtype))
     made = function(*held(args), **held(kwargs))
@@ -90,7 +90,7 @@ def on_gpu(function, args, kwargs):
 
 
 class Move(torch.autograd.Function):
-    """A tensor on the other device."""
+    """Copies a tensor to the other device."""
 
     @staticmethod
     def forward(ctx, x):
@@ -122,7 +122,7 @@ def moved(x: torch.Tensor, *args: Any, device: Any = None, **kwargs: Any) -> tor
 
 
 class Functions(TorchFunctionMode):
-    """What makes and moves tensors by a device."""
+    """Redirects functions that create tensors on a device or move them to one."""
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -139,7 +139,7 @@ class Functions(TorchFunctionMode):
 
 
 class Tape(TorchDispatchMode):
-    """Records operations, with the tensors that they read and made. Fails where a value is read on the host."""
+    """Records operations with their inputs and outputs. Fails if the host reads a value."""
 
     def __init__(self):
         super().__init__()
@@ -153,7 +153,7 @@ class Tape(TorchDispatchMode):
 
 
 class Frozen:
-    """What a CUDA graph is to us: operations on fixed storage, with every number of the host as it was at capture."""
+    """Simulates a CUDA graph: operations on fixed storage, with the host's numbers as they were at capture."""
 
     def __init__(self, function, own):
         with Tape() as tape:
@@ -170,9 +170,9 @@ class Frozen:
 
 
 def capture(self: PassRecorder, function, inputs) -> CapturedPass:
-    """Stands for ``PassRecorder.capture``."""
+    """Replaces ``PassRecorder.capture``."""
     own = tuple(tensor.clone() for tensor in inputs)
-    for _ in range(2):  # as before a real capture
+    for _ in range(2):  # warm-up, as before a real capture
         function(*own)
     graph = Frozen(function, own)
     return CapturedPass(graph, own, graph.outputs)
@@ -182,14 +182,14 @@ PROPERTIES = SimpleNamespace(name="pretended", major=9, minor=0, total_memory=ME
 
 
 def forget() -> None:
-    """Forget what was found out about the machine."""
+    """Clears cached facts about the machine."""
     AcceleratorState._reset_state(reset_partial_state=True)
     quick_bfloat16.cache_clear()
 
 
 @contextmanager
 def one_gpu() -> Iterator[None]:
-    """torch as it is on a machine with one GPU."""
+    """Context in which torch reports one GPU."""
     answers = {
         "is_available": True, "_lazy_init": None, "current_device": 0, "device_count": 1, "set_device": None, "synchronize": None,
         "empty_cache": None, "mem_get_info": (MEMORY, MEMORY), "get_device_name": "pretended", "get_device_capability": (9, 0),

@@ -63,11 +63,11 @@ TARGETS: dict[str, dict[str, Any]] = {
         "global_head_dim": 24, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "final_logit_softcapping": 5.0,
     },
 }  # fmt: skip
-FIXED = set(TARGETS) - {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"}  # that run in fixed shapes
+FIXED = set(TARGETS) - {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"}  # run in fixed shapes
 
 
 def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, seed: int = 0) -> Target:
-    """A random target of this type. Biases, sinks and norms are random as well, where they begin as zero or one."""
+    """A random target of this type. Biases, sinks and norms are random too, although they begin as zero or one."""
     torch.manual_seed(seed)
     config = AutoConfig.for_model(kind, **SHAPE, **TARGETS[kind])
     model = AutoModelForCausalLM.from_config(config).float()
@@ -78,7 +78,7 @@ def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, seed: int = 0) -> 
             elif weight.dim() == 1 and not name.endswith(("A_log", "dt_bias")):
                 weight.add_(0.3 * torch.randn_like(weight))
             elif name.endswith("A_log"):
-                weight.uniform_(-3.0, 0.0)  # states that last for some tokens
+                weight.uniform_(-3.0, 0.0)  # so that states last for some tokens
     return Target(model, tokenizer, f"random-{kind}")
 
 
@@ -86,7 +86,7 @@ PROMPTS = ("the cat sat on the mat a dog ran to the park", "a dog ran to the par
 
 
 def make_typed_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
-    """Models of every kind that methods need, whose drafts after ``PROMPTS`` are accepted now and then."""
+    """An engine with all models that methods need; some of their drafts after ``PROMPTS`` are accepted."""
     target, small = make_typed(tokenizer, kind), disturb(make_typed(tokenizer, kind))
     first = teach(make_drafter(target, 6, 1), target, True, PROMPTS)
     second = make_drafter(target, 6, 1)

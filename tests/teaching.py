@@ -1,4 +1,4 @@
-"""Small drafters that are often right: of what random ones draft next to nothing is accepted."""
+"""Trains small drafters for tests, since almost no draft of a random drafter is accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def teach(
     prompts: Sequence[str] = PROMPTS,
     steps: int = STEPS,
 ) -> DFlashDraftModel:
-    """Train it for a second on what the target writes after ``prompts``: then it knows some of that, not all."""
+    """Train a drafter for a second on the target's text after ``prompts``, so that some of its drafts are accepted."""
     prompt_ids = [target.tokenizer(prompt)["input_ids"] for prompt in prompts]
     answers = respond_to(target, prompt_ids, RegenerateConfig(max_new_tokens=TOKENS))
     texts = [[*ids, *answer] for ids, answer in zip(prompt_ids, answers, strict=True)]
@@ -54,7 +54,7 @@ def teach(
 
 @torch.no_grad()
 def disturb(target: Target) -> Target:
-    """Change every weight a little: what it writes is then now and then what it wrote before."""
+    """Change every weight slightly, so that some of the target's tokens stay the same."""
     generator = torch.Generator().manual_seed(1)
     for weight in target.model.parameters():
         weight.mul_(1 + NOISE * torch.randn(weight.shape, generator=generator))

@@ -1,7 +1,7 @@
-"""Makes the machine seem ``CLOCK`` times slower (4) or quicker (0.25): its clocks run so much faster or slower.
+"""Runs Python's clocks ``CLOCK`` times faster, so that the machine seems slower (4) or quicker (0.25).
 
-Python imports this module at its start where its folder is on ``PYTHONPATH``; ``make test CLOCK=4`` puts it there. What a
-test finds must not depend on it.
+Python imports this module at its start if its folder is on ``PYTHONPATH``, as in ``make test CLOCK=4``. Results of
+tests must not depend on the factor.
 """
 
 import os
@@ -12,7 +12,7 @@ RATE = float(os.environ.get("CLOCK", "1"))
 
 
 def scaled(clock: Callable[[], float]) -> Callable[[], float]:
-    """A clock that runs at ``RATE`` from now on."""
+    """Returns a clock that runs at ``RATE`` from now on."""
     start = clock()
     return lambda: start + (clock() - start) * RATE
 

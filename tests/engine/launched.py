@@ -1,4 +1,4 @@
-"""The program of each launched process: runs a command and writes its output to a file of its own."""
+"""Program of each launched process: runs a command and writes its output to a file named by its rank."""
 
 from __future__ import annotations
 

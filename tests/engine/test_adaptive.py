@@ -1,4 +1,4 @@
-"""Cost-aware runs: whatever they decide, the text stays the target's own."""
+"""Cost-aware runs: decisions never change the text, and stage costs are measured once and stored."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, make_target
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
 
 
-def deciding(draft, redrafts, nodes=lambda count: count):
-    """A controller that drafts with ``draft(options)``, again from ``redrafts(prefixes)``, and verifies ``nodes(count)``."""
+def scripted_controller(draft, redrafts, nodes=lambda count: count):
+    """Controller that takes option ``draft(count)``, re-drafts ``redrafts(prefixes)`` and verifies ``nodes(count)``."""
 
-    class Deciding(Controller):
+    class Scripted(Controller):
         def begin(self):
             super().begin()
             self._taken = draft(len(self._options))
@@ -41,11 +41,11 @@ def deciding(draft, redrafts, nodes=lambda count: count):
         def nodes(self, reach, by_second, most, planned=False):
             return super().nodes(reach, by_second, nodes(min(most, len(reach))), planned=True)
 
-    return Deciding
+    return Scripted
 
 
-def restless(seed):
-    """A controller that decides at random; every draft size is taken once before any is repeated, so that short runs see all."""
+def random_controller(seed):
+    """Controller with random decisions. It takes every draft option once before it repeats any, for short runs."""
     rng, left = random.Random(seed), []
 
     def draft(options):
@@ -53,7 +53,7 @@ def restless(seed):
             left.extend(rng.sample(range(options), options))
         return left.pop()
 
-    return deciding(
+    return scripted_controller(
         draft,
         lambda prefixes: tuple(rng.sample(prefixes, rng.randint(0, len(prefixes)))),
         lambda count: rng.randint(0, count),
@@ -62,11 +62,11 @@ def restless(seed):
 
 @pytest.mark.parametrize("method", ADAPTIVE)
 def test_cost_aware_text_equals_plain_for_random_decisions(engine, method, monkeypatch):
-    """One kind of blocks on one kind of target, one on the other; from method to method they change."""
+    """Each target runs one of the two block settings; which one alternates by method."""
     plain = engine.generate("the cat sat", DecodeConfig("autoregressive", 40, inspect=False))
     seed, seen = (engine.models.target.config.model_type == "llama") + ADAPTIVE.index(method), set()
     settings = ({}, {"block_size": 6, "second_block_size": 9, "num_branches": 3})[seed % 2]
-    monkeypatch.setattr(drafting, "Controller", restless(seed))
+    monkeypatch.setattr(drafting, "Controller", random_controller(seed))
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     trace = engine.generate("the cat sat", DecodeConfig(method, 40, cost_aware=True, **settings))
     assert trace.token_ids == plain.token_ids
@@ -86,7 +86,7 @@ def test_cost_aware_text_equals_plain_for_random_decisions(engine, method, monke
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd"])
 def test_block_drafter_reads_skipped_tokens_before_drafting(bundled, method, monkeypatch):
-    """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""
+    """A drafter that skipped steps drafts the same tokens as a drafter that reads every token immediately."""
     steps, read, extend = [], Counter(), BlockDrafter.extend
 
     def counted(self, *arguments):
@@ -102,29 +102,29 @@ def test_block_drafter_reads_skipped_tokens_before_drafting(bundled, method, mon
         again = [(s.anchor_position, draft) for s in trace.steps for draft in s.branches]
         return {(at, draft.prefix): draft.ids for at, draft in firsts + again}
 
-    late_controller = deciding(draft, lambda prefixes: tuple(prefixes) if steps[-1] else ())
+    late_controller = scripted_controller(draft, lambda prefixes: tuple(prefixes) if steps[-1] else ())
     monkeypatch.setattr(drafting, "Controller", late_controller)
     monkeypatch.setattr(BlockDrafter, "extend", counted)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 112, cost_aware=True, node_budget=3)))
     monkeypatch.undo()
-    # with one node verified a step begins at every or every other position
+    # with a budget of one node, a step begins at every position or every other one
     at_once = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 112, node_budget=1)))
     compared = [(ids, at_once[key]) for key, ids in late.items() if key in at_once]
     assert len(compared) > 3
     assert all(one == other for one, other in compared)
-    # every fifth step it reads what it missed, and then what the step committed; in the others nothing
+    # it reads only in every fifth step: first the missed tokens, then the tokens that the step committed
     name, before = "first" if method == "dflash" else "second", len(steps)  # the last step ends the text
     assert before > 12
     reads = {at: count for (who, at), count in read.items() if who == name and at < before}
     assert reads == {0: 1, **dict.fromkeys(range(5, before, 5), 2)}
-    if method == "d2sd":  # the first drafter has drafted in every step, and reads at once
+    if method == "d2sd":  # the first drafter drafts and reads in every step
         assert all(read["first", at] == 1 for at in range(before))
 
 
 @pytest.fixture(scope="module")
 def untaught(tokenizer):
-    """Models of every kind, small ones: what is drafted does not matter where stages are timed."""
+    """Small untrained models of every kind; stages are only timed, so no draft needs to be accepted."""
     target = make_target(tokenizer, layers=2)
     drafters = (make_drafter(target, layers=1, seed=seed) for seed in (1, 2))
     return Models(target, *drafters, make_target(tokenizer, layers=2), eagle3=make_eagle3(target))
@@ -141,7 +141,7 @@ def untaught(tokenizer):
 def test_measure_costs_covers_stages_and_expected_row_counts(
     untaught, method, mode, slow, count, monkeypatch, tmp_path
 ):
-    """Of trees too, however large they may be; only where passes have the rows that a step asks for, and are short."""
+    """Fast eager passes meet all row counts, padded passes ``SIZES`` and slow passes ``CORNERS``."""
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     fresh, met, logits = Engine(untaught, mode), set(), Verifier.logits
     monkeypatch.setattr(Verifier, "logits", lambda self, tree: met.add(len(tree)) or logits(self, tree))
@@ -158,7 +158,7 @@ def test_measure_costs_covers_stages_and_expected_row_counts(
 
 
 def measuring(monkeypatch, home, steady=True):
-    """Costs are measured by a list that counts how often, and are kept in a folder of their own."""
+    """Replaces the measurement and stores costs in ``home``; returns a list with an entry per measurement."""
     measured = []
 
     def measure(*_):
@@ -193,7 +193,7 @@ def test_stored_costs_depend_on_block_size_threads_weights_and_passes(engine, mo
     other = Engine(engine.models)
     other.parts["first_drafter"]["weights"] = "others"
     other.costs(config)
-    monkeypatch.setattr("d2sd.costs.kept.PASSES", 0)  # of a version whose passes took another time
+    monkeypatch.setattr("d2sd.costs.kept.PASSES", 0)  # version of the passes; other versions take other times
     Engine(engine.models).costs(config)
     assert len(measured) == 5
 

@@ -58,7 +58,7 @@ def test_baselines_write_the_text_of_plain_decoding(engine, twin, prompts):
             run = baseline.run(ids)
             assert run.token_ids == expected.token_ids
             assert run.seconds > 0
-            assert run.steps <= run.cycle_tokens < len(run.token_ids)  # what prefill commits is not counted
+            assert run.steps <= run.cycle_tokens < len(run.token_ids)  # tokens committed by prefill are not counted
             if baseline.label != "transformers assistant" and baseline.label != "transformers assistant_chain":
                 assert run.cycle_tokens == len(run.token_ids) - 1
             if baseline.label == "transformers generate":
@@ -74,7 +74,7 @@ def test_transformers_dflash_baseline_takes_as_many_steps():
         ids = engine.encode(text, config)
         ours += engine.generate(ids, config).totals.steps
         theirs += baseline.run(ids).steps
-    assert theirs == ours  # cycle by cycle: prefill commits one token there as here
+    assert theirs == ours  # in both, prefill commits one token
 
 
 def test_baselines_without_required_models_are_left_out(engine, twin):

@@ -13,7 +13,7 @@ from d2sd.engine import Engine
 
 
 def bench(capfd, arguments, *more):
-    """Exit code, output and errors of ``bench`` with these arguments, in one string, and ``more`` of them."""
+    """Returns exit code, output and errors of ``bench`` with the words of ``arguments`` and ``more`` arguments."""
     code = main(["bench", *arguments.split(), *map(str, more)])
     captured = capfd.readouterr()
     return code, captured.out, captured.err
@@ -89,7 +89,7 @@ def test_bench_interrupt_reports_completed_prompts(capfd, tmp_path, monkeypatch)
     finish, calls = Engine.finish, count(1)
 
     def interrupted(*arguments):
-        if next(calls) > 9:  # two warm-ups, three whole prompts, and one run of two of the fourth
+        if next(calls) > 9:  # after two warm-ups, three prompts of two runs, and one run of the fourth
             raise KeyboardInterrupt
         return finish(*arguments)
 

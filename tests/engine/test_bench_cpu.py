@@ -1,4 +1,4 @@
-"""``bench cpu``: passes of packed layers beside their products, and how few operations they are."""
+"""``bench cpu``: times of packed passes, their matrix products alone, and numbers of operations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
     for row in result["rows"]:
         assert row["ratio"] == pytest.approx(row["ms"] / row["floor_ms"])
         assert row["ratio"] > 0
-        if not row["pass"].startswith("draft"):  # its few layers are not most of what it does
+        if not row["pass"].startswith("draft"):  # in a draft, much of the work is outside its few layers
             assert row["layers"] == 16
             assert row["operations"] <= MOST_PER_LAYER * row["layers"]
     written = (tmp_path / "out" / "cpu.md").read_text()
@@ -45,13 +45,13 @@ def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):
     assert sentence in capsys.readouterr().err
 
 
-def test_alternating_lets_works_take_turns():
+def test_alternating_interleaves_functions():
     turns = []
     times = alternating([lambda: turns.append("a"), lambda: turns.append("b")], 2)
     assert turns == ["a", "b"] * (len(turns) // 2)
     assert len(times) == 2
 
 
-def test_operations_do_not_count_what_operations_call():
+def test_operations_counts_outer_operations_only():
     x = torch.ones(1, 4)
     assert operations({"two": lambda: torch.nn.functional.linear(x, x).add_(1), "none": list}) == {"two": 2, "none": 0}

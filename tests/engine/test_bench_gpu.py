@@ -1,4 +1,4 @@
-"""``bench gpu`` runs end to end without a GPU, and says what only a GPU can give."""
+"""``bench gpu`` runs end to end without a GPU, and reports which figures need one."""
 
 from __future__ import annotations
 

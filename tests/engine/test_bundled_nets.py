@@ -1,4 +1,4 @@
-"""What the bundled target can do on prompts that it never saw."""
+"""Quality of the bundled target and first drafter on held-out prompts."""
 
 from __future__ import annotations
 

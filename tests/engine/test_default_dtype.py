@@ -1,5 +1,4 @@
-"""transformers sets torch's default dtype, which is one for the process, while it builds a model. Neither runs nor models
-that another thread loads may depend on it."""
+"""Runs and concurrent loads do not depend on torch's global default dtype, which transformers sets to build a model."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ def default_dtype(dtype):
 
 
 def drafted(trace):
-    """What a run wrote and drafted, with confidences, without its times."""
+    """Token ids and drafts of a run, without times."""
     return trace.token_ids, [
         (s.first_draft, s.branches, s.boundary_posterior, s.nodes, s.target_tops) for s in trace.steps
     ]
@@ -40,7 +39,7 @@ def test_runs_do_not_depend_on_the_default_dtype(tokenizer):
 
 
 def test_concurrent_model_loads_are_serialized(monkeypatch):
-    """Otherwise the default dtype that one of them found, and restores, is the other's."""
+    """Otherwise one load could find, and later restore, the default dtype that the other has set."""
     own, inside, most = loading.AutoModelForCausalLM.from_pretrained, [], []
 
     def slow(*args, **options):

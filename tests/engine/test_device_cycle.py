@@ -1,4 +1,4 @@
-"""Cycles worked out on the device: the events of the host, one copy back, and nothing that a CUDA graph would freeze."""
+"""Cycles computed on the device give the host's events, copy back once, and can be captured in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SETTINGS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def same_layers():
-    """Layers run the same way in both: random nets are often undecided, and rounding would tell the two apart."""
+    """Turns packed layers off, so that both engines round alike: random networks often have near ties."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PackedLayers, "possible", lambda *_: False)
         yield
@@ -65,7 +65,7 @@ def padded(engine):
 
 
 def untimed(trace):
-    """Everything that a run recorded but its times; probabilities as far as rounding can be trusted."""
+    """What a run recorded except times; probabilities have a tolerance for rounding."""
     out = []
     for step in trace.steps:
         step = replace(step, seconds=StageSeconds(0, 0, 0, 0, 0), elapsed=0)
@@ -81,7 +81,7 @@ def untimed(trace):
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize("turn", range(len(SETTINGS) // 2))
 def test_device_cycle_events_equal_host_events(engine, padded, method, turn, monkeypatch):
-    """Half of the settings on one kind of target, half on the other; from method to method they change."""
+    """Each target runs half of the settings; which half alternates by method."""
     settings = SETTINGS[2 * turn + (is_llama(engine) + ON_DEVICE.index(method)) % 2]
     settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
     config = DecodeConfig(method, 10, **settings)
@@ -103,7 +103,7 @@ def test_device_cycle_events_equal_host_events(engine, padded, method, turn, mon
 )
 def test_device_cycle_selects_no_prefix_after_drafted_end(tokenizer, method, longer):
     models = small_engine(tokenizer).models
-    models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # most drafts hold one
+    models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # in most drafts
     host, device = (Engine(models, passes=mode) for mode in ("eager", "padded"))
     left_out = 0
     for prompt in ("the cat sat", "on the mat to the"):
@@ -124,22 +124,22 @@ def test_padded_engine_handles_one_token_and_node_budget(engine, padded):
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 
 
-def restless(seed, few=False):
-    """A controller that plans at random."""
+def random_controller(seed, few=False):
+    """Controller with random plans. ``few``: either no draft or the longest one."""
     rng = random.Random(seed)
 
-    class Restless(Controller):
+    class RandomController(Controller):
         def begin(self):
             super().begin()
             self._taken = rng.choice([0, len(self.lengths)] if few else range(1 + len(self.lengths)))
             self.block_size, self.next_redrafts = self._options[self._taken].block_size, rng.randrange(4)
             return self.block_size
 
-    return Restless
+    return RandomController
 
 
 def plans(trace):
-    """γ and the number of re-drafts of every step, as its decision says."""
+    """Set of (γ, number of re-drafts) in the steps' decisions, after a check that each step followed its decision."""
     taken = [step.decision.options[step.decision.taken] for step in trace.steps]
     for step, option in zip(trace.steps, taken, strict=True):
         assert bool(step.first_draft) == (option.block_size > 0)
@@ -152,17 +152,14 @@ PLANNED = ["dflash", "d2sd", "dflash_twice", "random_prefix"]
 
 @pytest.mark.parametrize("method", PLANNED)
 def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkeypatch):
-    """Cost-aware runs of any plans: never decided on the host, the text that of plain decoding.
-
-    One kind of blocks on one kind of target, one on the other; from method to method they change.
-    """
+    """Random plans keep the text, and the host verifies no step. Block settings alternate by target and method."""
     noises = ({}, {"temperature": 0.9, "seed": 4})
     plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 28, **noise)) for noise in noises]
     monkeypatch.setattr(Generation, "verify", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
     turn, seen = (is_llama(engine) + PLANNED.index(method)) % 2, set()
-    monkeypatch.setattr(drafting, "Controller", restless(turn))
+    monkeypatch.setattr(drafting, "Controller", random_controller(turn))
     settings = blocks[turn]
     if METHODS[method].second_drafter == "none":
         settings = {k: v for k, v in settings.items() if k == "block_size"}
@@ -174,9 +171,9 @@ def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkey
 
 
 def test_device_drafts_after_plain_cycles_equal_fresh_drafts(engine, padded, monkeypatch):
-    """A draft after plain cycles is the one that a run gives which begins there."""
+    """A draft after plain cycles equals the first draft of a run that begins there."""
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    monkeypatch.setattr(drafting, "Controller", restless(2, few=True))
+    monkeypatch.setattr(drafting, "Controller", random_controller(2, few=True))
     ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 28)))
     trace = padded.generate(ids, DecodeConfig("dflash", 28, block_size=8, cost_aware=True))
     whole, checked = [*ids, *trace.token_ids], 0
@@ -195,9 +192,9 @@ def without_values(tokenizer):
 
 
 class OnMeta(TorchDispatchMode):
-    """Fails where a tensor is made anywhere else, and where a number is assigned to one element.
+    """Fails if a tensor is created on another device, or if a number is assigned to a single element.
 
-    For a tensor on a GPU, torch copies that number from a tensor of the host, which no CUDA graph can hold."""
+    For GPU tensors, torch copies such a number from a host tensor, which a CUDA graph cannot contain."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         assert not (function is torch.ops.aten.copy_.default and args[0].ndim == 0), "assigned to one element"
@@ -210,9 +207,7 @@ class OnMeta(TorchDispatchMode):
 @pytest.mark.parametrize("cost_aware", [False, True])
 @torch.inference_mode()
 def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without_values, monkeypatch):
-    """On torch's meta device tensors hold no values: whatever looks at one on the way fails.
-
-    The other settings change from method to method, so that re-drafts meet either."""
+    """Tensors on torch's meta device hold no values, so reading one fails. Other settings alternate by method."""
     engine = without_values
     turn = (ON_DEVICE.index(method) + cost_aware) % 2
     inspect, dtype, backend = ((True, torch.float32, "dense"), (False, torch.bfloat16, "cascade"))[turn]
@@ -264,7 +259,7 @@ def test_captured_passes_keep_texts_and_trees(small, frozen, method):
     for prompt in ("the cat sat", "a dog ran to the park and"):
         one, other = frozen.generate(prompt, config), small.generate(prompt, config)
         assert one.token_ids == other.token_ids
-        # a tree that was drafted from something else would cost speed, not the text
+        # a wrong tree would cost speed without changing the text
         assert [[n.token for n in s.nodes] for s in one.steps] == [[n.token for n in s.nodes] for s in other.steps]
     (passes,) = (lent for _, lent in frozen._free)
     assert passes.mode == "captured"
@@ -284,7 +279,7 @@ def test_generation_continues_when_passes_fall_back_to_padded(small, frozen):
 
 
 def test_lent_buffers_return_under_engine_lock(frozen):
-    """Runs end in several threads; a list that another one replaces meanwhile would lose them."""
+    """Runs end in several threads; buffers would be lost if another thread replaced the list meanwhile."""
     held = []
 
     class Watched(list):

@@ -1,4 +1,4 @@
-"""Every published layout and kind of block drafter: drafts as its definition says, and texts that do not depend on it."""
+"""Block drafters of every published layout and kind: drafts equal the definition, and texts do not depend on them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def target(tokenizer):
 
 @pytest.fixture(scope="module")
 def taught(target):
-    """A v1 backbone that is right now and then."""
+    """Weights of a v1 drafter, some of whose drafts are accepted."""
     return teach(make_drafter(target, block_size=6), target).state_dict()
 
 
 @pytest.fixture(scope="module")
 def read(target, taught, tmp_path_factory):
-    """A drafter of each kind, its reference, made once."""
+    """Returns a cached function: drafter and reference by name."""
     made = {}
 
     def one(name, base=False):
@@ -55,7 +55,7 @@ def read(target, taught, tmp_path_factory):
 
 
 def drafter_of(model, target, temperature=0.0, mode="eager"):
-    """With a context of random features."""
+    """Returns a drafter after ``CONTEXT`` tokens with random features, and these features."""
     passes = Passes(mode, "dense", 256, torch.device("cpu"))
     drafter = walked_drafter.make_drafter("first", model, target, passes, Sampler(temperature, 0, 1.0, 3))
     features = torch.randn(1, CONTEXT, 2 * H, generator=torch.Generator().manual_seed(1))
@@ -96,7 +96,7 @@ def test_walked_drafters_sample_with_target_noise(read, target, name):
 
 
 def test_taught_drafters_have_some_tokens_accepted(read, target):
-    """And texts do not depend on them, whichever method drafts with them."""
+    """Texts also equal plain decoding with each method."""
     methods = [m.id for m in METHODS.values() if m.first_drafter]
     for number, name in enumerate(("dflash", "speculators rnn", "dflash2", "jetspec", "swa")):
         model = read(name, True)[0]
@@ -105,12 +105,12 @@ def test_taught_drafters_have_some_tokens_accepted(read, target):
         assert sum(len(s.accepted) for r in runs for s in r.steps) > 3, name
         settings = {"num_branches": 2, "temperature": (0.0, 0.8)[number % 2], "seed": 4}
         plain = engine.generate("the cat", DecodeConfig("autoregressive", 8, **settings)).token_ids
-        for method in methods[number // 2 % 2 :: 2]:  # half with one kind of drafter, half with the next
+        for method in methods[number // 2 % 2 :: 2]:  # the methods alternate between drafters
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
 def test_reformed_drafter_drafts_like_windowed_folder(read, target):
-    """The same weights with a window, as a doctor would try them, are those of a folder that says so."""
+    """Weights reformed with a window draft like a folder whose config has that window."""
     plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
     other = plain.reformed(replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal))
     config = DecodeConfig("dflash", 12)

@@ -1,4 +1,4 @@
-"""What a step reports is consistent with itself and with the text."""
+"""Step events are consistent with themselves and with the text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_draft_passes_counts_third_level(bundled, settings, passes):
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_step_events_agree_with_nodes_and_text(bundled, method, temperature):
     trace = bundled.generate("Once upon a time, a frog", DecodeConfig(method, 16, temperature=temperature))
-    assert parse_trace("".join(trace.lines()).encode()) == trace  # and its fields agree with each other
+    assert parse_trace("".join(trace.lines()).encode()) == trace  # parsing also checks that the fields agree
     for step in trace.steps:
         reached = {c.node for c in step.choices}
         for node in step.nodes[1:]:

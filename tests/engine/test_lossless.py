@@ -1,4 +1,4 @@
-"""At temperature 0 in float32 every method returns exactly what plain greedy decoding returns."""
+"""At temperature 0 in float32 every method returns exactly the text of plain greedy decoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
 
 @pytest.fixture(scope="session")
 def plain_ids(engine):
-    """Returns what plain decoding writes after a prompt, computed once and compared with transformers."""
+    """Returns a cached function: plain decoding's tokens after a prompt, checked against transformers."""
 
     @cache
     def decoded(prompt, count):
@@ -31,15 +31,14 @@ def plain_ids(engine):
 
 
 def transformers_favourites(engine, prompt_ids, ids):
-    """What stock transformers would write after the prompt and after every part of this continuation: equal to the
-    continuation where that is what it writes."""
+    """Transformers' most probable tokens after the prompt and each prefix of ``ids``. Greedy ``ids`` equal them."""
     logits = stock_pass(engine.models.target.model, [[*prompt_ids, *ids[:-1]]]).logits
     return logits[0, len(prompt_ids) - 1 :].argmax(-1).tolist()
 
 
 @pytest.mark.parametrize(("gamma", "branches"), SHAPES)
 def test_heldout_texts_equal_transformers_greedy(bundled, gamma, branches):
-    """D²SD with every shape and backend; the other two methods meet shapes and backends in turns."""
+    """D²SD runs every shape on both backends; the two other methods alternate over the shapes."""
     turn = SHAPES.index((gamma, branches))
     methods = ("d2sd", ("dflash", "autoregressive")[turn // 2 % 2], "d2sd")
     prompts = read_prompts("heldout", limit=len(SHAPES) * len(methods))
@@ -69,7 +68,7 @@ SETTINGS = [
 @pytest.mark.parametrize("method", DRAFTED)
 def test_greedy_text_equals_plain_decoding(engine, plain_ids, method, monkeypatch):
     """Every method runs all settings, half of them on each kind of target. Prompts and backends rotate."""
-    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measuring has tests of its own
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measurement is tested separately
     kind, number = engine.models.target.config.model_type == "llama", DRAFTED.index(method)
     for turn in range((kind + number) % 2, len(SETTINGS), 2):
         settings, prompt = SETTINGS[turn], PROMPTS[(number + turn) % len(PROMPTS)]
@@ -88,7 +87,7 @@ def test_node_budget_smaller_than_block_keeps_text(engine, plain_ids, method):
 
 
 def test_small_drafters_have_some_tokens_accepted(engine):
-    """Else the test above would hold for drafts that are never taken."""
+    """Otherwise the test above would pass even if no draft were accepted."""
     for method in ("dflash", "d2sd", "draft_model"):
         runs = [engine.generate(prompt, DecodeConfig(method, 24)) for prompt in PROMPTS]
         accepted, steps = sum(len(s.accepted) for r in runs for s in r.steps), sum(len(r.steps) for r in runs)
@@ -108,7 +107,7 @@ LIMITS = (1, 2, 3, 7, 16, 17)
 @pytest.mark.parametrize("turn", range(len(LIMITS)))
 def test_max_new_tokens_limits_text_exactly(bundled, turn):
     for number, method in enumerate(METHODS):
-        if turn > 1 and (number + turn) % 2:  # the least for all, the others in turns
+        if turn > 1 and (number + turn) % 2:  # the smallest limits for all methods, the others in turns
             continue
         limit = LIMITS[turn]
         trace = bundled.generate("Once upon a time", DecodeConfig(method, limit))

@@ -1,4 +1,4 @@
-"""Layers with merged weights, as passes of fixed shape run them: torch's kernels and those of flashinfer's reference."""
+"""Layers with merged weights, used in passes of fixed shape, with torch's kernels and flashinfer's reference."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ PLAIN = {
 
 @pytest.fixture(autouse=True)
 def documented(monkeypatch):
-    """flashinfer's documented behaviour in its place."""
+    """Replaces flashinfer by a reference of its documented behaviour."""
     monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
 
 
 def make(tokenizer, kind, plain=False):
-    """A target of this type; plain: without windows, as flashinfer needs it."""
+    """A target of this type. ``plain``: without sliding windows, as flashinfer requires."""
     torch.manual_seed(0)
     if kind in TARGETS and not plain:
         return make_typed(tokenizer, kind)
@@ -61,7 +61,7 @@ def make(tokenizer, kind, plain=False):
 
 
 def verified(target, backend, merged, trees, start=13):
-    """Logits, tapped outputs and caches after each of these trees behind a text, with paths committed."""
+    """Logits, tapped outputs and caches of trees after a text of ``start`` tokens; a path of each tree is committed."""
     passes = Passes("padded", backend, start + 243, target.device, merged)
     verifier = Verifier(target, passes)
     assert (verifier.merged is not None) == merged
@@ -86,7 +86,7 @@ def compare(ours, own, error=2e-4):
 @pytest.mark.parametrize("backend", ["dense", "cascade", "flashinfer"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_merged_tree_pass_equals_modules(tokenizer, kind, backend):
-    """Trees of all shapes of rows up to 80, behind a text that crosses a window; features come from the modules' hooks there."""
+    """All row counts up to 80 after a text longer than the windows. Reference features come from the modules' hooks."""
     target, rng = make(tokenizer, kind, plain=backend == "flashinfer"), random.Random(KINDS.index(kind))
     target.taps.add([0, 2, 3])
     assert backend != "flashinfer" or target.plain_attention
@@ -115,7 +115,7 @@ def test_merged_pass_at_window_boundary_equals_transformers(tokenizer, backend, 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_merged_16_bit_layers_differ_by_rounding_only(tokenizer, dtype):
-    """All calls in this type, as on a GPU; against the modules in float32."""
+    """All calls run in this dtype, as on a GPU, and are compared with the modules in float32."""
     target, rng = make(tokenizer, "qwen3"), random.Random(2)
     target.taps.add([0, 2, 3])
     trees = [random_tree(rng, size) for size in (1, 7, 30)]
@@ -171,7 +171,7 @@ def test_merging_frees_original_weights_layer_by_layer(tokenizer, monkeypatch):
     target.merged(TORCH)
     gc.collect()
     assert len(sizes) == 12
-    assert len(alive) - sizes[-1] >= 3 * 5  # those of the layers before are gone by then
+    assert len(alive) - sizes[-1] >= 3 * 5  # original weights of earlier layers are freed by then
 
 
 def test_reformed_drafter_shares_merged_weights(tokenizer):
@@ -265,7 +265,7 @@ def test_merged_drafter_pass_equals_modules(tokenizer, backend, branches):
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
 def test_flashinfer_text_equals_plain_decoding(engine, method, monkeypatch):
-    """With flashinfer; tests of padded passes have the other backends."""
+    """The other backends are covered by the tests of padded passes."""
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
     found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend="flashinfer"))

@@ -1,5 +1,6 @@
-"""Packed layers: which models have them, the products that they multiply by, and the cache that they write to. What they compute:
-``tests/engine/test_lossless.py``, ``tests/engine/test_drafters.py``, ``tests/unit/test_eagle3.py``."""
+"""Packed layers: which models use them, their matrix products, and the cache that they write to.
+
+``test_lossless.py`` and ``test_drafters.py`` here, and ``tests/unit/test_eagle3.py``, test what they compute."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ def test_product_is_correct_without_onednn(monkeypatch):
 @pytest.mark.parametrize("rows", [1, 2, 5, 33])
 @pytest.mark.parametrize("kind", ["small", "large", "mixed"])
 def test_product_has_float32_rounding_for_any_row_count(kind, rows, monkeypatch):
-    """Not the same bits beside other rows: FBGEMM's products for AVX2 depend on them, as torch's own do."""
+    """The last bits may depend on the number of rows, in FBGEMM's products for AVX2 and in torch's own."""
     half = kind == "mixed"
     monkeypatch.setattr(packed_layers, "SMALL", 0 if kind == "large" else 1 << 20)
     if half and not can_mix():
@@ -69,8 +70,8 @@ def test_product_has_float32_rounding_for_any_row_count(kind, rows, monkeypatch)
 @torch.inference_mode()
 @pytest.mark.parametrize("kind", ["qwen3", "llama", "smollm3", "granite"])
 @pytest.mark.parametrize("rows", [1, 5])
-def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, rows):
-    """Hidden states, tapped outputs, and keys and values, of a chain and of a tree behind a text of seven tokens."""
+def test_packed_layers_equal_modules(tokenizer, monkeypatch, kind, rows):
+    """Hidden states, tapped outputs, keys and values of a chain and of a tree after seven tokens."""
     target = make_typed(tokenizer, kind) if kind in TARGETS else make_target(tokenizer, kind, layers=4)
     with torch.no_grad():
         for name, weight in target.model.named_parameters():
@@ -79,7 +80,7 @@ def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, row
     target.taps.add([1, 2])
     text, drafted = torch.arange(7) % 5 + 1, torch.arange(rows) % 3 + 2
     mask = torch.ones(rows, rows, dtype=torch.bool).tril()
-    mask[3:, 2:3] = False  # a sibling
+    mask[3:, 2:3] = False  # row 2 is a sibling
     found = []
     for packed in (True, False):
         cache = target.new_cache(20)
@@ -94,17 +95,17 @@ def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, row
     assert isinstance(target.packed, PackedLayers)
     for one, other in zip(*found, strict=True):
         rounding = torch.finfo(torch.float32).eps * float(other.abs().max())
-        torch.testing.assert_close(one, other, rtol=0, atol=64 * rounding)  # about 10 here, on all processors
+        torch.testing.assert_close(one, other, rtol=0, atol=64 * rounding)  # about 10 on all processors
 
 
-def test_blocks_of_all_redrafts_fit_behind_a_small_tree(tokenizer):
+def test_redraft_blocks_fit_with_small_node_budget(tokenizer):
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target), make_drafter(target, seed=2)))
     plain, tree = DecodeConfig("autoregressive", 6), DecodeConfig("d2sd_tree", 6, num_branches=6, node_budget=2)
     assert engine.generate("the cat", tree).token_ids == engine.generate("the cat", plain).token_ids
 
 
-def test_cache_views_are_what_a_pass_writes_and_reads():
+def test_cache_views_expose_written_and_read_slots():
     cache = KeyValueCache.uniform(3, 2, 4, 10, torch.float32, torch.device("cpu"))
     cache.length = 3
     for layer, (place, keys, values) in enumerate(cache.views(2)):

@@ -31,7 +31,7 @@ def test_pass_buffers_are_reused_by_next_generation(padded):
     lent = padded._free[-1][1]
     assert padded.generate("a dog ran to", config).token_ids != first
     assert padded._free[-1][1] is lent
-    assert padded.generate("the cat", config).token_ids == first  # nothing of the other text is left in them
+    assert padded.generate("the cat", config).token_ids == first  # the buffers keep nothing of the other text
 
 
 def test_pass_buffers_are_reused_by_other_methods(padded):
@@ -40,7 +40,7 @@ def test_pass_buffers_are_reused_by_other_methods(padded):
     ((_, lent),) = padded._free
     for method, tokens in (("d2sd", 120), ("d2sd_tree", 20), ("autoregressive", 200)):
         stream = padded.stream("the cat", DecodeConfig(method, tokens))
-        for _ in range(2):  # prefill and a step, with room for all
+        for _ in range(2):  # prefill and one step; the buffers have room for the whole text
             next(stream)
         stream.close()
         assert [passes for _, passes in padded._free] == [lent]

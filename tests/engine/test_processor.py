@@ -1,5 +1,4 @@
-"""Whether a run of the tests is one as with AVX2 alone: ``make narrow`` holds each of torch's parts down, where a processor has
-more. And what a machine without FBGEMM takes."""
+"""``make narrow`` limits every part of torch to AVX2, and machines without FBGEMM run models in float32."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from d2sd.nets.dtypes import can_mix
 from d2sd.nets.packed import product
 from tests.nets import make_drafter, make_target, save_models
 
-HELD = "ATEN_CPU_CAPABILITY" in os.environ
-held = pytest.mark.skipif(not HELD, reason="torch may use all that this processor has; make narrow holds it down")
+LIMITED = "ATEN_CPU_CAPABILITY" in os.environ
+limited = pytest.mark.skipif(not LIMITED, reason="torch may use more than AVX2 here; make narrow limits it")
 TALK = """
 import torch
 weight, x = torch.ones(64, 64), torch.ones(8, 64)
@@ -40,19 +39,19 @@ def test_make_narrow_names_files_that_exist():
     assert [name for name in names.split() if not (here / f"test_{name}").is_file()] == []
 
 
-@held
+@limited
 def test_aten_onednn_and_mkl_are_limited_to_avx2():
     assert torch.backends.cpu.get_cpu_capability() == "AVX2"
     done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, check=True)
     assert "isa:Intel AVX2\n" in done.stdout
     assert "MKL_VERBOSE" in done.stdout
-    assert "AVX-512" not in done.stdout  # MKL names it on processors of Intel, and nothing on others
+    assert "AVX-512" not in done.stdout  # MKL names it on Intel processors only
 
 
-@held
+@limited
 @torch.inference_mode()
 def test_fbgemm_is_limited_to_avx2():
-    """It does not tell. But with AVX2 a row alone gets other last bits than beside others, and with AVX-512 the same."""
+    """FBGEMM does not report its kernel. With AVX2, but not AVX-512, a row's last bits depend on the number of rows."""
     random = torch.Generator().manual_seed(0)
     multiply = product(torch.randn(96, 576, generator=random), half=True)
     x = torch.randn(5, 576, generator=random)
@@ -78,7 +77,7 @@ def folder(tmp_path, tokenizer):
 
 def test_models_without_fbgemm_run_in_float32(without_fbgemm, folder, monkeypatch):
     assert not can_mix()
-    monkeypatch.setattr(numbers, "MIXED_FROM", 0)  # as if it were a large one
+    monkeypatch.setattr(numbers, "MIXED_FROM", 0)  # treat this small target as a large one
     models = load_models(folder)
     assert models.target.numbers == "float32"
     plain, drafted = (Engine(models).generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))

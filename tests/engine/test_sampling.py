@@ -16,14 +16,14 @@ from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_eagle3, make_target, stock_pass
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 2000
-SEEDS = 32  # with which every method must write the text that is sampled by definition
+SEEDS = 32  # per method; each text must equal the text sampled by definition
 PROMPT = [1, 2]
 SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95}]
 
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    # one layer each: samples do not depend on their number, and thousands of texts are
+    # one layer each, for speed: thousands of texts are sampled
     target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=1)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
@@ -54,7 +54,7 @@ def test_temperature_near_zero_samples_greedy_text(engine, temperature):
 
 @cache
 def sampled_by_definition(engine, temperature, top_k=0, top_p=1.0):
-    """The texts of ``RUNS`` seeds by the Gumbel-max rule, from transformers' own logits of all of them at once."""
+    """Texts of ``RUNS`` seeds by the Gumbel-max rule, from transformers' logits of one batch."""
     ids = torch.tensor([PROMPT] * RUNS)
     for position in range(len(PROMPT), len(PROMPT) + LENGTH):
         noise = [gumbel_noise(seed, [position], VOCABULARY, torch.device("cpu")) for seed in range(RUNS)]
@@ -85,7 +85,7 @@ CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("dflash", "d2sd", "d
 
 @pytest.mark.parametrize(("method", "settings"), CASES, ids=str)
 def test_sampled_text_equals_gumbel_max_definition(tiny, method, settings):
-    """Seed by seed, so that it has the distribution of the test above."""
+    """Texts are equal for each seed, so they have the distribution that the test above verifies."""
     wanted = sampled_by_definition(tiny, **{k: v for k, v in settings.items() if k != "cost_aware"})
     for seed in range(SEEDS):
         config = DecodeConfig(method, LENGTH, seed=seed, inspect=False, block_size=4, num_branches=2, **settings)

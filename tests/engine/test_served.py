@@ -1,4 +1,4 @@
-"""A server's log compared with the same drafter here: equal for one drafter, and fewer accepted tokens for a worse one."""
+"""A server's log compared with local drafting: equal for the same drafter, fewer accepted tokens for a worse one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ba
 
 
 def written(bundled, method, **models):
-    """What a server of these drafters logs: counts of its steps, and token ids."""
+    """Logs of a server with these drafters: counts per step, and token ids."""
     engine = Engine(Models(bundled.models.target, **models))
     settings = {"draft_top_k": 1} if method == "eagle3" else {}
     return [logged(engine.generate(p, DecodeConfig(method, 32, inspect=False, **settings))) for p in PROMPTS]

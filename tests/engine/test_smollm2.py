@@ -1,4 +1,4 @@
-"""The published chat model with the bundled drafters, where it is on this machine (``make target``)."""
+"""SmolLM2 with the bundled drafters; skipped if the model is not on this machine (``make target``)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from d2sd.folders.loading import BUNDLED, load_models
 from d2sd.folders.store import REMOTE, found, home
 from d2sd.nets.dtypes import can_mix
 
-# The settings of a run as the page asks for it, and those of one that is timed.
+# Settings of a run on the page, and of a timed run.
 RUNS = {
     "Why is the sky blue?": {},
     "What is 17 plus 25?": {"block_size": 6, "num_branches": 2, "inspect": False},
 }
 DRAFTERS = BUNDLED / "smollm2"
 NEW_TOKENS = 8
-WHERE, TARGET = home().parent, found("smollm2")  # of this machine, read before the tests get a home of their own
+WHERE, TARGET = home().parent, found("smollm2")  # read before the tests set D2SD_HOME
 
 pytestmark = pytest.mark.skipif(
     TARGET is None, reason=f"{REMOTE['smollm2'].title} is not here; get it with: d2sd get smollm2"
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def got(monkeypatch):
+def real_home(monkeypatch):
     monkeypatch.setenv("D2SD_HOME", str(WHERE))
 
 
@@ -39,7 +39,7 @@ def smollm2():
 
 @pytest.mark.parametrize(("prompt", "settings"), RUNS.items(), ids=RUNS)
 def test_smollm2_text_equals_plain_decoding(smollm2, prompt, settings):
-    """Half of the methods in either run."""
+    """Each run tests half of the methods."""
     plain = smollm2.generate(prompt, DecodeConfig("autoregressive", NEW_TOKENS, chat=True)).token_ids
     methods = [m for m in METHODS if m != "autoregressive" and smollm2.obstacle(m) is None]
     assert len(methods) > 1

@@ -1,4 +1,4 @@
-"""The algorithm on one page writes what the engine writes, in as many steps."""
+"""``examples/d2sd_step.py`` writes the engine's text in the same number of steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about a step: a re-draft from another prefix equals what a run drafts there, a typed draft is verified as a draft is."""
+"""Questions about a step: re-drafts from chosen prefixes equal drafts of real runs, and typed drafts are verified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_redraft_from_chosen_prefix_equals_recorded_draft(bundled, method, setti
 
 
 def test_redraft_gain_equals_run_from_that_prefix(bundled, story, monkeypatch):
-    """Held against real runs, in which the target itself says what it accepts."""
+    """Compared with real runs, in which the target verifies the re-draft."""
     ids, gained = [*story.prefill.prompt_token_ids, *story.token_ids], 0
     for event in story.steps[2:4]:
         for prefix in range(0, 12, 2):
@@ -137,7 +137,6 @@ def test_verify_typed_accepts_recorded_text_within_block(bundled, story):
 
 
 def test_verify_typed_probabilities_equal_one_target_pass(bundled, story):
-    """The probabilities are those of one pass over prompt, text and the typed tokens."""
     start = story.steps[1].anchor_position
     ids = [*story.prefill.prompt_token_ids, *story.token_ids][: start + 1]
     found = verify_typed(bundled, story, 1, " zebra zebra")

@@ -1,4 +1,4 @@
-"""What the target would go on with behind the nodes of a tree: recorded where it is inspected, and consistent with the rest."""
+"""The target's most probable tokens after tree nodes, as inspected runs record them, agree with the other records."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_measured_tops_agree_with_ranks_and_probabilities():
 
 
 def test_describe_tops_drops_zero_and_nan_probabilities(engine):
-    """A probability of 0, or none at all where a net's numbers break down off the accepted path."""
+    """Numerical failures of a network off the accepted path give NaN."""
     top = [((7, 8, 9), (0.75, 0.25, 0.0)), ((7, 8, 9), (nan, nan, nan))]
     proposal, walked = SimpleNamespace(tree=SimpleNamespace(parents=(-1, 0, 1))), SimpleNamespace(visited=(0,))
     first, second = describe_tops(proposal, Inspection([1, 1], top=top), walked, engine.texts)

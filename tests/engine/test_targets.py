@@ -1,4 +1,4 @@
-"""Targets of every type: at temperature 0 in float32 every method writes what transformers' own ``generate`` writes."""
+"""With every type of target, all methods write the text of transformers' ``generate`` at temperature 0 in float32."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def drafted(typed):
-    """Returns the trace of D²SD after a prompt, computed once for several tests."""
+    """Returns a cached function: D²SD's trace after a prompt."""
     engine, _, _ = typed
     return cache(lambda prompt: engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)))
 
 
 @pytest.fixture(scope="module", params=TARGETS)
 def typed(request, tokenizer):
-    """An engine of a type, its place among them, and what transformers writes after a prompt."""
+    """An engine of each type, the type's index, and a cached function: transformers' tokens after a prompt."""
     engine = make_typed_engine(tokenizer, request.param)
 
     @cache
@@ -64,14 +64,14 @@ def test_greedy_text_equals_transformers_generate(typed, monkeypatch):
 
 
 def test_d2sd_drafts_are_sometimes_accepted(drafted):
-    """Else the test above would hold for caches that never move a row."""
+    """Otherwise the test above would pass even if caches never moved a row."""
     accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
     assert sum(map(len, accepted)) > 8
     assert sum(map(bool, accepted)) > 2
 
 
 def stock_logits(model, texts):
-    """Transformers' logits behind each of these texts, which are rows of one batch."""
+    """Transformers' logits after each of these texts, computed in one batch."""
     longest = max(map(len, texts))
     logits = stock_pass(model, [[*text, *[0] * (longest - len(text))] for text in texts]).logits
     return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
@@ -80,13 +80,13 @@ def stock_logits(model, texts):
 @pytest.mark.parametrize("backend", BACKENDS)
 @torch.inference_mode()
 def test_tree_logits_equal_logits_of_each_path(typed, backend):
-    """Paths as rows of a batch are the reference, after commits of paths of several lengths."""
+    """The reference computes paths as rows of a batch. Paths of several lengths are committed."""
     target, rng = typed[0].models.target, random.Random(typed[1])
     verifier = Verifier(target, Passes("eager", backend, 128, target.device))
     text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
     verifier.read(text)
     for size in (9, 1, 2, 12, 7):
-        tree = random_tree(rng, size, deep=size == 12)  # with paths that are longer than the windows
+        tree = random_tree(rng, size, deep=size == 12)  # with paths longer than the windows
         paths = [[0, *tree.path(node)] for node in range(size)]
         wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
         torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
@@ -97,7 +97,7 @@ def test_tree_logits_equal_logits_of_each_path(typed, backend):
 
 @pytest.mark.parametrize("rows", [2, 8])
 def test_respond_to_batch_equals_single_prompts(typed, rows):
-    """Two rows take new prompts twice, and their ring of slots comes around."""
+    """With two rows, each takes new prompts twice, and the ring of slots wraps around."""
     engine, _, _ = typed
     config = RegenerateConfig(rows, 10)
     texts = (*PROMPTS, PROMPTS[0] + " the cat", "cat", PROMPTS[1] + " the")
@@ -132,7 +132,7 @@ NESTED = {
 @pytest.mark.parametrize("kind", NESTED)
 def test_multimodal_checkpoint_loads_text_part_only(tokenizer, tmp_path, kind):
     text, others = NESTED[kind]
-    own = {"model_type": text, "pad_token_id": 0, "tie_word_embeddings": "gemma" in kind}  # as published ones have it
+    own = {"model_type": text, "pad_token_id": 0, "tie_word_embeddings": "gemma" in kind}  # as in published checkpoints
     torch.manual_seed(0)
     config = AutoConfig.for_model(kind, text_config={**SHAPE, **TARGETS[text], **own}, **others)
     whole = AutoModelForImageTextToText.from_config(config).eval()
@@ -151,7 +151,7 @@ def test_multimodal_checkpoint_loads_text_part_only(tokenizer, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["qwen3_5_text", "gpt_oss"])
 def test_draft_model_equal_to_target_is_fully_accepted(tokenizer, kind):
-    """So its own cache goes back to the committed text after every step."""
+    """This shows that its cache returns to the committed text after every step."""
     target, twin = make_typed(tokenizer, kind), make_typed(tokenizer, kind)
     trace = Engine(Models(target, draft_model=twin)).generate(PROMPTS[0], DecodeConfig("draft_model", 21, block_size=5))
     assert [len(step.committed) for step in trace.steps] == [5] * 4
@@ -170,7 +170,7 @@ def test_new_drafter_copies_norms_and_ungated_queries(tokenizer):
 
 @pytest.mark.parametrize("kind", ["olmo3", "qwen3_5_text", "gemma4_text"])
 def test_doctor_rope_variant_runs_for_target_types(tokenizer, kind):
-    """Some have one set a kind of layer, of a part of each head, or for images too."""
+    """RoPE parameters may be given per type of layer, rotate a part of each head, or include image positions."""
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 6, layers=1)
     own = next(variant for variant in variants(drafter, target, 40, False) if variant.kind == "rope")
@@ -181,8 +181,8 @@ def test_doctor_rope_variant_runs_for_target_types(tokenizer, kind):
 FP4 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])
 
 
-def four_bits(shape, generator):
-    """Random MXFP4 numbers: blocks (…, 16) of two each, one scale a block, and what they are worth (…, 32 a block)."""
+def random_mxfp4(shape, generator):
+    """Random MXFP4 weights: blocks (…, 16) of two per byte, one scale per block, and their values, 32 per block."""
     low, high = (torch.randint(0, 16, (*shape, 16), generator=generator) for _ in range(2))
     scales = torch.randint(123, 127, shape, generator=generator)
     worth = torch.stack([FP4[low], FP4[high]], -1).flatten(-2) * 2.0 ** (scales[..., None] - 127)
@@ -195,7 +195,7 @@ def test_mxfp4_weights_are_dequantised_on_load(tokenizer, tmp_path):
     tensors, worth = {k: v.clone() for k, v in model.state_dict().items()}, {}
     for name in [n for n in tensors if n.endswith(("gate_up_proj", "down_proj"))]:
         experts, inner, outer = tensors.pop(name).shape
-        blocks, scales, worth[name] = four_bits((experts, outer, inner // 32), generator)
+        blocks, scales, worth[name] = random_mxfp4((experts, outer, inner // 32), generator)
         tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
     raw = {

@@ -1,4 +1,4 @@
-"""How sure a drafter would be at other softmax temperatures: recorded where a run is inspected, for every kind of drafter."""
+"""Inspected runs record confidence at other softmax temperatures for every kind of drafter."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def test_tempered_equals_softmax_at_each_temperature():
     scores = torch.randn(5, 200, generator=torch.Generator().manual_seed(0)) * 4
     places = torch.tensor([3, 5, 7, 9, 11])
     found = tempered(scores, places)
-    torch.testing.assert_close(_at_once(scores, places).double(), found, atol=2e-3, rtol=0)  # as on a GPU
+    torch.testing.assert_close(_at_once(scores, places).double(), found, atol=2e-3, rtol=0)  # the function used on GPUs
     for row, temperature in zip(found.T, TEMPERATURES, strict=True):
         exact = (scores / temperature).softmax(-1).gather(1, places[:, None])[:, 0]
-        assert row.numpy() == pytest.approx(exact.numpy(), abs=2e-3)  # 0.707 stands for the root of ½
+        assert row.numpy() == pytest.approx(exact.numpy(), abs=2e-3)  # 0.707 approximates √½
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "ddtree", "draft_model"])
@@ -33,7 +33,7 @@ def test_tempered_confidence_falls_with_temperature(bundled, method):
         assert len(step.tempered) == len(step.first_draft.ids)
         rows = np.array(step.tempered)
         whole = np.insert(rows, 2, step.first_draft.confidence, axis=1)
-        assert (np.diff(whole, axis=1) <= 2e-6).all()  # the likeliest token of a row
+        assert (np.diff(whole, axis=1) <= 2e-6).all()  # drafted tokens are the most probable ones
 
 
 def test_tempered_is_recorded_by_walked_and_padded_drafters(bundled, tokenizer):

@@ -1,4 +1,4 @@
-"""Replaying a recorded run with other settings gives what those settings really do."""
+"""Replays of a recorded run with other settings equal real runs with these settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def recorded(engine):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_replay_equals_real_runs(engine, recorded, method):
-    """Half of the settings on one kind of target, half on the other; from method to method they change."""
+    """Each target runs half of the settings; which half alternates by method."""
     turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
     configs = [DecodeConfig(method, 24, **settings) for settings in SETTINGS[turn % 2 :: 2]]
     for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
@@ -72,8 +72,8 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     assert "1 of 2 traces were recorded with another target than tiny" in asked(traces, *settings)[1]
 
 
-def test_named_drafter_is_judged_alone(tmp_path, capsys):
-    """On runs of d2sd: a drafter that was named replaces the recorded method, and a second one is named where it takes part."""
+def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
+    """On d2sd runs, a named drafter replaces the recorded method; labels name the second drafter if it takes part."""
     load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(tmp_path / "run.jsonl")
     tiny = BUNDLED / "tiny"
 
@@ -127,7 +127,7 @@ def test_replay_times_come_from_given_machine(engine, recorded):
     resolved = [engine.resolve(c) for c in configs]
     plain, fixed, adaptive = Replay(engine, recorded).run(resolved, table)
     assert plain.tokens_per_second == pytest.approx(1 / table.plain())
-    steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts and what every step takes
+    steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts, and the fixed time of every step
     assert fixed.seconds == pytest.approx(sum(steps))
     assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
     assert list(Replay(engine, recorded).run(resolved[2:], table)) == [adaptive]
@@ -136,7 +136,7 @@ def test_replay_times_come_from_given_machine(engine, recorded):
 
 
 def test_replay_times_count_tree_and_third_level(engine):
-    """A draft tree is drafted too, and a third level waits for the second."""
+    """Drafting a tree takes time, and the third level starts after the second."""
     draft, target = 10e-3, 30e-3
     table = Machine(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
     recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 24))
@@ -167,7 +167,7 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
     assert not fresh.lock.locked()
 
 
-def test_known_boundary_commits_what_its_redraft_brings():
+def test_replay_at_known_boundary_equals_redraft():
     engine = load()
     trace = engine.generate("One day, a small bear climbed a tall tree and", DecodeConfig("d2sd", 48))
     found = Replay(engine, trace).at_boundary(engine.resolve(replace(recorded_config(trace), inspect=False)))
@@ -175,7 +175,7 @@ def test_known_boundary_commits_what_its_redraft_brings():
     assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
     boundary = trace.steps[0].actual_boundary
     assert boundary
-    alone = redraft(engine, trace, 0, boundary)  # the same re-draft, verified by another way
+    alone = redraft(engine, trace, 0, boundary)  # the same re-draft, verified by other code
     assert found.committed[0] == alone.kept + alone.accepted + 1
 
 

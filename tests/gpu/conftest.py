@@ -13,5 +13,5 @@ def pytest_collection_modifyitems(config, items):
         if here in item.path.parents:
             item.add_marker(pytest.mark.gpu)
             if not config.getoption("timeout", None):
-                item.add_marker(pytest.mark.timeout(1800))  # the first use of flashinfer compiles
-            item.add_marker(pytest.mark.filterwarnings("default"))  # what only GPUs need warns in ways of its own
+                item.add_marker(pytest.mark.timeout(1800))  # flashinfer compiles at its first use
+            item.add_marker(pytest.mark.filterwarnings("default"))  # libraries for GPUs emit other warnings

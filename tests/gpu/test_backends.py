@@ -75,7 +75,7 @@ def test_attention_backend_shares_prefix_between_branches(name, branches):
 @pytest.mark.parametrize("name", NAMES)
 @torch.inference_mode()
 def test_captured_logits_equal_eager_for_growing_text(name, monkeypatch):
-    """The same graph is replayed for other trees and lengths; its logits stay those of eager dense passes."""
+    """One graph is replayed for other trees and lengths; its logits equal the logits of eager dense passes."""
     monkeypatch.setitem(SHAPES, "small", Shape("qwen3", 256, 512, 4, 8, 2, 64, 1000, False, drafter_layers=2))
     usable(name, torch.float16, 64)
     engine = random_engine("small", "float16", "cuda", "eager", 4096)
@@ -97,4 +97,4 @@ def test_captured_logits_equal_eager_for_growing_text(name, monkeypatch):
         kept = [0, *tree.path(len(tree) - 1)[: int(random.integers(0, 8))]]
         for verifier in (captured, eager):
             verifier.cache.commit(kept)
-    assert captured.passes.mode == "captured"  # and did not fall back
+    assert captured.passes.mode == "captured"  # it did not fall back

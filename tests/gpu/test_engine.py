@@ -1,4 +1,4 @@
-"""The whole engine on a GPU: the texts of the CPU, no leaks, and a sentence where memory runs out."""
+"""The whole engine on a GPU: the CPU's texts, no memory leaks, and one sentence if memory runs out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_float32_ids_on_gpu_equal_cpu(engine, method):
 
 @pytest.mark.parametrize("most", [96, 8])
 def test_later_captures_leave_earlier_graphs_correct(most, monkeypatch):
-    """Graphs share memory: settings that come and go capture some passes anew, or more than are kept."""
+    """Graphs share memory. Changing settings capture some passes again, or more passes than are kept."""
     monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", most)
     eager, captured = (load("tiny", device="cuda", passes=passes) for passes in ("eager", "captured"))
     for settings in ({}, {"temperature": 0.8, "seed": 3}, {"num_branches": 2}, {}, {"temperature": 0.8, "seed": 4}):
@@ -69,7 +69,7 @@ def test_device_cycle_queues_without_synchronizing(method):
     with engine._lent_passes(config, len(ids) + 64) as passes:
         run = engine.generation(ids, config, passes)
         run.prefill()
-        for _ in range(4):  # the first one captures
+        for _ in range(4):  # the first step captures
             run.step()
         try:
             torch.cuda.set_sync_debug_mode("error")

@@ -1,4 +1,4 @@
-"""On a GPU every call of flashinfer gives what its reference computes, in a graph too."""
+"""On a GPU every flashinfer call equals its reference, also in a CUDA graph."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_flashinfer_call_equals_reference_also_in_graph(rows, batch, monkeypatch
         inputs = [t.clone() for t in own]
         with torch.cuda.graph(graph):
             outputs = work(*inputs)
-        for kept, fresh in zip(inputs, own, strict=True):  # what the capture has not run
+        for kept, fresh in zip(inputs, own, strict=True):  # reset the inputs before the replay
             kept.copy_(fresh)
         graph.replay()
         for found in (eager, outputs):

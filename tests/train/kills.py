@@ -1,4 +1,4 @@
-"""A kill, as far as files can tell: from the n-th change of a file on, nothing is changed any more."""
+"""Simulates a kill of the process: from its n-th change of a file on, it can change no file."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class Killed(BaseException):
-    """Raised in place of each change; ``finally`` changes nothing either."""
+    """Raised in place of each change, also of changes in ``finally`` blocks."""
 
 
 class Changes:
-    """Counts the changes of files that this process makes, and prevents them from number ``last`` on, unless that is None."""
+    """Counts this process's changes of files and prevents them from number ``last`` on (None: never)."""
 
     def __init__(self) -> None:
         self.made = 0
         self.last: int | None = None
-        sys.addaudithook(self._heard)  # for good: Python has no way to remove it
+        sys.addaudithook(self._heard)  # permanent: Python cannot remove audit hooks
 
     def _heard(self, event: str, given: tuple) -> None:
         opens = event == "open" and isinstance(given[0], str) and given[2] & WRITING
         if self.last is None or not (opens or event in CHANGES):
             return
         self.made += 1
-        if self.made == self.last and opens and given[2] & os.O_TRUNC:  # emptied, and nothing written yet
+        if self.made == self.last and opens and given[2] & os.O_TRUNC:  # the file is emptied, but not written
             last, self.last = self.last, None
             Path(given[0]).write_bytes(b"")
             self.last = last
@@ -40,7 +40,7 @@ changes = Changes()
 
 
 def survives(number: int, work: Callable[[], object]) -> bool:
-    """Returns whether a piece of work ends before its n-th change of a file, at which it is killed."""
+    """Kills ``work`` at its n-th change of a file; returns whether it ended before."""
     changes.made, changes.last = 0, number
     try:
         work()

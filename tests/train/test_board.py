@@ -1,4 +1,4 @@
-"""The drafters of a training run over the same texts: α as in use, measured once, and the clear answers to bad input."""
+"""``d2sd board``: α of a training run's checkpoints on the same texts, stored results, and errors for bad input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOKENS = 8
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A target, drafters of each kind with what was kept of them on the way, and prompts that they did not see."""
+    """A target, drafters of each kind with their checkpoints, and held-out prompts."""
     out = tmp_path_factory.mktemp("nets")
     texts = save_run(out)
     paths = {"target": out / "target", "responses": out / "r.jsonl"}
@@ -40,12 +40,12 @@ def trained(tmp_path_factory):
 
 @pytest.fixture
 def folder(trained, tmp_path):
-    """The first drafter's training run, of which nothing is measured."""
+    """A copy of the first drafter's training run, without measurements."""
     return shutil.copytree(trained / "dflash", tmp_path / "dflash")
 
 
 def board(trained, folder, *more):
-    """The command over the held-out prompts; its exit code."""
+    """Runs the command on the held-out prompts and returns its exit code."""
     texts = ["--prompts", str(trained / "held.jsonl"), "--max-new-tokens", str(TOKENS)]
     return main(["board", str(folder), "--target", str(trained / "target"), *texts, *more])
 
@@ -117,7 +117,7 @@ def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, mo
     engine = load(target=str(trained / "target"))
     texts = [load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
     Board(engine.models, texts[:3], folder / "board.json").measure(checkpoints(folder)[0])
-    assert len(calls) == 14 + 3  # other texts are another measurement
+    assert len(calls) == 14 + 3  # other texts are measured separately
 
 
 def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path):
@@ -159,7 +159,7 @@ def test_checkpoints_of_unfinished_training_have_no_final(folder):
 
 
 def texts(*counts):
-    """24 texts of steps that commit these counts, in an order of their own."""
+    """24 texts of ten steps that commit these counts, rotated from text to text."""
     return [[counts[(n + k) % len(counts)] for k in range(10)] for n in range(24)]
 
 

@@ -46,7 +46,7 @@ LOOP = {"batch_size": 4, "save_every": 3, "log_every": 1}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A target trained for a moment, and its responses."""
+    """A briefly trained target and its responses."""
     out = tmp_path_factory.mktemp("nets")
     save_run(out)
     return out
@@ -102,7 +102,7 @@ def test_block_mask_shows_context_before_anchor_and_block():
 
 
 def test_position_weights_equal_hand_calculated_example():
-    """The example is calculated by hand: chances of 1/2 + 1/2 · (1/2, 1, 0) at three scored positions."""
+    """The example has probabilities of 1/2 + 1/2 · (1/2, 1, 0) at three scored positions."""
     nll, scored = -torch.tensor([[0.3, 0.5, 1.0, 1e-9]]).log(), torch.tensor([[False, True, True, True]])
     reached = [0.75, 0.75, 0.375]
     expected = [0, sum(reached), sum(reached[1:]), reached[2]]
@@ -203,7 +203,7 @@ def test_extended_training_keeps_metrics_and_measures_checkpoints(folder, tmp_pa
             sum(map(sum, counts)) / sum(map(len, counts)), abs=1e-5
         )
         inner = [n for run in counts for n in run[:-1]]
-        # after so few steps two tokens may be equally likely to a drafter: one step may begin with either
+        # a barely trained drafter may have near ties, so one step may begin with another token
         right, near_tie = sum(n > 1 for n in inner) / len(inner), 1 / len(inner)
         assert measured["held_out_first_right"] == pytest.approx(right, abs=near_tie + 1e-5)
 
@@ -241,7 +241,7 @@ def test_target_layers_option_is_validated(folder, tmp_path, capsys):
 
 @torch.no_grad()
 def test_eagle3_unrolled_loss_equals_cached_chain(engine):
-    """The loss of a row is that of the chain that a drafter's cache would grow from it, fed with the text."""
+    """The loss of a row equals the loss of a cached chain of drafts from that row, fed with the text."""
     target, drafter = engine.models.target, engine.models.eagle3
     ids, row, steps = torch.arange(2, 14)[None], 4, 3
     target.model.set_attn_implementation("sdpa")
@@ -299,7 +299,7 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert sum(losses[-3:]) < sum(losses[:3])
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
-    with pytest.raises(InputError, match="leave out --markov-rank"):  # there is a head already
+    with pytest.raises(InputError, match="leave out --markov-rank"):  # the checkpoint has a head already
         block(folder, tmp_path / "b", start=tmp_path / "vp", markov_rank=8)
     found = load(
         "tiny", target=str(folder / "target"), drafter=str(tmp_path / "dflash"), second_drafter=str(tmp_path / "vp")
@@ -307,13 +307,13 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     first, second, target = found.models.first, found.models.second, found.models.target
     assert [(m.form.markov, m.form.draft_vocabulary) for m in (first, second)] == [("vanilla", 40)] * 2
     assert (first.form.second_role, second.form.second_role) == (False, True)
-    assert not second.form.visible_prefixes  # it was also trained without any
+    assert not second.form.visible_prefixes  # it was also trained without a prefix
     assert "was trained for the second role; give it as --second-drafter" in Models(target, second).notes()[0]
     plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     for method in ("dflash", "d2sd", "d2sd_tree", "ddtree"):
         trace = found.generate("Question: Tom", DecodeConfig(method, 12))
         assert trace.token_ids == plain.token_ids
-    with torch.no_grad():  # so that the head decides what is drafted, which it does not after so few steps
+    with torch.no_grad():  # give the head an effect on drafts, which it lacks after so few steps
         first.markov_head.markov_w2.weight.normal_(0, 2, generator=torch.Generator().manual_seed(0))
     trace = found.generate("Question: Tom", DecodeConfig("dflash", 12))
     assert trace.token_ids == plain.token_ids
@@ -321,7 +321,7 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     drafts = [step.first_draft.ids for step in trace.steps]
     assert drafts
     assert all(set(ids) <= known for ids in drafts)
-    # what the objective calls right are the tokens that the drafter drafts after its own
+    # the objective counts the tokens that the drafter drafts after its own tokens as correct
     step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
     ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
     anchors, lengths = torch.full((1, 1), len(prompt)), torch.tensor([ids.shape[1]])

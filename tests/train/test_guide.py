@@ -1,4 +1,4 @@
-"""The guide's commands are commands, and the recipe's stages follow each other."""
+"""Commands and options in the training guide exist, and the recipe runs its stages in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafters learn to draft for a target with linear attention, experts, sinks or scales by the same commands."""
+"""The same commands train drafters for targets with linear attention, experts, sinks or scales."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token":
 
 @pytest.fixture(scope="module")
 def folder(tokenizer, tmp_path_factory):
-    """A hybrid target and what it writes."""
+    """A hybrid target and its responses."""
     out = tmp_path_factory.mktemp("hybrid")
     target = make_typed(tokenizer, "qwen3_5_text")
     target.model.save_pretrained(out / "target")
@@ -75,7 +75,7 @@ def test_training_features_equal_decoding_features(tokenizer, tmp_path, kind):
 
 @pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
 def test_final_logits_equal_target_logits(tokenizer, kind):
-    """Granite divides its logits, and Gemma caps them; EAGLE-3 drafters learn from what comes of that."""
+    """Granite divides its logits and Gemma caps them; EAGLE-3 drafters learn from the final logits."""
     model, ids = make_typed(tokenizer, kind).model, torch.arange(2, 22)[None]
     with torch.no_grad():
         hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
@@ -85,7 +85,7 @@ def test_final_logits_equal_target_logits(tokenizer, kind):
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])
 def test_drafters_of_all_kinds_train_and_draft(tokenizer, tmp_path, kind):
-    """DFlash drafter, VP-Drafter and EAGLE-3, by their own commands; each loads and drafts without changing the text."""
+    """Trains DFlash, VP-Drafter and EAGLE-3; each drafter loads and drafts without changing the text."""
     target = make_typed(tokenizer, kind)
     target.model.save_pretrained(tmp_path / "target")
     tokenizer.save_pretrained(tmp_path / "target")

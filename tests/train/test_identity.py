@@ -1,4 +1,4 @@
-"""Nets are told apart by their weights, wherever and with however many threads they are looked at."""
+"""The digest that identifies a network depends on its weights only, not on the number of threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What interrupts the training loop: Ctrl-C, a kill, too little memory."""
+"""Interruptions of the training loop: Ctrl-C, a kill, too little memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = torch.arange(40.0).view(10, 4)
 
 
 class Fit(nn.Module):
-    """Fits a matrix; a batch of more than ``fits`` rows does not fit into memory."""
+    """Learns the identity matrix; batches of more than ``fits`` rows run out of memory."""
 
     def __init__(self, fits=10):
         super().__init__()
@@ -42,7 +42,7 @@ def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, save=None, **more)
 
 @pytest.fixture
 def ctrl_c():
-    """Ctrl-C as on a terminal, also where tests run in the background."""
+    """Ctrl-C as on a terminal, also if tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

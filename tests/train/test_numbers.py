@@ -1,4 +1,4 @@
-"""Training takes the numbers that a processor multiplies quickly, and says which."""
+"""Training chooses a number format that the processor multiplies quickly, and reports it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_p
     assert f"Training in {name}." in capsys.readouterr().err
 
 
-def test_read_features_uses_float32_where_bfloat16_is_slow(monkeypatch):
+def test_read_features_uses_float32_if_bfloat16_is_slow(monkeypatch):
     target, _ = load_frozen("assets/models/tiny/target")
     ids = torch.arange(2, 42).view(2, 20)
     data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
@@ -79,8 +79,8 @@ def test_read_features_uses_float32_where_bfloat16_is_slow(monkeypatch):
     assert shares[0] > 0.99 > shares[1]
 
 
-def test_can_mix_where_torch_has_fbgemm():
-    """Where the products are wrong or refused, targets fall back to float32, and the tests of mixed numbers are skipped."""
+def test_can_mix_if_torch_has_fbgemm():
+    """If the products are wrong or refused, targets fall back to float32 and tests of mixed numbers are skipped."""
     assert can_mix() == ("fbgemm" in torch.backends.quantized.supported_engines)
 
 

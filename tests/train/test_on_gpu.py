@@ -1,4 +1,4 @@
-"""Training on a GPU, as far as it can be shown without one: branches, devices, and what happens where a quick path fails."""
+"""Training on a pretended GPU: code branches, devices of tensors, and fallbacks if a fast path fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_writer_graph_gives_texts_of_cpu(target, on_cpu):
     assert texts_of(target) == on_cpu
 
 
-def test_writer_continues_without_graph_where_capture_fails(target, on_cpu, monkeypatch, capsys):
+def test_writer_continues_without_graph_if_capture_fails(target, on_cpu, monkeypatch, capsys):
     def fail(*_):
         raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
@@ -70,7 +70,7 @@ def test_writer_continues_without_graph_where_capture_fails(target, on_cpu, monk
     )
 
 
-def test_features_move_to_host_where_gpu_memory_ends(run, target, monkeypatch, capsys):
+def test_features_move_to_host_if_gpu_memory_is_full(run, target, monkeypatch, capsys):
     data = read_responses(run / "r.jsonl", 200, target.tokenizer.eos_token_id)
     index, width = torch.arange(len(data.ids)), data.ids.shape[1]
     stored = read_features(target.base, [0, 2], data)
@@ -95,10 +95,10 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", 6)
     monkeypatch.setattr(plan, "FEWEST_STEPS", 2)
     monkeypatch.setattr(plan, "LARGEST", 4)
-    for share in ("WRITING_HELD_OUT", "MEASURING"):  # time enough, whatever the clock
+    for share in ("WRITING_HELD_OUT", "MEASURING"):  # enough time, whatever the clock
         monkeypatch.setattr(pair, share, 30.0)
     for module in (pair, plan):
-        monkeypatch.setattr(module, "FEWEST_TEXTS", 1)  # which a pretended GPU takes a second for
+        monkeypatch.setattr(module, "FEWEST_TEXTS", 1)  # a pretended GPU takes a second for one text
     prompts = tuple(prompt_of(text) for text in sums(24))
     forward = PairObjective.forward
 
@@ -108,7 +108,7 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
         return forward(self, prefixes, **batch)
 
     monkeypatch.setattr(PairObjective, "forward", limited)
-    # flashinfer is usable, and must not be used: it would compile its kernels in the time for training
+    # flashinfer is usable but must not be used: compiling its kernels would take training time
     monkeypatch.setattr("d2sd.nets.flashinfer.obstacle", lambda *_: None)
     settings = PairTraining(
         target=run / "target", out=tmp_path, minutes=0.1, prompts=prompts, layers=1, max_new_tokens=16
@@ -121,7 +121,7 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
     assert curve[-1]["held_out_acceptance_length"] >= 1
 
 
-@pytest.mark.parametrize("batch", [1, 30])  # with features that are read once, and without
+@pytest.mark.parametrize("batch", [1, 30])  # with features that are computed once, and without
 def test_train_eagle3_runs_on_gpu(gpu, run, tmp_path, batch):
     given = {"target": run / "target", "responses": run / "r.jsonl", "out": tmp_path, "target_layer_ids": [0, 0, 0]}
     train_eagle3(Eagle3Training(**given, objective=Eagle3Objective(2, rows=4), loop=LoopConfig(2, batch_size=batch)))

@@ -1,4 +1,4 @@
-"""A pair of drafters within the minutes given: the plan, what comes out, and what interrupts it."""
+"""``d2sd train pair``: the plan for the given minutes, the trained pair, and resuming after interruptions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
         return sample(self, data, features, index, generator)
 
     monkeypatch.setattr(PairObjective, "sample", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
     given = settings(target, tmp_path, minutes=0.06)
     with pytest.raises(KeyboardInterrupt):
         train_pair(given, Ticking(TICK))
@@ -114,7 +114,7 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def killed(target, tmp_path_factory):
-    """Copies of a run's folder at some moments, as a kill at that moment leaves it, by the name of the moment."""
+    """Copies of a run's folder by moment, each as a kill at that moment would leave it."""
     out, copies = tmp_path_factory.mktemp("killed") / "run", {}
 
     def copying(name, work, number):
@@ -175,7 +175,7 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
     chat = shutil.copytree(target, tmp_path / "chat")
     tokenizer = AutoTokenizer.from_pretrained(chat)
-    end = "\nAnswer:"  # behind which this target writes something, for most questions
+    end = "\nAnswer:"  # after this, the target writes something for most questions
     tokenizer.chat_template = f"{{% for m in messages %}}<|endoftext|>{{{{ m['content'] }}}}{end}{{% endfor %}}"
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
@@ -183,7 +183,7 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pair, "features_of", stop)  # all is written by then
+    monkeypatch.setattr(pair, "features_of", stop)  # all texts are written by then
     with pytest.raises(KeyboardInterrupt):
         train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
     questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
@@ -220,7 +220,7 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
     [([64] * 32, 400, (5, 12, 64)), ([64] * 32, 100, (1, 15, 64)), ([64] * 32, 60, (1, 18, 32)), ([64] * 32, 31, (0, 9, 32)),
      ([64] * 9, 400, (0, 9, 32)), ([2] * 10 + [64] * 10, 400, (5, 20, 64)), ([64] * 32, 0, (0, 0, 32))],
 )  # fmt: skip
-def test_points_of_needs_ten_texts_at_each(lengths, seconds, expected):
+def test_points_of_needs_ten_texts_per_point(lengths, seconds, expected):
     assert plan.points_of(lengths, 0.1, seconds) == expected
 
 
@@ -231,7 +231,7 @@ def test_acceptance_without_figure_names_number_of_texts():
 
 
 def outcomes_of(temperatures, count=60):
-    """An objective and as many responses; the drafted tokens of a response are right as often as logits over its temperature say."""
+    """A fake objective and responses whose tokens are right as often as logits / temperature predict."""
     odds = torch.linspace(-2, 3, 24)
     sure = torch.stack([(odds / t).sigmoid() for t in KNOWN], -1)
     texts = []
@@ -247,7 +247,7 @@ def outcomes_of(temperatures, count=60):
     ("temperatures", "count", "divided"),
     [((2, 2), 60, True), ((2, 2), 59, False), ((1, 1), 60, False), ((2, 0.8), 60, False)],
 )
-def test_temperature_needs_texts_of_both_halves(temperatures, count, divided):
+def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, count, divided):
     objective, index = outcomes_of(temperatures, count)
     found = temperature(objective, None, None, index)
     said = pair.calibrated(found)
@@ -283,7 +283,7 @@ def test_divide_adds_text_before_training():
 
 
 @pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
-def test_train_pair_refuses_minutes_that_are_no_time(tmp_path, capsys, minutes):
+def test_train_pair_refuses_invalid_minutes(tmp_path, capsys, minutes):
     assert main(["train", "pair", "--target", "tiny", "--out", str(tmp_path), "--minutes", minutes]) == 2
     assert "error: minutes, layers, Markov rank and new tokens must be numbers above 0" in capsys.readouterr().err
 
@@ -294,4 +294,4 @@ def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
     with pytest.raises(InputError, match="give 10 or more with --prompts"):
         train_pair(
             settings(target, tmp_path, prompts=("Question: Tom",)), Ticking(TICK)
-        )  # corrected, in the same folder
+        )  # with a prompt now, in the same folder

@@ -1,4 +1,4 @@
-"""What the target writes, here and on a server: prompts of a conversation, too little memory, bad input."""
+"""Text that the target writes, locally and on a server: conversations, resuming, too little memory, bad input."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_regenerate_answers_every_turn_of_conversation(tmp_path, monkeypatch):
 
 @pytest.fixture
 def numbered(monkeypatch, tmp_path):
-    """A target that writes another text at every request, at once; returns a function of ``out`` that asks it questions."""
+    """A fake writer that numbers its texts; returns a function that has it write questions to ``out``."""
     target, numbers = load(tmp_path), count(1)
 
     def write(_, requests, config, stop=None):
@@ -100,8 +100,8 @@ def numbered(monkeypatch, tmp_path):
     return lambda out: ask(target, ["What is ", "Add "], 5, out, QUESTIONS)
 
 
-def killed_everywhere(folder, work, field):
-    """Kill a run that writes lines at every change of a file, and run it again; every whole line stays. Returns how many kills."""
+def resume_after_every_kill(folder, work, field):
+    """Kills a run at each change of a file and resumes it. Whole lines must stay. Returns the number of kills."""
     ended, number = False, 0
     while not ended:
         number += 1
@@ -118,7 +118,7 @@ def killed_everywhere(folder, work, field):
 def test_regenerate_resumes_after_kill_at_any_change(tmp_path, numbered):
     turns = [[prompt] for prompt in PROMPTS]
     work = partial(regenerate_responses, TINY, turns, config=CONFIG)
-    assert killed_everywhere(tmp_path, lambda out: work(out=out), "response_ids") > 4
+    assert resume_after_every_kill(tmp_path, lambda out: work(out=out), "response_ids") > 4
 
 
 def test_regenerate_resumes_between_answers_to_equal_prompts(tmp_path, numbered):
@@ -134,7 +134,7 @@ def test_regenerate_resumes_between_answers_to_equal_prompts(tmp_path, numbered)
         assert len(rows(out)) == 4
 
 
-def test_questions_leave_file_of_something_else_as_it_is(tmp_path, numbered):
+def test_questions_leave_unrelated_file_unchanged(tmp_path, numbered):
     (tmp_path / "notes.txt").write_text("a line without an end")
     with pytest.raises(InputError, match="written with other settings"):
         numbered(tmp_path / "notes.txt")
@@ -142,10 +142,10 @@ def test_questions_leave_file_of_something_else_as_it_is(tmp_path, numbered):
 
 
 def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
-    assert killed_everywhere(tmp_path, numbered, "prompt") > 4
+    assert resume_after_every_kill(tmp_path, numbered, "prompt") > 4
 
 
-def test_questions_are_in_file_as_soon_as_they_are_written(tmp_path, numbered, monkeypatch):
+def test_questions_are_saved_one_by_one(tmp_path, numbered, monkeypatch):
     out, write = tmp_path / "q.jsonl", texts.write
 
     def killed(*given):
@@ -173,7 +173,10 @@ def load(_):
 
 @pytest.fixture
 def server(tiny):
-    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does; ``moved``: whether it redirects; ``asked``: prompts it was sent."""
+    """A server of tiny with OpenAI's API: its address and its handler.
+
+    Attributes of the handler: ``ids``, whether it returns token ids, as vLLM does; ``moved``, whether it redirects;
+    ``asked``, the prompts that it received."""
 
     class Handler(BaseHTTPRequestHandler):
         ids, moved = True, False
@@ -229,7 +232,7 @@ def test_regenerate_server_option_equals_local_text(server, tmp_path, ids):
     assert main([*command, str(tmp_path / "there.jsonl"), "--server", url]) == 0
     here, there = (sorted(map(str, rows(tmp_path / name))) for name in ("here.jsonl", "there.jsonl"))
     assert here == there
-    assert len(handler.asked) == len(PROMPTS)  # the second command wrote nothing itself
+    assert len(handler.asked) == len(PROMPTS)  # for the second command, the server wrote every text
 
 
 def regenerate_from(tmp_path, *options):
@@ -245,7 +248,7 @@ def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsy
         list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [WriterRequest(0, [5])], CONFIG))
 
 
-def test_regenerate_asks_no_other_machine_and_follows_no_redirect(server, tmp_path, capsys):
+def test_regenerate_server_refuses_remote_hosts_and_redirects(server, tmp_path, capsys):
     assert regenerate_from(tmp_path, "--server", "http://192.0.2.1:8000") == 2
     assert "--allow-remote" in capsys.readouterr().err
     url, handler = server
@@ -273,7 +276,7 @@ def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, m
 
 
 def copied(folder, ends):
-    """A target's config and tokenizer, with these end tokens."""
+    """A copy of the target's config and tokenizer with these end tokens."""
     shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("*.safetensors"))
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
     return folder

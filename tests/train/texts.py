@@ -1,4 +1,4 @@
-"""Text of one kind, and a small target that was trained on it for a moment."""
+"""Worded sums, and a small target that is briefly trained on them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES, THINGS = ("Tom", "Mia", "Ann", "Bo"), ("pens", "figs", "red stones", "car
 
 
 def sums(count: int) -> list[str]:
-    """Worded sums with their answers, the same ones every time."""
+    """Worded sums with their answers, drawn with a fixed seed."""
     rng = random.Random(1)
     drawn = [(rng.choice(NAMES), rng.choice(THINGS), rng.randint(2, 99), rng.randint(2, 99)) for _ in range(count)]
     return [
@@ -27,12 +27,12 @@ def sums(count: int) -> list[str]:
 
 
 def prompt_of(document: str) -> str:
-    """The part that a person would type."""
+    """The part before the answer."""
     return document.partition("Answer:")[0] + "Answer:"
 
 
 def save_target(texts: list[str], out: Path, steps: int = 6) -> None:
-    """Save a Qwen3 target of three layers, trained for a few steps on these texts, with a tokenizer of its own."""
+    """Save a three-layer Qwen3 target, trained for a few steps on these texts, with a tokenizer made from them."""
     tokenizer = train_tokenizer(texts, 512, 256)
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(
@@ -56,7 +56,7 @@ def save_target(texts: list[str], out: Path, steps: int = 6) -> None:
 
 
 def save_run(out: Path) -> list[str]:
-    """Save a target and its responses to 20 prompts; returns 200 texts, whose first ones it was asked."""
+    """Save a target and its responses to 20 prompts; returns 200 texts, the first 20 of which gave the prompts."""
     texts = sums(200)
     save_target(texts, out / "target")
     regenerate_responses(out / "target", [[prompt_of(t)] for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
