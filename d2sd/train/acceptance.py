@@ -63,7 +63,7 @@ class HeldOut:
         if left_out := len(given) - len(self._texts):
             are = "is" if left_out == 1 else "are"
             print(
-                f"Held-out prompts: {left_out} of {len(given)} answers {are} empty, or not the same when read again, and not counted.",
+                f"Held-out prompts: {left_out} of {len(given)} answers {are} not counted: empty, or different when decoded alone.",
                 file=sys.stderr,
             )
 
@@ -158,14 +158,14 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
     Raises ``InputError`` if no drafter was saved during training.
     """
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; give the one that `d2sd train` has as --out")
+        raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
     numbers = (
         int(m[1]) for path in folder.glob("step-*/config.json") if (m := re.fullmatch(r"step-(\d+)", path.parent.name))
     )
     found = [Checkpoint(f"step-{n}", n, folder / f"step-{n}") for n in sorted(numbers)]
     if not found:
         raise InputError(
-            f"{folder} holds no step-N folders: train with --keep-every N, which keeps a drafter there every N steps"
+            f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps"
         )
     done = steps = None
     try:
@@ -191,13 +191,15 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -
         found = with_drafter(models, str(checkpoint.folder), dtype, second)
     except InputError as error:
         if str(error).endswith("do not fit"):
-            raise InputError(f"{error}; give the target that it was trained for with --target") from None
+            raise InputError(f"{error}; use --target to name the target that it was trained for") from None
         raise
     if second and found.first is None:
-        raise InputError("the drafter in --drafter is an EAGLE-3 one, which drafts alone; give a DFlash drafter")
+        raise InputError(
+            "--drafter names an EAGLE-3 drafter, which cannot be combined with a second drafter; give a DFlash drafter"
+        )
     if not second and found.first is not None and found.first.form.second_role:
         raise InputError(
-            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give its first drafter with --drafter"
+            f"{checkpoint.folder} is a VP-Drafter, a second drafter: give its first drafter with --drafter"
         )
     return found
 
@@ -238,7 +240,7 @@ class Board:
                 self._results = msgspec.json.decode(path.read_bytes(), type=dict[str, DrafterResults])
             except (OSError, msgspec.DecodeError) as error:
                 raise InputError(
-                    f"cannot read {path} ({first_line(error)}); remove it to measure its checkpoints again"
+                    f"cannot read {path} ({first_line(error)}); delete it to measure the checkpoints again"
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> DrafterResults:

@@ -85,7 +85,7 @@ def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list
     depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
         raise InputError(
-            f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, taps))}"
+            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps))}"
         )
     shape = drafter_config(
         text_config(target.config), layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=taps
@@ -289,8 +289,8 @@ def extended(
         return drafter
     other = form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None
     if other or drafter.lm_head is not None:
-        raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
-                         "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
+        raise InputError("--markov-rank and --draft-vocab-size need a plain DFlash drafter with the whole vocabulary: start from "
+                         "such a drafter, or leave out both options to continue training this one")  # fmt: skip
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
     made = reshaped(
         drafter,
@@ -324,22 +324,22 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
         taken = written | _closing(tokenizer, target)
         free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in taken), None)
         if free is None:
-            raise InputError("the responses hold every token of this target, so that none can be the mask")
+            raise InputError("the responses contain every token of this target, so no token is left for the mask")
         print(
-            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which no text holds.",
+            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which occurs in no text.",
             file=sys.stderr,
         )
         return int(free)
-    advice = f"choose an unused one with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
-        "this tokenizer has no unused special token: name with --mask-token one that the responses lack, or leave it out"
+    advice = f"choose an unused token with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
+        "this tokenizer has no unused special token: leave out --mask-token, or name a token that the responses do not contain"
     )  # fmt: skip
     number = vocabulary.get(name)
     if number is None or number >= size:
-        raise InputError(f"{name!r} is no token of this target; {advice}")
+        raise InputError(f"{name!r} is not a token of this target; {advice}")
     if number in _closing(tokenizer, target):
-        raise InputError(f"{name!r} ends or pads this target's texts and cannot be its mask; {advice}")
+        raise InputError(f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}")
     if name != tokenizer.mask_token and (name not in spare if spare else number in written):
-        raise InputError(f"{name!r} stands in texts and cannot be the mask; {advice}")
+        raise InputError(f"{name!r} occurs in texts and cannot be the mask; {advice}")
     return int(number)
 
 

@@ -58,7 +58,7 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
         raise InputError(f"{error}; name the layers to read with --target-layers") from None
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
-            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
+            f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"
         )
     return layers
 

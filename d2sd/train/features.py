@@ -79,7 +79,7 @@ def read_features(
             if not count:
                 raise
         torch.cuda.empty_cache()
-        print("Not enough memory on the GPU: the target's features are kept in the host's memory.", file=sys.stderr)
+        print("Not enough GPU memory: the target's features are stored in host memory.", file=sys.stderr)
     return None
 
 

@@ -74,7 +74,7 @@ def features_of(settings: PairTraining, target: Target, data: Responses) -> Feat
     torch.cuda.empty_cache()  # so that memory used for writing counts as free
     found = read_features(target.base, taps_of(settings, target), data)
     if found is None:
-        raise InputError("the target's features of the text do not fit into memory any more; give fewer --minutes")
+        raise InputError("the target's features of the text no longer fit into memory; give fewer --minutes")
     return found
 
 

@@ -118,7 +118,7 @@ def train(
                 for optimizer in optimizers:
                     optimizer.zero_grad()
                 torch.cuda.empty_cache()
-                print(f"Not enough memory: batches of {size} rows from here on.", file=sys.stderr)
+                print(f"Not enough memory: continuing with batches of {size} rows.", file=sys.stderr)
                 continue
             norm = nn.utils.clip_grad_norm_(list(parameters.values()), config.clip)
             for optimizer in optimizers:
@@ -160,7 +160,7 @@ def interruptions() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        print("Stopping after this step; Ctrl-C again stops at once, without saving.", file=sys.stderr)
+        print("Stopping after this step. Press Ctrl-C again to stop immediately without saving.", file=sys.stderr)
 
     # SIGINT is ignored, or this is not the main thread and cannot set handlers
     ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
@@ -289,8 +289,8 @@ def save_checkpoint(
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
-            "there, and the same command goes on from it"
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the previous one is "
+            "kept, and the same command resumes from it"
         ) from None
 
 
@@ -313,7 +313,7 @@ def load_checkpoint(
     if changed:
         raise InputError(
             f"{folder} was made with other settings ({', '.join(changed)}); "
-            "give the same ones to resume, or another output folder to start again"
+            "give the same settings to resume, or another output folder to start again"
         )
     with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
         for name, parameter in parameters.items():

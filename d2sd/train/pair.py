@@ -101,7 +101,7 @@ class State:
             kept = json.loads(path.read_text())
             same = kept["identity"] == self._identity
             if not same and kept["done"]:
-                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
+                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
             if same:  # otherwise no stage had finished, for example because the settings were rejected
                 self._used, self.done = kept["used"], kept["done"]
                 self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], TrainingPlan)
@@ -163,14 +163,14 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     out.mkdir(parents=True, exist_ok=True)
     state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)), clock)
     if "ending" in state.done:
-        print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
+        print(f"{out} already contains trained drafters; name another folder to train again.", file=sys.stderr)
         return
     state.keep()  # marks the folder as a training folder, even if this run is killed
     with state.stage("start"):
         target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
         chat = bool(target.tokenizer.chat_template)
         if not settings.prompts and not chat:
-            raise InputError(f"{target.name} has no chat template, so it cannot write questions; give it texts to continue with --prompts")  # fmt: skip
+            raise InputError(f"{target.name} has no chat template, so it cannot write questions; use --prompts to give texts that it continues")  # fmt: skip
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         if state.plan is None:
@@ -331,19 +331,19 @@ def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
     """
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
-        return f"α – of dflash and of d2sd: {number}, and a figure needs at least {FEWEST_TEXTS}"
+        return f"α of dflash and d2sd was not measured: {number}, at least {FEWEST_TEXTS} are needed"
     alone, both = (curve[-1][name] for name in ("held_out_acceptance_length", "d2sd_acceptance_length"))
-    return f"α {alone:.2f} of dflash and {both:.2f} of d2sd on {number}"
+    return f"α {alone:.2f} with dflash and {both:.2f} with d2sd on {number}"
 
 
 def calibrated(found: Temperature) -> str:
     """Returns a sentence about the temperature of the first drafter."""
     if found.tried is None:
-        return f"the logits of `dflash` are as trained: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
-    said = f"a temperature of {found.tried:.2f}, fitted on {found.fitted} responses that were not trained on, was"
+        return f"the logits of `dflash` are unchanged: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
+    fitted = f"{found.tried:.2f}, fitted on {found.fitted} responses that were not trained on"
     if found.divisor == 1:
-        return f"the logits of `dflash` are as trained: {said} not clearly better on {found.judged} others"
-    return f"the logits of `dflash` were divided: {said} better on {found.judged} others"
+        return f"the logits of `dflash` are unchanged: a temperature of {fitted}, was not clearly better on {found.judged} others"
+    return f"the logits of `dflash` are divided by a temperature of {fitted}; it was clearly better on {found.judged} others"
 
 
 def card(
@@ -367,11 +367,11 @@ def card(
         f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
         f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
-        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
-        f"{plan.batch}, Muon and AdamW, D-PACE's weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
-        "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
-        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
-        f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
+        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} epochs, {anchors:,} anchors; batches of "
+        f"{plan.batch}, Muon and AdamW, D-PACE loss weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
+        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
+        f"{anchors / used['training']:,.0f} anchors/s in training both drafters, measurements included",
         "temperature": calibrated(warmth),
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
@@ -383,12 +383,12 @@ def card(
         steps = f"\n| step | α `dflash` | α `d2sd` | draft length in training |\n| --- | --- | --- | --- |\n{steps}"
     return f"""# Drafters for {settings.target}
 
-A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. `d2sd generate --model FOLDER` runs them.
+A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. Run them with `d2sd generate --model FOLDER`.
 
 | | |
 | --- | --- |
 {table}
-{acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, here at temperature 0, on
-the first {plan.tokens_held_out} tokens after prompts that were not trained on. They are of the same kind as the training prompts unless others
-were given: expect less on other kinds of text.
+{acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, at temperature 0, on the
+first {plan.tokens_held_out} tokens of answers to prompts that were not trained on. Unless held-out prompts were given, these resemble the training
+prompts: expect a lower α on other kinds of text.
 {steps}"""

@@ -107,15 +107,15 @@ def describe(plan: TrainingPlan, device: str) -> str:
     s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
-        f"Measured here: {s.writing:,.0f} tokens/s written, features of {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
+        f"Measured speeds: {s.writing:,.0f} tokens/s written, features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
         f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
         f"{plan.batch} texts."
     )
     if device == "cpu":
         text += (
             "\nThis is a CPU. The SmolLM2 drafters had α 1.59 on unseen prompts after 0.7 million anchors and 1.76 after 3.0 million "
-            f"(docs/train-your-own.md); with {anchors / 1e6:.2f} million expect {'less' if anchors < 7e5 else 'that'}, unless the "
-            "target's texts are easy to foresee."
+            f"(docs/train-your-own.md). With {anchors / 1e6:.2f} million, expect a {'lower' if anchors < 7e5 else 'similar'} α, unless the "
+            "target's texts are easy to predict."
         )
     return text
 

@@ -171,9 +171,7 @@ class BlockTraining(DrafterTraining):
         }
         repeated = [option for option, value in determined.items() if value is not None]
         if self.start is not None and repeated:
-            raise InputError(
-                f"the drafter to start from gives {', '.join(determined)}: leave out {', '.join(repeated)}"
-            )
+            raise InputError(f"--start determines {', '.join(determined)}: leave out {', '.join(repeated)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

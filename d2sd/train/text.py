@@ -73,7 +73,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
             texts.append(torch.tensor(text, dtype=torch.int32))
             prompts.append(len(row["prompt_ids"]))
     if not texts:
-        raise InputError(f"{path} holds no response of at least two tokens")
+        raise InputError(f"{path} contains no response of at least two tokens")
     ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
 
@@ -81,7 +81,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     """Returns the ``count`` most frequent tokens of the responses, ascending; filled up with unused ids if necessary."""
     if not 1 <= count <= vocabulary:
-        raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
+        raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     at = torch.arange(data.ids.shape[1])
     written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
     seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
@@ -169,7 +169,7 @@ def regenerate(
         else:
             requests.append(request)
     if left.total():
-        raise InputError(f"{out} holds responses to other prompts; choose another file")
+        raise InputError(f"{out} contains responses to other prompts; choose another file")
     bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
     with out.open("ab") as f:
         for request, response in bar:
@@ -355,12 +355,12 @@ def user_header(target: Target) -> str:
     Raises ``InputError`` if there is no template, if it changes the message, or if it writes nothing before the message.
     """
     if not target.tokenizer.chat_template:
-        raise InputError(f"{target.name} has no chat template; only chat models write questions")
+        raise InputError(f"{target.name} has no chat template; only chat models can write questions")
     text = target.tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
     header, mark, _ = text.partition(MARK)
     if not mark or not header:
         fault = "writes nothing before a message" if mark else "changes messages"
-        raise InputError(f"the chat template of {target.name} {fault}, so that it cannot write questions")
+        raise InputError(f"the chat template of {target.name} {fault}, so this model cannot write questions")
     return str(header)
 
 

@@ -82,9 +82,7 @@ class Rows:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                print(
-                    f"Texts are written without a CUDA graph, which takes longer: {first_line(error)}", file=sys.stderr
-                )
+                print(f"Texts are written without a CUDA graph, which is slower: {first_line(error)}", file=sys.stderr)
                 self._captures = False
             for own, old in zip(changed, before, strict=True):
                 own.copy_(old)
@@ -158,7 +156,7 @@ def write(
             if count == 1:
                 raise
             count = count // 2
-            print(f"Not enough memory: {count} texts are written at once from here on.", file=sys.stderr)
+            print(f"Not enough memory: continuing with {count} texts in parallel.", file=sys.stderr)
 
 
 def _written(

@@ -50,7 +50,7 @@ def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
 
     monkeypatch.setattr(Rows, "advance", short)
     assert respond_to(tiny, prompts, CONFIG) == whole
-    assert "2 texts are written at once" in capsys.readouterr().err
+    assert "continuing with 2 texts in parallel" in capsys.readouterr().err
     assert calls[0] == 4
     assert calls[-1] <= 2
 
