@@ -1,8 +1,8 @@
-"""Compare settings on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same.
+"""Compare settings on a prompt set: acceptance, speed, nodes, stage times, and whether the texts are the same.
 
-All settings take turns on every prompt. Ctrl-C reports the prompts done so far. With --check-lossless, every method is compared
-with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails. ``bench gpu``
-measures the stages of a cycle on models of a true shape with random weights, ``bench cpu`` the passes of a real one.
+All settings take turns on every prompt. Ctrl-C stops and reports the finished prompts. With --check-lossless, every method is
+compared with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails.
+"bench gpu" measures the stages of a cycle on models of known shape with random weights; "bench cpu" measures the passes of --model.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _run_bench(arguments: argparse.Namespace) -> int:
     }
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
     _print(result, body(result, arguments.by_domain, published), arguments.json)
-    if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
+    if arguments.out:  # last, so that the results are printed even if writing fails
         write_report(arguments.out, result, runs, published)
     return 130 if stopped else 0
 
@@ -195,7 +195,7 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
         print(printable(text))
 
 
-# ``bench --check-lossless``: every method under many settings against plain greedy decoding.
+# ``bench --check-lossless``: compares every method under many settings with plain greedy decoding.
 
 
 def _run_lossless(arguments: argparse.Namespace) -> int:
@@ -218,7 +218,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
-    exact = numbers in ("float32", "mixed")  # in mixed numbers the stock model's text may be another one
+    exact = numbers in ("float32", "mixed")  # with mixed weights, transformers' own model may write another text
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
     results, stopped = collect(
@@ -245,7 +245,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
 
 
 def _lossless_body(result: dict[str, Any], texts: Any) -> str:
-    """The table of settings and a verdict in words. ``texts`` maps token ids to their text."""
+    """Returns the table of settings and a verdict. texts: maps token ids to their text."""
     margin = result["margin"]
     head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
     lines = []
@@ -276,7 +276,7 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
     return f"prompt {at['prompt'] + 1}, token {at['position'] + 1}: {expected} → {got}{gap}"
 
 
-# ``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights.
+# ``bench gpu``: time of every stage and its roofline bound, on models of known shape with random weights.
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
@@ -354,7 +354,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 
-# ``bench cpu``: time of every pass beside that of its products.
+# ``bench cpu``: time of every pass, and of its matrix products alone.
 
 
 def _run_cpu(arguments: argparse.Namespace) -> int:

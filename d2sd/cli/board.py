@@ -1,6 +1,6 @@
-"""Replay every drafter that a training run kept over the same texts: α over training, and which checkpoint is the best.
+"""Replay every drafter saved by a training run over the same texts, and show α over training and the best checkpoint.
 
-The target writes the texts once. They, and what was measured, are kept in FOLDER: the same command measures only what is new.
+The target writes the texts once. Texts and results are stored in FOLDER, so the same command measures only new checkpoints.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what is new, then print a table; Ctrl-C leaves the checkpoints that are done."""
+    """Measures new checkpoints, then prints a table. After Ctrl-C, the table has the finished checkpoints."""
     a = arguments
     found = checkpoints(a.folder)
     prompts = read_prompts(a.prompts, a.limit)
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
-    with_checkpoint(models, found[0], a.dtype)  # what does not fit is refused before texts are written
+    with_checkpoint(models, found[0], a.dtype)  # checks that the models fit before any text is written
     done: list[tuple[Checkpoint, DrafterResults]] = []
     try:
         texts, source = _written(a, models, prompts)
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
-    """The checkpoints, with the last two as one if training ended with a saved step."""
+    """Returns the checkpoints. Merges the last two if the final drafter equals the last saved step."""
     found = list(done)
     if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
         (step, measured), (final, _) = found[-2:]
@@ -105,7 +105,7 @@ def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
 
 
 def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -> tuple[list[Trace], str]:
-    """The target's texts for these prompts, and where they are from."""
+    """Returns the target's texts for these prompts, and a description of their origin."""
     config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
     engine, name = Engine(Models(models.target, name=models.name)), a.prompts
     tell_of_template(engine, config)
@@ -120,7 +120,7 @@ def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -
 
 
 def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
-    """The texts of more than one token: of one nothing is drafted. Raises ``InputError`` if there are none."""
+    """Returns the texts with more than one token, since shorter ones have no draft. Raises ``InputError`` if there are none."""
     used = [text for text in texts if len(text.token_ids) > 1]
     note = ended_at_once(len(texts) - len(used), len(texts), templated)
     if not used:
@@ -131,7 +131,7 @@ def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
 
 
 def _public(word: str) -> str:
-    """A word of the command as it may be published: of a path from the root its last part."""
+    """Returns a word of the command for publication: of an absolute path, only the last part."""
     return Path(word).name if Path(word).is_absolute() else word
 
 

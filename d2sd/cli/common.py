@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ from d2sd.trace.logs import read_runs
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
-if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
+if TYPE_CHECKING:  # imports torch (seconds and 340 MB), which commands that only read traces do not need
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
-# Exit status of a doctor that names a fault. 1: the program failed; 2: bad input, or an examination that could not be finished;
-# 130: Ctrl-C.
+# Exit status of ``doctor`` if it names a fault. Others: 1 program error; 2 bad input or unfinished examination; 130 Ctrl-C.
 FAULT_NAMED = 3
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the options that name models and their type. several: ``--drafter`` may be repeated."""
+    """Adds the options for models, number type and device. several: whether ``--drafter`` may be repeated."""
     parser.add_argument(
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
@@ -64,12 +63,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
 
 
 def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
-    """Adds ``--costs``, the name of a machine; ``use``: what its times are for."""
+    """Adds ``--costs``, the name of a machine. use: help text."""
     parser.add_argument("--costs", metavar="MACHINE", help=f"{use}: one of: {', '.join(MACHINES)}")
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of commands whose texts come from prompts, and which load models by themselves."""
+    """Adds the prompt and model options of commands without ``add_model_arguments``."""
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
@@ -90,7 +89,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of commands that run over a prompt set: prompts, models, settings, form of the output."""
+    """Adds the options of commands that run over a prompt set: prompts, models, settings and output format."""
     parser.add_argument(
         "--prompts",
         default="heldout",
@@ -104,7 +103,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-# What commands write. ``main`` checks it before a command runs.
+# Output files and folders. ``main`` checks them before a command runs.
 
 
 def add_output(
@@ -112,10 +111,10 @@ def add_output(
 ) -> None:
     """Adds an option that names a file or folder to write, and ``--force``.
 
-    folder: whether it is a folder, which the command itself checks with ``check_folder`` unless it has its ``own`` records.
-    own: suffixes of the paths that mark an earlier run which the command resumes, such as ``/pair.json``. What is there without
-        any of them is refused.
-    options: as of ``add_argument``.
+    folder: whether the output is a folder. Unless ``own`` is given, the command itself checks it with ``check_folder``.
+    own: path suffixes that mark an earlier run which the command resumes, such as ``/pair.json``. Existing content without any
+        of these marks is rejected.
+    options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
     outputs = parser.get_default("outputs") or {}
@@ -125,7 +124,7 @@ def add_output(
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` if an output cannot be written or would replace something unasked."""
+    """Raises ``InputError`` if an output cannot be written, or would replace a file without ``--force``."""
     named: list[Path] = []
     for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
         value = getattr(arguments, dest)
@@ -142,7 +141,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
 
 
 def check_output(arguments: argparse.Namespace, path: Path) -> None:
-    """Raises ``InputError`` if this file cannot be written, is read by the command, or is there without ``--force``."""
+    """Raises ``InputError`` if a file cannot be written, is an input of the command, or exists and ``--force`` is not given."""
     if _is_device(path):
         return
     if path.is_dir():
@@ -158,14 +157,14 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails, or if something is there."""
+    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails or if the folder is not empty."""
     if folder.is_dir() and any(folder.iterdir()):
         raise InputError(f"the folder {folder} is not empty; name another one")
     make_folder(folder)
 
 
 def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
-    """Refuse what the command reads, and what is there and was not begun by it."""
+    """Raises ``InputError`` if the path is an input of the command, or exists without a mark of an earlier run."""
     if not path.exists() or _is_device(path):
         return
     if any(path.samefile(other) for other in _named(arguments)):
@@ -184,18 +183,18 @@ def _is_device(path: Path) -> bool:
 
 
 def _named(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the existing files and folders that arguments other than outputs name."""
+    """Yields the existing files and folders that are named by arguments other than outputs."""
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
             continue
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            with suppress(OSError, ValueError):  # a text that cannot be a path
+            with suppress(OSError, ValueError):  # the value cannot be a path
                 if isinstance(one, (str, Path)) and str(one) and Path(one).exists():
                     yield Path(one)
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files among those, and the files in the folders among those."""
+    """Yields the files that these arguments name, and the files directly in the folders that they name."""
     for path in _named(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
@@ -203,7 +202,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
 def prepare_engine(
     arguments: argparse.Namespace, config: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
-    """Returns the engine, and the prompts with their token ids, all of them checked to fit before any runs."""
+    """Returns the engine, and the prompts with their token ids. Checks that all prompts fit before any of them runs."""
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments)
     if wait := engine.first_use(engine.resolve(config).backend):
@@ -213,7 +212,7 @@ def prepare_engine(
 
 
 def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
-    """Prints a note if a chat model gets prompts without its template: it then continues them instead of answering."""
+    """Prints a note if a chat model gets prompts without its template, so that it continues them instead of answering."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
         print(
@@ -224,8 +223,7 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
 def load_engine(arguments: argparse.Namespace) -> Engine:
     """Returns the engine that the model arguments name.
 
-    Objects that exist by then are taken out of garbage collection, which would take a third of a second in the middle of a
-    timed run.
+    Then excludes all existing objects from garbage collection, which would take a third of a second during a timed run.
     """
     from d2sd.engine import load
 
@@ -257,11 +255,11 @@ def record_runs(
     paths: Sequence[Path] = (),
     reuse: bool = False,
 ) -> Iterator[Trace]:
-    """Yields a run of each prompt, whose header names the prompt and its domain, with a progress bar.
+    """Yields a run of each prompt, with a progress bar. The headers name the prompt and its domain.
 
-    name: of the progress bar.
-    paths: file of each run, written at once; empty: none.
-    reuse: read the files that are there instead of running again.
+    name: label of the progress bar.
+    paths: file of each run, written when the run ends; empty to write no files.
+    reuse: read existing files instead of running again.
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
@@ -276,13 +274,13 @@ def record_runs(
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """Yields the runs of all files and folders, traces and logs of servers, with a progress bar on a terminal if that takes long."""
+    """Yields the runs in files and folders of traces and server logs, with a progress bar if reading takes long."""
     traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 
 def files_of(path: str) -> list[str]:
-    """Returns the trace files of a folder in order of their names; any other path as it is."""
+    """Returns the trace files of a folder, sorted by name. Returns any other path unchanged."""
     if not Path(path).is_dir():
         return [path]
     found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
@@ -292,8 +290,9 @@ def files_of(path: str) -> list[str]:
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """Returns a sentence about texts that hold no token but their end, and what to do about it; empty if there are none.
+    """Returns a sentence about texts without a token before the end token, with advice; empty if there are none.
 
+    empty, texts: number of empty texts, and of all texts.
     chat: whether the prompts were put into the chat template.
     """
     if not empty:
@@ -319,7 +318,7 @@ def read_text(path: str) -> str:
 
 
 def write_report(report: str, out: Path | None) -> None:
-    """Print a report, and also write it to a file if one is named."""
+    """Prints a report, and writes it to ``out`` if given."""
     print(printable(report))
     if out:
         write_whole(out, report)

@@ -1,4 +1,4 @@
-"""Compare two sets of recorded runs: every figure of both, and the difference with its interval."""
+"""Compare two sets of recorded runs: show every figure of both sets, and the difference with its interval."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read both sides, then print what differs."""
     a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
     if arguments.html:
         write_whole(arguments.html, _page(a, b))

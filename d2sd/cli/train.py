@@ -1,4 +1,4 @@
-"""Train drafters for a target. Every stage resumes where it stopped when the same command is run again."""
+"""Train drafters for a target. To resume an interrupted stage, run the same command again."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from d2sd.train.settings import (
 
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-PAIR = ("/pair.json",)  # by which a folder of ``train pair`` is known
+PAIR = ("/pair.json",)  # marks an output folder of ``train pair``
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``train`` and its stages. Defaults are those of ``d2sd.train.settings``."""
+    """Adds the stages of ``train`` and their arguments, with the defaults of ``d2sd.train.settings``."""
     stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
     _add_pair(
         stages.add_parser(
@@ -51,9 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show_defaults(parser: argparse.ArgumentParser) -> None:
-    """Add the default of every option to its help, if that does not say it."""
+    """Adds the default of every option to its help text, unless the text already states it."""
     for action in parser._actions:
-        valued = action.nargs != 0 and isinstance(action.default, int | float | str)  # flags take no value
+        valued = action.nargs != 0 and isinstance(action.default, int | float | str)  # excludes flags
         if valued and "default" not in (action.help or ""):
             action.help = f"{action.help or ''} (default: %(default)s)".strip()
 
@@ -115,7 +115,7 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
-    """Arguments of every kind of drafter. taps: the layers that it reads by default."""
+    """Adds the arguments for every kind of drafter. taps: description of the layers that it reads by default."""
     add, default = parser.add_argument, _default("loop", training)
     add("--target", required=True, metavar=TARGET)
     add("--responses", type=Path, required=True, metavar=JSONL)
@@ -182,7 +182,7 @@ def _regenerate(arguments: argparse.Namespace) -> None:
 
 
 def _conversations(sources: Sequence[str]) -> list[list[str]]:
-    """The user's turns in files and columns of hub data sets. Raises ``InputError`` if there are none."""
+    """Returns the user's turns in files and in columns of hub data sets. Raises ``InputError`` if there are none."""
     from d2sd.train.text import read_conversations
 
     found = []

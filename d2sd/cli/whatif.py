@@ -1,7 +1,8 @@
-"""Ask recorded greedy runs what other settings, or other drafters, would have committed: nothing is decoded again.
+"""Show what other settings, or other drafters, would have committed in recorded greedy runs, without decoding again.
 
-One drafter gives a row per setting: over one trace, or with --sweep, --costs or several --methods over all of them together. Several
-traces or drafters otherwise give a row per drafter: α, by prompt group and by position, and the difference from the first with its interval. ``--served`` holds a server's log against the same drafter.
+For one trace and one drafter, print a row per setting. --sweep, --costs or several --methods also print a row per setting, over all
+traces together. For several traces or drafters, print a row per drafter: α, also by prompt group and position, and its difference
+from the first drafter with an interval. With --served, compare a server's log with the same drafter run here.
 """
 
 from __future__ import annotations
@@ -37,7 +38,6 @@ SHOWN_POSITIONS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``whatif``."""
     parser.add_argument(
         "traces", nargs="+", metavar="TRACE|FOLDER",
         help="recorded at temperature 0 with the model named below, with any drafter",
@@ -62,11 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Prints what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
+    """Prints the recorded run and a row per setting; for several traces or drafters, a row per drafter."""
     if arguments.methods not in (None, "all"):
         parse_settings(
             arguments.methods, arguments.sweep, DecodeConfig("autoregressive")
-        )  # unknown ones are refused here
+        )  # rejects unknown methods before models are loaded
     drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
     asks_settings = bool(arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods))
     if arguments.served:
@@ -79,14 +79,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _method(asked: str | None, drafter: str | None) -> str | None:
-    """The method that was asked for, else that of a drafter that was named, which it runs alone; None: the recorded one."""
+    """Returns the requested method, else the method that runs the given drafter alone; None for the recorded method."""
     if asked or drafter is None:
         return asked
     return "eagle3" if is_eagle3_folder(drafter) else "dflash"
 
 
 def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Namespace) -> str:
-    """The label of a row, with the second drafter where one takes part beside a drafter that was named."""
+    """Returns the label of a row; names the second drafter if it takes part and a drafter option was given."""
     second = engine.models.second
     if second is None or METHODS[method].second_drafter != "vp" or not (arguments.drafter or arguments.second_drafter):
         return label
@@ -94,7 +94,7 @@ def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Na
 
 
 def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
-    """Prints a note if traces name other weights of the target than those that are loaded."""
+    """Prints a note if traces were recorded with other target weights than the loaded ones."""
     ours = weights_of([{"parts": engine.parts}], "target")
     others = sum(weights_of([t.header], "target") not in ("", ours) for t in traces)
     if others and ours:
@@ -107,7 +107,7 @@ def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
         )
 
 
-# Settings over recorded texts.
+# Comparison of settings over recorded texts.
 
 
 def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) -> None:
@@ -151,7 +151,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
 
 
 def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
-    """The steps of several texts as those of one."""
+    """Joins the steps of several texts into one outcome."""
     seconds = [o.seconds for o in outcomes]
     return replace(
         outcomes[0],
@@ -163,7 +163,7 @@ def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
 
 
 def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
-    """What was recorded, as a row."""
+    """Returns the row of the recorded runs."""
     totals = totals_of([step for trace in traces for step in trace.steps], traces[0].prefill)
     methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
     return {
@@ -211,7 +211,7 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
     return [table for number, table in enumerate(measured) if table not in measured[:number]]
 
 
-# Drafters over the same recorded texts.
+# Comparison of drafters over the same recorded texts.
 
 
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
@@ -239,11 +239,11 @@ def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | No
     print(f"{len(traces)} texts, replayed with the drafters alone. {how_replayed(rows, len(traces))}")
 
 
-# A server's log against the same drafter here, step by step.
+# Comparison of a server's log with the same drafter here, step by step.
 
 
 def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints how often the server accepts less than the drafter here, where it first does, and acceptance by position."""
+    """Prints how often the server accepts fewer tokens than the drafter here, the first such step, and acceptance by position."""
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
         raise InputError("--served holds a log against one drafter: leave out --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
@@ -264,7 +264,7 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
 
 
 def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
-    """Yields sentences about a log and the same drafter here."""
+    """Yields sentences that compare a log with the same drafter here."""
     same = len(found.places) - found.less - found.more
     yield (
         f"{len(found.places)} steps of the server, each drafted again here after the same text: as many tokens accepted in {same} of them, "
