@@ -49,13 +49,13 @@ Done = Sequence[tuple[Checkpoint, DrafterResults]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the --out of `d2sd train … --keep-every N`")
-    parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
-    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="the first drafter, for VP-Drafters, which are measured by α of d2sd with it")  # fmt: skip
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out folder of `d2sd train … --keep-every N`")
+    parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="target that the drafters were trained for")  # fmt: skip
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter, needed for VP-Drafters: their α is measured with it, by method d2sd")  # fmt: skip
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set, as for calibrate; choose prompts that were not trained on")  # fmt: skip
     add_text_arguments(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="longest text (default: 128)")
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, origin")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
             done.append((checkpoint, board.measure(checkpoint)))
     except KeyboardInterrupt:
         print(
-            f"Stopped: {len(done)} of {count(len(found), 'checkpoint')} measured. What is done is kept in "
-            f"{printable(str(a.folder))}; the same command goes on from it.",
+            f"Stopped: {len(done)} of {count(len(found), 'checkpoint')} measured. The results are kept in "
+            f"{printable(str(a.folder))}; the same command continues from them.",
             file=sys.stderr,
         )
         if not done:
@@ -150,7 +150,7 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
 
 
 def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
-    shown = [("checkpoint", "α", "first position", "against the last")]
+    shown = [("checkpoint", "α", "first position", "difference from the last")]
     for row in rows:
         against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
         shown.append((row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against))
@@ -175,7 +175,7 @@ def _page(
         [drafter_verdict(rows), how_replayed(rows, len(texts))],
         board_panels(rows, [checkpoint.step for checkpoint, _ in done], second),
         facts=[
-            ("Where the figures are from", FigureTable(("", ""), (*origin.items(), *weights))),
+            ("Origin of the figures", FigureTable(("", ""), (*origin.items(), *weights))),
             *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
         ],
     )

@@ -40,21 +40,12 @@ SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running, one or more a file"
-    )
-    parser.add_argument("--method", default="d2sd", metavar="ID")
-    add_output(
-        parser,
-        "--traces-out",
-        folder=True,
-        type=Path,
-        metavar="FOLDER",
-        help="also write every run there, as NNN.jsonl.gz",
-    )
+    parser.add_argument("--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running prompts; a file may contain several")  # fmt: skip
+    parser.add_argument("--method", default="d2sd", metavar="ID", help="method to run (default: d2sd)")
+    add_output(parser, "--traces-out", folder=True, type=Path, metavar="FOLDER", help="also write every run to this folder, as NNN.jsonl.gz")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_costs_argument(
-        parser, "what times per token are calculated from (default: this machine’s, where prompts are run)"
+        parser, "machine whose costs give the times per token (default: this machine, if prompts are run)"
     )
     add_run_arguments(parser)
 
@@ -62,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs prompts or reads traces, then prints the figures. After Ctrl-C, the figures cover the finished prompts."""
     if arguments.traces and arguments.traces_out:
-        raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
+        raise InputError("--traces reads recorded runs and --traces-out writes new ones; leave one of them out")
     groups, stopped = {"all": RunStatistics()}, ""
     machine = machine_of(arguments.costs) if arguments.costs else None
 
@@ -116,7 +107,7 @@ def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
         return None
     method = drafting[0]
     if len({name == "draft_model" for name in drafting}) > 1:
-        raise InputError("--costs needs runs of one kind of drafter; calibrate those of the draft model by themselves")
+        raise InputError("--costs needs runs of one kind of drafter; calibrate runs with the draft model separately")
     return draft_costs(machine, method)
 
 

@@ -30,49 +30,62 @@ MAX_PROMPT_BYTES = 1 << 20
 FAULT_NAMED = 3
 
 
+def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentParser:
+    """Adds a subcommand with ``sentence`` as its help and description. commands: from ``add_subparsers``."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}."
+    )
+    return added
+
+
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
     """Adds the options for models, number type and device. several: whether ``--drafter`` may be repeated."""
     parser.add_argument(
-        "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
+        "--model",
+        default="tiny",
+        metavar="NAME|FOLDER",
+        help="bundled preset, or a folder with target/, dflash/, vp/ (default: tiny)",
     )
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: what `d2sd get` has got",
+        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: a target from `d2sd get`",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
         help="drafter of any kind in docs/drafter-format.md instead of the model's own"
-        + ("; may be repeated: all of them are replayed and compared" if several else ""),
+        + ("; may be repeated to compare several drafters" if several else ""),
     )  # fmt: skip
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument(
-        "--dtype", help="float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: float32, and "
-        "mixed for a target of 50 million parameters or more on a CPU)"
+        "--dtype", help="number type: float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: mixed for "
+        "a target of 50 million parameters or more on a CPU, else float32)"
     )  # fmt: skip
     parser.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all GPUs (default: "
-        "cuda if there is one)"
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto to spread the target over all GPUs (default: "
+        "cuda if available)"
     )  # fmt: skip
     parser.add_argument(
-        "--passes", default="auto", metavar="KIND", help="eager, padded (to fixed shapes), captured (as CUDA graphs), or "
-        "auto (default): captured where possible, else eager"
+        "--passes", default="auto", metavar="KIND", help="way to run passes: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default): captured if possible, else eager"
     )  # fmt: skip
-    parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
+    parser.add_argument(
+        "--load-in-8bit", action="store_true", help="load the target's weights in 8 bits (needs bitsandbytes)"
+    )
 
 
 def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
     """Adds ``--costs``, the name of a machine. use: help text."""
-    parser.add_argument("--costs", metavar="MACHINE", help=f"{use}: one of: {', '.join(MACHINES)}")
+    parser.add_argument("--costs", metavar="MACHINE", help=f"{use}; one of: {', '.join(MACHINES)}")
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the prompt and model options of commands without ``add_model_arguments``."""
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
-    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
+    parser.add_argument("--dtype", help="number type: float32, mixed, bfloat16 or float16 (default: as for generate)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, … (default: cuda if available)")
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -94,10 +107,10 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         "--prompts",
         default="heldout",
         metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN",
-        help="heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a hub data "
-        "set (needs the package datasets)",
+        help="prompt set: heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a "
+        "hub data set (needs the package datasets)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
@@ -120,7 +133,7 @@ def add_output(
     outputs = parser.get_default("outputs") or {}
     parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
     if not own and "--force" not in parser._option_string_actions:
-        parser.add_argument("--force", action="store_true", help="replace a file that is there")
+        parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
@@ -151,15 +164,15 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
     if not path.exists():
         return
     if any(path.samefile(other) for other in _inputs(arguments)):
-        raise InputError(f"{path} is what this command reads; name another file to write")
+        raise InputError(f"{path} is an input of this command; name another output file")
     if not arguments.force:
-        raise InputError(f"{path} is there already; name another file, or replace it with --force")
+        raise InputError(f"{path} already exists; name another file, or replace it with --force")
 
 
 def check_folder(folder: Path) -> None:
     """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails or if the folder is not empty."""
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"the folder {folder} is not empty; name another one")
+        raise InputError(f"the folder {folder} is not empty; name another folder")
     make_folder(folder)
 
 
@@ -168,13 +181,13 @@ def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Seq
     if not path.exists() or _is_device(path):
         return
     if any(path.samefile(other) for other in _named(arguments)):
-        raise InputError(f"{path} is what this command reads; name another place to write")
+        raise InputError(f"{path} is an input of this command; name another output")
     if folder != path.is_dir():
-        raise InputError(f"{path} is {'no' if folder else 'a'} folder; name another place")
+        raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
     full = any(path.iterdir()) if folder else path.stat().st_size
     if full and not any(Path(f"{path}{ending}").exists() for ending in own):
         raise InputError(
-            f"{path} holds something else than what this command writes; name another {'folder' if folder else 'file'}"
+            f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
         )
 
 
@@ -215,9 +228,7 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
     """Prints a note if a chat model gets prompts without its template, so that it continues them instead of answering."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
-        print(
-            f"{target.name} is a chat model, and prompts are given to it as they are; --chat asks it.", file=sys.stderr
-        )
+        print(f"{target.name} is a chat model, but prompts are not in its chat template; add --chat.", file=sys.stderr)
 
 
 def load_engine(arguments: argparse.Namespace) -> Engine:
@@ -285,7 +296,7 @@ def files_of(path: str) -> list[str]:
         return [path]
     found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
     if not found:
-        raise InputError(f"the folder {path} holds no traces (.jsonl or .jsonl.gz)")
+        raise InputError(f"the folder {path} contains no traces (.jsonl or .jsonl.gz)")
     return found
 
 
@@ -298,7 +309,7 @@ def ended_at_once(empty: int, texts: int, chat: bool) -> str:
     if not empty:
         return ""
     which = "The text is empty" if texts == 1 else f"{empty} of {texts} texts are empty"
-    return f"{which}: the target ended {'it' if empty == 1 else 'them'} at once.{'' if chat else ' A chat model needs its template: add --chat.'}"
+    return f"{which}: the target ended {'it' if empty == 1 else 'them'} immediately.{'' if chat else ' A chat model needs its template: add --chat.'}"
 
 
 def read_text(path: str) -> str:

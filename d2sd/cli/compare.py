@@ -17,8 +17,8 @@ from d2sd.trace.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
-    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
+    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set A")
+    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set B")
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 

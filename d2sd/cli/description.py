@@ -73,9 +73,7 @@ def not_logged(missing: Collection[str]) -> str:
     """Returns a sentence that lists what a log lacks; empty if it is complete."""
     if not any(what in missing for what in MISSING):
         return ""
-    unknown = (
-        f"; {UNKNOWN} stands for a token that is not known" if {"tokens", "rejected", "target"} & set(missing) else ""
-    )
+    unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
     return f"not in this log: {', '.join(words for what, words in MISSING.items() if what in missing)}{unknown}"
 
 
@@ -97,7 +95,7 @@ def _confidences(step: StepDone) -> Iterator[str]:
     if step.actual_boundary == len(draft.ids):
         yield "      the whole first draft was accepted"
     elif step.actual_boundary is None:
-        yield "      the text ended before the first draft was decided"
+        yield "      the text ended within the first draft"
 
 
 def draw_tree(step: StepDone) -> Iterator[str]:

@@ -35,7 +35,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     """Examines drafters and prints the findings; after Ctrl-C, the findings so far."""
     a = arguments
     if a.mend and a.mend.exists():
-        raise InputError(f"{a.mend} is there already; name a folder that is not")
+        raise InputError(f"{a.mend} already exists; name a new folder")
     prompts = [p.text for p in read_prompts(a.prompts, PROMPTS if a.limit is None else a.limit)]
     first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
     roles = [first, *([replace(first, drafter=a.vp, visible=VISIBLE, expected=None, reference=None)] if a.vp else [])]
@@ -91,7 +91,7 @@ def write_mended(examination: Findings, out: Path) -> str:
     """Writes the drafter with the changes that repair the diagnosed fault, if any. Returns a sentence about the result."""
     diagnosis, repair = examination.diagnosis, examination.repair
     if diagnosis is None or not diagnosis.changes:
-        return f"{out} was not written: what was found is not undone by a change of the folder."
+        return f"{out} was not written: no change of the folder repairs what was found."
     write_changed(examination.asked.drafter, diagnosis.changes, out)
     changes = printable(", then ".join(change.description for change in diagnosis.changes))
     if repair is None or diagnosis.changes != tuple(t.variant for t in repair.steps):

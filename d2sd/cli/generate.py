@@ -32,13 +32,13 @@ RESET = "\033[0m"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--prompt", metavar="TEXT")
-    source.add_argument("--prompt-file", metavar="F")
+    source.add_argument("--prompt", metavar="TEXT", help="text to continue or, with --chat, question to answer")
+    source.add_argument("--prompt-file", metavar="FILE", help="UTF-8 file with the prompt")
     methods = "; ".join(f"{m.id}: {m.sentence[:-1]}" for m in METHODS.values())
-    parser.add_argument("--method", default="d2sd", metavar="ID", help=f"{methods} (default d2sd)")
+    parser.add_argument("--method", default="d2sd", metavar="ID", help=f"decoding method (default: d2sd). {methods}")
     add_model_arguments(parser)
     add_decode_arguments(parser)
-    add_output(parser, "--trace", metavar="OUT.jsonl", help="write every step while running")
+    add_output(parser, "--trace", metavar="OUT.jsonl", help="record every step to this file while running")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

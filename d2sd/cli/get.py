@@ -16,13 +16,13 @@ from d2sd.trace.text import progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help=f"one of: {', '.join(REMOTE)}")
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"target, one of: {', '.join(REMOTE)}")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Lists the targets, or gets one and prints its path."""
     if arguments.name is None:
-        print(f"Targets lie in {home()}.")
+        print(f"Targets are stored in {home()}.")
         for remote in REMOTE.values():
             here = found(remote.name)
             state = f"here: {here}" if here else f"not here yet; get it with: d2sd get {remote.name}"
@@ -32,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
             )
         return
     if arguments.name not in REMOTE:
-        raise InputError(f"there is no {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
+        raise InputError(f"there is no target {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
     remote = REMOTE[arguments.name]
     with progress(desc=remote.title, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 
