@@ -118,7 +118,7 @@ class DecodeConfig:
     # Each field is declared only here, with its bounds, command-line option, and control on the page (``SETTINGS``).
     method: str = "d2sd"
     max_new_tokens: int = setting(
-        128, "whole", least=1, most=MAX_NEW_TOKENS, help="(default 128)", metavar="N",
+        128, "whole", least=1, most=MAX_NEW_TOKENS, help="maximum number of generated tokens (default 128)", metavar="N",
         label="max tokens", meaning="maximum number of generated tokens", control="max-tokens", step=16,
     )  # fmt: skip
     block_size: int | None = setting(
@@ -157,16 +157,16 @@ class DecodeConfig:
         meaning="cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow",
     )  # fmt: skip
     temperature: float = setting(
-        0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",
+        0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="sampling temperature; 0: greedy (default)", metavar="T",
         label="temperature", meaning="0: the target’s likeliest token; above 0: sampled from its probabilities", step=0.1,
     )  # fmt: skip
     top_p: float = setting(
-        1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="1 = off (default)", metavar="P",
+        1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="sample from the likeliest tokens with this total probability; 1: off (default)", metavar="P",
         label="top-p", meaning="sample only from the likeliest tokens with this total probability", step=0.05,
     )  # fmt: skip
-    top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="0 = off (default)", metavar="N")
+    top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="sample from this number of likeliest tokens; 0: off (default)", metavar="N")
     seed: int = setting(
-        0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="default 0", metavar="S",
+        0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="seed of all sampling (default 0)", metavar="S",
         label="seed", meaning="seed of all sampling: the same seed gives the same text",
     )  # fmt: skip
     backend: str = setting(

@@ -1,1 +1,1 @@
-"""The commands, one file each: ``add_arguments(parser)``, ``run(arguments)``."""
+"""The commands, one module each, with ``add_arguments(parser)`` and ``run(arguments)``."""

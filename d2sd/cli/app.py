@@ -1,4 +1,4 @@
-"""Starts the page; the same as ``python app.py`` in a checkout. HOST and PORT set the address it listens on."""
+"""Start the web page, like "python app.py" in a checkout. The environment variables HOST and PORT set its address."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from d2sd.__about__ import HOME
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It has none."""
+    """Adds no arguments."""
 
 
 def run(_: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
-"""Compare settings on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same.
+"""Compare settings on a prompt set: acceptance, speed, nodes, stage times, and whether the texts are the same.
 
-All settings take turns on every prompt. Ctrl-C reports the prompts done so far. With --check-lossless, every method is compared
-with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails. ``bench gpu``
-measures the stages of a cycle on models of a true shape with random weights, ``bench cpu`` the passes of a real one.
+All settings take turns on every prompt. Ctrl-C stops and reports the finished prompts. With --check-lossless, every method is
+compared with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails.
+"bench gpu" measures the stages of a cycle on models of known shape with random weights; "bench cpu" measures the passes of --model.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
     "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
-    "and its keys and values of the context. Bytes of a cycle: those, both drafters' weights, the LM head twice more, "
-    "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
-    "read and written counted."
+    "and its keys and values of the context. Bytes of a cycle: the same, plus both drafters' weights, two more reads of the "
+    "LM head, and the drafters' keys and values of the context. The bandwidth is measured with a copy in the same run and "
+    "counts bytes read and written."
 )
-NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
+NEEDS_GPU = "captured columns need a CUDA GPU, since they time CUDA graphs"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"all, or a list. Each entry: {SYNTAX} "
+        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"methods to compare: all, or a list. Each entry is {SYNTAX} "
         f"Methods: {', '.join(METHODS)}"
     )  # fmt: skip
     which.add_argument(
-        "--preset", choices=PRESETS, help="a table of a paper, beside its published figures: "
+        "--preset", choices=PRESETS, help="predefined comparison, shown beside published figures if there are any: "
         + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
     )  # fmt: skip
     parser.add_argument(
@@ -83,47 +83,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--baselines", default="", metavar="A,B,…",
-        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
+        help="other implementations to compare with: all, or a list of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
-    parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    add_output(
-        parser,
-        "--out",
-        folder=True,
-        type=Path,
-        metavar="FOLDER",
-        help="write results.json, report.md and report.html there",
-    )
-    parser.add_argument(
-        "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
-    )
-    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt, of which the median times are reported (default: 1; for gpu and cpu 20)")  # fmt: skip
+    parser.add_argument("--by-domain", action="store_true", help="also show a row per method and domain")
+    add_output(parser, "--out", folder=True, type=Path, metavar="FOLDER", help="also write results.json, report.md and report.html to this folder")  # fmt: skip
+    parser.add_argument("--check-lossless", action="store_true", help="compare all texts with plain decoding instead of timing")  # fmt: skip
+    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each used if it is at most γ−1")}
     for name, (default, sentence) in lists.items():
         parser.add_argument(
             f"--{name}", type=_whole_numbers, default=default, metavar="A,B,…",
-            help=f"--check-lossless: values of {sentence} (default {','.join(map(str, default))})",
+            help=f"for --check-lossless: values of {sentence} (default: {','.join(map(str, default))})",
         )  # fmt: skip
     parser.add_argument(
         "--margin", type=float, default=DEFAULT_MARGIN, metavar="X",
-        help=f"--check-lossless in another type than float32: how far below the favourite a token may be "
-        f"(default {DEFAULT_MARGIN}); {MARGIN_REASON}",
+        help=f"for --check-lossless in other types than float32: how far the logit of a token may be below the highest one "
+        f"(default: {DEFAULT_MARGIN}); {MARGIN_REASON}",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: time of every stage beside its floor, with random weights of a "
-        "true shape (uses --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json only); "
-        "cpu: time and operations of every pass of --model, and the time of its matrix products alone (takes one --context)"
+        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: measure the time of every stage beside its floor, with random weights of a "
+        "known shape (uses only --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json); "
+        "cpu: measure time and operations of every pass of --model, and the time of its matrix products alone (takes one --context)"
     )  # fmt: skip
-    parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
+    parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"for gpu: shape of the models, one of: {', '.join(SHAPES)} (default: qwen3-8b)")  # fmt: skip
     parser.add_argument(
         "--context",
         type=_whole_numbers,
         metavar="A,B,…",
-        help="tokens before the measured passes (default: gpu 1024,8192,32768; cpu 128)",
+        help="for gpu and cpu: tokens before the measured passes (default: gpu 1024,8192,32768; cpu 128)",
     )
     parser.add_argument(
-        "--layers", choices=LAYERS, help="bench gpu: layers with merged weights and few kernels (fused), or the models' own "
-        "modules (plain); without it both, with the ratio of every stage"
+        "--layers", choices=LAYERS, help="for gpu: fused (merged weights, few kernels) or plain (the models' own modules); "
+        "default: both, with the ratio of every stage"
     )  # fmt: skip
     add_run_arguments(parser)
 
@@ -183,7 +174,7 @@ def _run_bench(arguments: argparse.Namespace) -> int:
     }
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
     _print(result, body(result, arguments.by_domain, published), arguments.json)
-    if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
+    if arguments.out:  # last, so that the results are printed even if writing fails
         write_report(arguments.out, result, runs, published)
     return 130 if stopped else 0
 
@@ -195,7 +186,7 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
         print(printable(text))
 
 
-# ``bench --check-lossless``: every method under many settings against plain greedy decoding.
+# ``bench --check-lossless``: compares every method under many settings with plain greedy decoding.
 
 
 def _run_lossless(arguments: argparse.Namespace) -> int:
@@ -203,7 +194,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
     if arguments.preset or arguments.sweep or arguments.baselines:
-        raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
+        raise InputError("--check-lossless chooses its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
     candidates = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
     engine, prompts = prepare_engine(arguments, base)
@@ -218,7 +209,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
-    exact = numbers in ("float32", "mixed")  # in mixed numbers the stock model's text may be another one
+    exact = numbers in ("float32", "mixed")  # with mixed weights, transformers' own model may write another text
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
     results, stopped = collect(
@@ -245,7 +236,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
 
 
 def _lossless_body(result: dict[str, Any], texts: Any) -> str:
-    """The table of settings and a verdict in words. ``texts`` maps token ids to their text."""
+    """Returns the table of settings and a verdict. texts: maps token ids to their text."""
     margin = result["margin"]
     head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
     lines = []
@@ -259,7 +250,7 @@ def _lossless_body(result: dict[str, Any], texts: Any) -> str:
     rule = (
         "every text must equal plain greedy decoding (method autoregressive) id for id"
         if margin is None
-        else f"every token must be at most {margin} below the favourite of one teacher-forced pass; {MARGIN_REASON}"
+        else f"the logit of every token must be at most {margin} below the highest one of a teacher-forced pass; {MARGIN_REASON}"
     )
     verdict = (
         f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts: {rule}."
@@ -276,7 +267,7 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
     return f"prompt {at['prompt'] + 1}, token {at['position'] + 1}: {expected} → {got}{gap}"
 
 
-# ``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights.
+# ``bench gpu``: time of every stage and its roofline bound, on models of known shape with random weights.
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
@@ -338,23 +329,23 @@ def _gpu_body(result: dict[str, Any]) -> str:
     parts = [
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
-        f"medians of {result['repeats']}; a dash was not measured. A cycle, and a step of plain decoding, is all that a "
-        "step of a generation does, its events included. Random drafts are rejected, so a cycle commits one token. "
-        "Cycles worked out on the device move the rows of a whole block whatever is accepted.",
+        f"medians of {result['repeats']} runs; a dash means not measured. A cycle, or a step of plain decoding, includes "
+        "everything that a step of a generation does, also its events. Random drafts are rejected, so a cycle commits one "
+        "token. Cycles computed on the device move the rows of a whole block, however many tokens are accepted.",
         _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
     ]
     if result["without_capture"]:
         parts.append(f"No captured figures: {result['without_capture']}.")
     if result["ratios"]:
-        parts += ["## Times with the models' own modules ÷ those with fused layers", _table(result["ratios"])]
+        parts += ["## Ratios of times: the models' own modules ÷ fused layers", _table(result["ratios"])]
     if result["cascade"]:
-        parts += ["## The same with the cascade in plain torch", _table(result["cascade"])]
+        parts += ["## Stage times with the cascade in plain torch", _table(result["cascade"])]
     parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 
-# ``bench cpu``: time of every pass beside that of its products.
+# ``bench cpu``: time of every pass, and of its matrix products alone.
 
 
 def _run_cpu(arguments: argparse.Namespace) -> int:
@@ -375,7 +366,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
     }
     head = (
         f"# Passes of {engine.models.name} on a CPU",
-        f"After {contexts[0]} tokens, medians of {arguments.repeats}. floor: matrix products of the same pass alone, measured in turn with it.",
+        f"After {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the pass's matrix products alone, measured in turn.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
     if arguments.out:

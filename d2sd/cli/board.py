@@ -1,6 +1,6 @@
-"""Replay every drafter that a training run kept over the same texts: α over training, and which checkpoint is the best.
+"""Replay every drafter saved by a training run over the same texts, and show α over training and the best checkpoint.
 
-The target writes the texts once. They, and what was measured, are kept in FOLDER: the same command measures only what is new.
+The target writes the texts once. Texts and results are stored in FOLDER, so the same command measures only new checkpoints.
 """
 
 from __future__ import annotations
@@ -49,23 +49,23 @@ Done = Sequence[tuple[Checkpoint, DrafterResults]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="the --out of `d2sd train … --keep-every N`")
-    parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
-    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="the first drafter, for VP-Drafters, which are measured by α of d2sd with it")  # fmt: skip
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out folder of `d2sd train … --keep-every N`")
+    parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="target that the drafters were trained for")  # fmt: skip
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter, needed for VP-Drafters: their α is measured with it, by method d2sd")  # fmt: skip
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set, as for calibrate; choose prompts that were not trained on")  # fmt: skip
     add_text_arguments(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="longest text (default: 128)")
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, origin")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measure what is new, then print a table; Ctrl-C leaves the checkpoints that are done."""
+    """Measures new checkpoints, then prints a table. After Ctrl-C, the table has the finished checkpoints."""
     a = arguments
     found = checkpoints(a.folder)
     prompts = read_prompts(a.prompts, a.limit)
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
-    with_checkpoint(models, found[0], a.dtype)  # what does not fit is refused before texts are written
+    with_checkpoint(models, found[0], a.dtype)  # checks that the models fit before any text is written
     done: list[tuple[Checkpoint, DrafterResults]] = []
     try:
         texts, source = _written(a, models, prompts)
@@ -75,8 +75,8 @@ def run(arguments: argparse.Namespace) -> int:
             done.append((checkpoint, board.measure(checkpoint)))
     except KeyboardInterrupt:
         print(
-            f"Stopped: {len(done)} of {count(len(found), 'checkpoint')} measured. What is done is kept in "
-            f"{printable(str(a.folder))}; the same command goes on from it.",
+            f"Stopped: {len(done)} of {count(len(found), 'checkpoint')} measured. The results are kept in "
+            f"{printable(str(a.folder))}; the same command continues from them.",
             file=sys.stderr,
         )
         if not done:
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
-    """The checkpoints, with the last two as one if training ended with a saved step."""
+    """Returns the checkpoints. Merges the last two if the final drafter equals the last saved step."""
     found = list(done)
     if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
         (step, measured), (final, _) = found[-2:]
@@ -105,7 +105,7 @@ def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
 
 
 def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -> tuple[list[Trace], str]:
-    """The target's texts for these prompts, and where they are from."""
+    """Returns the target's texts for these prompts, and a description of their origin."""
     config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
     engine, name = Engine(Models(models.target, name=models.name)), a.prompts
     tell_of_template(engine, config)
@@ -120,7 +120,7 @@ def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -
 
 
 def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
-    """The texts of more than one token: of one nothing is drafted. Raises ``InputError`` if there are none."""
+    """Returns the texts with more than one token, since shorter ones have no draft. Raises ``InputError`` if there are none."""
     used = [text for text in texts if len(text.token_ids) > 1]
     note = ended_at_once(len(texts) - len(used), len(texts), templated)
     if not used:
@@ -131,7 +131,7 @@ def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
 
 
 def _public(word: str) -> str:
-    """A word of the command as it may be published: of a path from the root its last part."""
+    """Returns a word of the command for publication: of an absolute path, only the last part."""
     return Path(word).name if Path(word).is_absolute() else word
 
 
@@ -150,7 +150,7 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
 
 
 def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
-    shown = [("checkpoint", "α", "first position", "against the last")]
+    shown = [("checkpoint", "α", "first position", "difference from the last")]
     for row in rows:
         against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
         shown.append((row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against))
@@ -175,7 +175,7 @@ def _page(
         [drafter_verdict(rows), how_replayed(rows, len(texts))],
         board_panels(rows, [checkpoint.step for checkpoint, _ in done], second),
         facts=[
-            ("Where the figures are from", FigureTable(("", ""), (*origin.items(), *weights))),
+            ("Origin of the figures", FigureTable(("", ""), (*origin.items(), *weights))),
             *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
         ],
     )

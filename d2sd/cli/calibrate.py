@@ -1,10 +1,10 @@
-"""Measure whether the first drafter's confidence can be trusted, on prompts or on recorded traces.
+"""Measure how reliable the first drafter's confidence is, on prompts or on recorded traces.
 
-It also says where drafting should stop: what thresholds on the confidence, or shorter drafts, would do to α, verified nodes and, with
-the costs of this machine or of --costs, the time per token.
+Also show where drafting should stop: how confidence thresholds and shorter drafts would change α, verified nodes and, with the
+costs of this machine or of --costs, the time per token.
 
-With --json, one object: prompt group ("all" first) → the fields of ``d2sd.calibration.Report``. A figure there has value,
-low and high (95% interval, null where units are too few); gains.tokens_per_step is α.
+With --json, print one object: prompt group ("all" first) → fields of d2sd.calibration.Report. A figure has value, low and high
+(95% interval; null if there are too few units). gains.tokens_per_step is α.
 """
 
 from __future__ import annotations
@@ -40,29 +40,20 @@ SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running, one or more a file"
-    )
-    parser.add_argument("--method", default="d2sd", metavar="ID")
-    add_output(
-        parser,
-        "--traces-out",
-        folder=True,
-        type=Path,
-        metavar="FOLDER",
-        help="also write every run there, as NNN.jsonl.gz",
-    )
+    parser.add_argument("--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running prompts; a file may contain several")  # fmt: skip
+    parser.add_argument("--method", default="d2sd", metavar="ID", help="method to run (default: d2sd)")
+    add_output(parser, "--traces-out", folder=True, type=Path, metavar="FOLDER", help="also write every run to this folder, as NNN.jsonl.gz")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_costs_argument(
-        parser, "what times per token are calculated from (default: this machine’s, where prompts are run)"
+        parser, "machine whose costs give the times per token (default: this machine, if prompts are run)"
     )
     add_run_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
+    """Runs prompts or reads traces, then prints the figures. After Ctrl-C, the figures cover the finished prompts."""
     if arguments.traces and arguments.traces_out:
-        raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
+        raise InputError("--traces reads recorded runs and --traces-out writes new ones; leave one of them out")
     groups, stopped = {"all": RunStatistics()}, ""
     machine = machine_of(arguments.costs) if arguments.costs else None
 
@@ -110,18 +101,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
-    """Returns what steps that verify the first draft alone take; None if these methods draft no chain. Raises ``InputError``."""
+    """Returns costs of steps that verify only the first draft; None if no method drafts a chain. Raises ``InputError``."""
     drafting = [method for method in methods if method not in CHAINLESS]
     if not drafting:
         return None
     method = drafting[0]
     if len({name == "draft_model" for name in drafting}) > 1:
-        raise InputError("--costs needs runs of one kind of drafter; calibrate those of the draft model by themselves")
+        raise InputError("--costs needs runs of one kind of drafter; calibrate runs with the draft model separately")
     return draft_costs(machine, method)
 
 
 def _write_html(path: str, runs: RunStatistics, what: str) -> None:
-    """Write a report of all runs. ``what``: a word for one of them."""
+    """Writes a report of all runs. what: a noun for one run."""
     from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
 
@@ -162,7 +153,7 @@ def _text(name: str, runs: RunStatistics) -> str:
 
 
 def _stops_text(report: Report, whole_table: bool) -> Iterator[str]:
-    """Yields where drafting should stop, and the table of what thresholds and lengths would do."""
+    """Yields lines: where drafting should stop, and the table of thresholds and draft lengths."""
     yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
     if report.stops is None or not whole_table:
         return

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and helpers that several commands share."""
 
 from __future__ import annotations
 
@@ -22,58 +22,70 @@ from d2sd.trace.logs import read_runs
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
-if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
+if TYPE_CHECKING:  # imports torch (seconds and 340 MB), which commands that only read traces do not need
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
-# Exit status of a doctor that names a fault. 1: the program failed; 2: bad input, or an examination that could not be finished;
-# 130: Ctrl-C.
+# Exit status of ``doctor`` if it names a fault. Others: 1 program error; 2 bad input or unfinished examination; 130 Ctrl-C.
 FAULT_NAMED = 3
 
 
+def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentParser:
+    """Adds a subcommand with ``sentence`` as its help and description. commands: from ``add_subparsers``."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}."
+    )
+    return added
+
+
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the options that name models and their type. several: ``--drafter`` may be repeated."""
+    """Adds the options for models, number type and device. several: whether ``--drafter`` may be repeated."""
     parser.add_argument(
-        "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
+        "--model",
+        default="tiny",
+        metavar="NAME|FOLDER",
+        help="bundled preset, or a folder with target/, dflash/, vp/ (default: tiny)",
     )
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: what `d2sd get` has got",
+        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: a target from `d2sd get`",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
         help="drafter of any kind in docs/drafter-format.md instead of the model's own"
-        + ("; may be repeated: all of them are replayed and compared" if several else ""),
+        + ("; may be repeated to compare several drafters" if several else ""),
     )  # fmt: skip
     parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
     parser.add_argument(
-        "--dtype", help="float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: float32, and "
-        "mixed for a target of 50 million parameters or more on a CPU)"
+        "--dtype", help="number type: float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: mixed for "
+        "a target of 50 million parameters or more on a CPU, else float32)"
     )  # fmt: skip
     parser.add_argument(
-        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto: the target spread over all GPUs (default: "
-        "cuda if there is one)"
+        "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto to spread the target over all GPUs (default: "
+        "cuda if available)"
     )  # fmt: skip
     parser.add_argument(
-        "--passes", default="auto", metavar="KIND", help="eager, padded (to fixed shapes), captured (as CUDA graphs), or "
-        "auto (default): captured where possible, else eager"
+        "--passes", default="auto", metavar="KIND", help="way to run passes: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default): captured if possible, else eager"
     )  # fmt: skip
-    parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
+    parser.add_argument(
+        "--load-in-8bit", action="store_true", help="load the target's weights in 8 bits (needs bitsandbytes)"
+    )
 
 
 def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
-    """Adds ``--costs``, the name of a machine; ``use``: what its times are for."""
-    parser.add_argument("--costs", metavar="MACHINE", help=f"{use}: one of: {', '.join(MACHINES)}")
+    """Adds ``--costs``, the name of a machine. use: help text."""
+    parser.add_argument("--costs", metavar="MACHINE", help=f"{use}; one of: {', '.join(MACHINES)}")
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of commands whose texts come from prompts, and which load models by themselves."""
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
+    """Adds the prompt and model options of commands without ``add_model_arguments``."""
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
-    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
+    parser.add_argument("--dtype", help="number type: float32, mixed, bfloat16 or float16 (default: as for generate)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, … (default: cuda if available)")
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,21 +102,21 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of commands that run over a prompt set: prompts, models, settings, form of the output."""
+    """Adds the options of commands that run over a prompt set: prompts, models, settings and output format."""
     parser.add_argument(
         "--prompts",
         default="heldout",
         metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN",
-        help="heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a hub data "
-        "set (needs the package datasets)",
+        help="prompt set: heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a "
+        "hub data set (needs the package datasets)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-# What commands write. ``main`` checks it before a command runs.
+# Output files and folders. ``main`` checks them before a command runs.
 
 
 def add_output(
@@ -112,20 +124,20 @@ def add_output(
 ) -> None:
     """Adds an option that names a file or folder to write, and ``--force``.
 
-    folder: whether it is a folder, which the command itself checks with ``check_folder`` unless it has its ``own`` records.
-    own: suffixes of the paths that mark an earlier run which the command resumes, such as ``/pair.json``. What is there without
-        any of them is refused.
-    options: as of ``add_argument``.
+    folder: whether the output is a folder. Unless ``own`` is given, the command itself checks it with ``check_folder``.
+    own: path suffixes that mark an earlier run which the command resumes, such as ``/pair.json``. Existing content without any
+        of these marks is rejected.
+    options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
     outputs = parser.get_default("outputs") or {}
     parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
     if not own and "--force" not in parser._option_string_actions:
-        parser.add_argument("--force", action="store_true", help="replace a file that is there")
+        parser.add_argument("--force", action="store_true", help="replace existing files")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
-    """Raises ``InputError`` if an output cannot be written or would replace something unasked."""
+    """Raises ``InputError`` if an output cannot be written, or would replace a file without ``--force``."""
     named: list[Path] = []
     for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
         value = getattr(arguments, dest)
@@ -142,7 +154,7 @@ def check_outputs(arguments: argparse.Namespace) -> None:
 
 
 def check_output(arguments: argparse.Namespace, path: Path) -> None:
-    """Raises ``InputError`` if this file cannot be written, is read by the command, or is there without ``--force``."""
+    """Raises ``InputError`` if a file cannot be written, is an input of the command, or exists and ``--force`` is not given."""
     if _is_device(path):
         return
     if path.is_dir():
@@ -152,30 +164,30 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
     if not path.exists():
         return
     if any(path.samefile(other) for other in _inputs(arguments)):
-        raise InputError(f"{path} is what this command reads; name another file to write")
+        raise InputError(f"{path} is an input of this command; name another output file")
     if not arguments.force:
-        raise InputError(f"{path} is there already; name another file, or replace it with --force")
+        raise InputError(f"{path} already exists; name another file, or replace it with --force")
 
 
 def check_folder(folder: Path) -> None:
-    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails, or if something is there."""
+    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails or if the folder is not empty."""
     if folder.is_dir() and any(folder.iterdir()):
-        raise InputError(f"the folder {folder} is not empty; name another one")
+        raise InputError(f"the folder {folder} is not empty; name another folder")
     make_folder(folder)
 
 
 def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
-    """Refuse what the command reads, and what is there and was not begun by it."""
+    """Raises ``InputError`` if the path is an input of the command, or exists without a mark of an earlier run."""
     if not path.exists() or _is_device(path):
         return
     if any(path.samefile(other) for other in _named(arguments)):
-        raise InputError(f"{path} is what this command reads; name another place to write")
+        raise InputError(f"{path} is an input of this command; name another output")
     if folder != path.is_dir():
-        raise InputError(f"{path} is {'no' if folder else 'a'} folder; name another place")
+        raise InputError(f"{path} is {'not a' if folder else 'a'} folder; name another output")
     full = any(path.iterdir()) if folder else path.stat().st_size
     if full and not any(Path(f"{path}{ending}").exists() for ending in own):
         raise InputError(
-            f"{path} holds something else than what this command writes; name another {'folder' if folder else 'file'}"
+            f"{path} contains something that this command did not write; name another {'folder' if folder else 'file'}"
         )
 
 
@@ -184,18 +196,18 @@ def _is_device(path: Path) -> bool:
 
 
 def _named(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the existing files and folders that arguments other than outputs name."""
+    """Yields the existing files and folders that are named by arguments other than outputs."""
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
             continue
         for one in value if isinstance(value, (list, tuple)) else [value]:
-            with suppress(OSError, ValueError):  # a text that cannot be a path
+            with suppress(OSError, ValueError):  # the value cannot be a path
                 if isinstance(one, (str, Path)) and str(one) and Path(one).exists():
                     yield Path(one)
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files among those, and the files in the folders among those."""
+    """Yields the files that these arguments name, and the files directly in the folders that they name."""
     for path in _named(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
@@ -203,7 +215,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
 def prepare_engine(
     arguments: argparse.Namespace, config: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
-    """Returns the engine, and the prompts with their token ids, all of them checked to fit before any runs."""
+    """Returns the engine, and the prompts with their token ids. Checks that all prompts fit before any of them runs."""
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments)
     if wait := engine.first_use(engine.resolve(config).backend):
@@ -213,19 +225,16 @@ def prepare_engine(
 
 
 def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
-    """Prints a note if a chat model gets prompts without its template: it then continues them instead of answering."""
+    """Prints a note if a chat model gets prompts without its template, so that it continues them instead of answering."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
-        print(
-            f"{target.name} is a chat model, and prompts are given to it as they are; --chat asks it.", file=sys.stderr
-        )
+        print(f"{target.name} is a chat model, but prompts are not in its chat template; add --chat.", file=sys.stderr)
 
 
 def load_engine(arguments: argparse.Namespace) -> Engine:
     """Returns the engine that the model arguments name.
 
-    Objects that exist by then are taken out of garbage collection, which would take a third of a second in the middle of a
-    timed run.
+    Then excludes all existing objects from garbage collection, which would take a third of a second during a timed run.
     """
     from d2sd.engine import load
 
@@ -257,11 +266,11 @@ def record_runs(
     paths: Sequence[Path] = (),
     reuse: bool = False,
 ) -> Iterator[Trace]:
-    """Yields a run of each prompt, whose header names the prompt and its domain, with a progress bar.
+    """Yields a run of each prompt, with a progress bar. The headers name the prompt and its domain.
 
-    name: of the progress bar.
-    paths: file of each run, written at once; empty: none.
-    reuse: read the files that are there instead of running again.
+    name: label of the progress bar.
+    paths: file of each run, written when the run ends; empty to write no files.
+    reuse: read existing files instead of running again.
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
@@ -276,30 +285,31 @@ def record_runs(
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """Yields the runs of all files and folders, traces and logs of servers, with a progress bar on a terminal if that takes long."""
+    """Yields the runs in files and folders of traces and server logs, with a progress bar if reading takes long."""
     traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 
 def files_of(path: str) -> list[str]:
-    """Returns the trace files of a folder in order of their names; any other path as it is."""
+    """Returns the trace files of a folder, sorted by name. Returns any other path unchanged."""
     if not Path(path).is_dir():
         return [path]
     found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
     if not found:
-        raise InputError(f"the folder {path} holds no traces (.jsonl or .jsonl.gz)")
+        raise InputError(f"the folder {path} contains no traces (.jsonl or .jsonl.gz)")
     return found
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """Returns a sentence about texts that hold no token but their end, and what to do about it; empty if there are none.
+    """Returns a sentence about texts without a token before the end token, with advice; empty if there are none.
 
+    empty, texts: number of empty texts, and of all texts.
     chat: whether the prompts were put into the chat template.
     """
     if not empty:
         return ""
     which = "The text is empty" if texts == 1 else f"{empty} of {texts} texts are empty"
-    return f"{which}: the target ended {'it' if empty == 1 else 'them'} at once.{'' if chat else ' A chat model needs its template: add --chat.'}"
+    return f"{which}: the target ended {'it' if empty == 1 else 'them'} immediately.{'' if chat else ' A chat model needs its template: add --chat.'}"
 
 
 def read_text(path: str) -> str:
@@ -319,7 +329,7 @@ def read_text(path: str) -> str:
 
 
 def write_report(report: str, out: Path | None) -> None:
-    """Print a report, and also write it to a file if one is named."""
+    """Prints a report, and writes it to ``out`` if given."""
     print(printable(report))
     if out:
         write_whole(out, report)

@@ -1,4 +1,4 @@
-"""Compare two sets of recorded runs: every figure of both, and the difference with its interval."""
+"""Compare two sets of recorded runs: show every figure of both sets, and the difference with its interval."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from d2sd.trace.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
-    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
+    parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set A")
+    parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set B")
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read both sides, then print what differs."""
     a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
     if arguments.html:
         write_whole(arguments.html, _page(a, b))

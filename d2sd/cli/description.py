@@ -1,4 +1,4 @@
-"""A recorded run and its steps as terminal text. Model text is escaped so that it cannot control the terminal."""
+"""Formats a recorded run and its steps for the terminal. Model text is escaped so that it cannot control the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"
 BONUS = "◆"
 LEGEND = f"◎ anchor   ● accepted   ✗ rejected   ○ not reached   {BONUS} the target's own token"
 WIDTH = 110
-# What a log may not hold, by its name in ``Trace.missing``.
+# Words for the fields that a log may lack, by name in ``Trace.missing``.
 MISSING = {
     "prompt": "prompts",
     "tokens": "tokens",
@@ -28,7 +28,7 @@ BAR = 16
 
 
 def describe_run(trace: Trace) -> Iterator[str]:
-    """The run in a few lines, then a line for every step."""
+    """Yields a few lines about the run, then a line for every step."""
     header, totals = trace.header, trace.totals
     models = ", ".join(escaped(f"{k} {v}") for k, v in header["models"].items() if v)[:WIDTH]
     yield f"{escaped(header['method'])}, {totals.steps} steps, {totals.tokens} tokens, mean acceptance length {totals.mean_acceptance_length:.2f}"
@@ -53,7 +53,7 @@ def describe_run(trace: Trace) -> Iterator[str]:
 
 
 def describe_step(step: StepDone, steps: int) -> Iterator[str]:
-    """One step: what was committed, confidences and predicted boundaries, re-drafts, the tree."""
+    """Yields the lines of one step: committed tokens, confidences and predicted boundaries, re-drafts, and the tree."""
     spent = f", {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
     yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified{spent}"
     yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
@@ -70,17 +70,15 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
 
 
 def not_logged(missing: Collection[str]) -> str:
-    """What a log does not hold, in words; empty where it holds everything."""
+    """Returns a sentence that lists what a log lacks; empty if it is complete."""
     if not any(what in missing for what in MISSING):
         return ""
-    unknown = (
-        f"; {UNKNOWN} stands for a token that is not known" if {"tokens", "rejected", "target"} & set(missing) else ""
-    )
+    unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
     return f"not in this log: {', '.join(words for what, words in MISSING.items() if what in missing)}{unknown}"
 
 
 def _confidences(step: StepDone) -> Iterator[str]:
-    """A row for every position of the first draft. r(k−1) is the predicted chance that the target stops there."""
+    """Yields a row for every position of the first draft. r(k−1): predicted probability that position k is rejected first."""
     draft = step.first_draft
     if draft is None:
         yield "nothing was drafted"
@@ -97,17 +95,17 @@ def _confidences(step: StepDone) -> Iterator[str]:
     if step.actual_boundary == len(draft.ids):
         yield "      the whole first draft was accepted"
     elif step.actual_boundary is None:
-        yield "      the text ended before the first draft was decided"
+        yield "      the text ended within the first draft"
 
 
 def draw_tree(step: StepDone) -> Iterator[str]:
-    """The tree from the top down: an only child stands under its parent, where the tree forks the children are indented.
+    """Yields the lines of the tree, from the root down. An only child is below its parent; several children are indented.
 
-    Chains of nodes that were not reached share a line.
+    A chain of nodes that were not reached shares a line.
     """
     nodes = _with_bonus(step)
     children, wanted = _children_of(nodes), {c.node: c for c in step.choices}
-    # a node, what stands before its mark, what stands before everything below it
+    # node, prefix of its line, prefix of all lines below it
     waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
         item, before, under = waiting.pop()
@@ -123,13 +121,13 @@ def draw_tree(step: StepDone) -> Iterator[str]:
         if len(below) == 1:
             waiting.append((below[0], under, under))
         elif below:
-            stem = under[:WIDTH]  # a tree that forks at every level would be as wide as it is long
+            stem = under[:WIDTH]  # limits the width of a tree that forks at every level
             waiting.append((below[-1], f"{stem}└─", f"{stem}  "))
             waiting += [(child, f"{stem}├─", f"{stem}│ ") for child in reversed(below[:-1])]
 
 
 def _words(chain: list[Node], wanted: str | None) -> str:
-    """A node, or a chain of nodes that were not reached, in words."""
+    """Describes a node, or a chain of nodes that were not reached."""
     node = chain[0]
     if len(chain) > 1:
         who = " and ".join(dict.fromkeys(n.proposer for n in chain))
@@ -152,7 +150,7 @@ def _cut(line: str) -> str:
 
 
 def _with_bonus(step: StepDone) -> list[Node]:
-    """The nodes and, as one more, the target's own token at the end of the accepted path, where there is one."""
+    """Returns the nodes, plus a node for the bonus token at the end of the accepted path if there is one."""
     nodes, last = list(step.nodes), step.committed[-1]
     if last.node is None:
         parent = step.nodes[step.accepted[-1] if step.accepted else 0]
@@ -164,7 +162,7 @@ def _with_bonus(step: StepDone) -> list[Node]:
 
 
 def _children_of(nodes: Sequence[Node]) -> defaultdict[int, list[Node]]:
-    """The children of each node by its id. First the one that goes straight on: accepted, or else of the first draft."""
+    """Returns the children of each node by its id: first an accepted child, then a child of the first draft, then others."""
     children: defaultdict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         children[node.parent].append(node)

@@ -1,7 +1,7 @@
-"""Say why a drafter is rejected: checks of its folder, and a short run in which one thing at a time is changed.
+"""Find out why a drafter is rejected: check its folder, and run it with one change at a time.
 
-docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an examination that could not be
-finished, and 1 if the program failed.
+docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an unfinished examination, and
+1 if the program failed.
 """
 
 from __future__ import annotations
@@ -17,56 +17,45 @@ from d2sd.trace.logs import import_log
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "target", nargs="?", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
-    )
-    parser.add_argument("drafter", nargs="?", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset, or a name from `d2sd get`")  # fmt: skip
+    parser.add_argument("drafter", nargs="?", metavar="DRAFTER", help="folder or hub id of the drafter to examine")
     parser.add_argument(
         "--log",
         action="append",
         metavar="FILE",
-        help="instead of models: what the log of a server says of its drafter; - reads standard input until Ctrl-C, and several, such as "
-        "one with and one without drafts, are compared",
+        help="examine a server's log instead of models; - reads standard input until Ctrl-C; may be repeated to compare logs, such as "
+        "one with and one without drafts",
     )
-    parser.add_argument("--json", action="store_true", help="print what is found as JSON and nothing else")
-    parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
-    parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
-    add_text_arguments(parser)  # without --limit, 30 prompts
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON and nothing else")
+    parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and how much memory it needs")  # fmt: skip
+    parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, as second drafter")
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)")  # fmt: skip
+    add_text_arguments(parser)  # --limit defaults to 30
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
-    parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
-    parser.add_argument(
-        "--full", action="store_true", help="list every change that was tried, not only those that help"
-    )
-    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there, as Markdown")
-    add_output(
-        parser,
-        "--mend",
-        folder=True,
-        type=Path,
-        metavar="FOLDER",
-        help="write DRAFTER to this new folder with the change that repairs it",
-    )
+    parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter; a significantly lower α is reported as a fault")  # fmt: skip
+    parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good; report the differences from it")  # fmt: skip
+    parser.add_argument("--full", action="store_true", help="list every change that was tried, not only the helpful ones")  # fmt: skip
+    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report to this file, as Markdown")
+    add_output(parser, "--mend", folder=True, type=Path, metavar="FOLDER", help="write a repaired copy of DRAFTER to this new folder")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read a log, plan a pair or examine drafters."""
+    """Reads logs, plans a pair, or examines drafters."""
     if arguments.json and arguments.config_only:
-        raise InputError("--json prints what is found about a drafter or a log: leave out --config-only")
+        raise InputError("--json prints findings about a drafter or a log: leave out --config-only")
     if arguments.log:
         return _read_logs(arguments)
     if not arguments.drafter:
         raise InputError("name a target and its drafter, or a server's log with --log")
-    from d2sd.cli.examination import examine_drafters, plan_pair  # with torch: a log is read without
+    from d2sd.cli.examination import examine_drafters, plan_pair  # imports torch, which logs do not need
 
     return plan_pair(arguments) if arguments.config_only else examine_drafters(arguments)
 
 
 def _read_logs(arguments: argparse.Namespace) -> int:
-    """Print what logs say; several are also set side by side."""
+    """Prints the findings of logs, and compares several logs side by side."""
     if arguments.target:
-        raise InputError("--log reads logs alone: leave out the target and the drafter")
+        raise InputError("--log examines logs only: leave out the target and the drafter")
     names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]
     found = zip(arguments.log, names, strict=True)
     readings = read_profiles([one for log, name in found for one in profiles_of(import_log(log), name)])

@@ -1,4 +1,4 @@
-"""What the command ``doctor`` does with models: plan a pair from its configs, or examine drafters."""
+"""The parts of the command ``doctor`` that use models: plans a pair from its configs, or examines drafters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from d2sd.trace.text import printable, progress
 
 
 def plan_pair(arguments: argparse.Namespace) -> int:
-    """Print whether a pair would run, from its two configs; ``FAULT_NAMED`` if not."""
+    """Prints whether a pair would run, judged by its two configs. Returns ``FAULT_NAMED`` if it would not."""
     dtype = arguments.dtype if arguments.dtype in SIZES else "bfloat16"
     pair = plan(arguments.target, arguments.drafter, dtype)
     write_report(markdown_of_plan(pair), arguments.out)
@@ -32,10 +32,10 @@ def plan_pair(arguments: argparse.Namespace) -> int:
 
 
 def examine_drafters(arguments: argparse.Namespace) -> int:
-    """Examine and print; Ctrl-C leaves what was found."""
+    """Examines drafters and prints the findings; after Ctrl-C, the findings so far."""
     a = arguments
     if a.mend and a.mend.exists():
-        raise InputError(f"{a.mend} is there already; name a folder that is not")
+        raise InputError(f"{a.mend} already exists; name a new folder")
     prompts = [p.text for p in read_prompts(a.prompts, PROMPTS if a.limit is None else a.limit)]
     first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
     roles = [first, *([replace(first, drafter=a.vp, visible=VISIBLE, expected=None, reference=None)] if a.vp else [])]
@@ -48,7 +48,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     if whole and a.mend:
         try:
             said = write_mended(found[0], a.mend)
-        except (InputError, OSError) as error:  # the exit status goes on saying whether a fault is named
+        except (InputError, OSError) as error:  # the exit status still tells whether a fault is named
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
         changes = found[0].diagnosis.changes if found[0].diagnosis else ()
         if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
@@ -71,7 +71,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
 
 
 def _examine(models: Models, found: list[Findings], number: int) -> bool:
-    """Replace an examination that was not begun by its findings, with a progress bar; False if Ctrl-C ended it."""
+    """Runs examination ``number`` with a progress bar and updates its findings. Returns False after Ctrl-C."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
         for step in stream_findings(found[number].asked, models):
@@ -88,10 +88,10 @@ def _examine(models: Models, found: list[Findings], number: int) -> bool:
 
 
 def write_mended(examination: Findings, out: Path) -> str:
-    """Write the drafter with the changes that undo what was diagnosed, and return a sentence about them, or that there are none."""
+    """Writes the drafter with the changes that repair the diagnosed fault, if any. Returns a sentence about the result."""
     diagnosis, repair = examination.diagnosis, examination.repair
     if diagnosis is None or not diagnosis.changes:
-        return f"{out} was not written: what was found is not undone by a change of the folder."
+        return f"{out} was not written: no change of the folder repairs what was found."
     write_changed(examination.asked.drafter, diagnosis.changes, out)
     changes = printable(", then ".join(change.description for change in diagnosis.changes))
     if repair is None or diagnosis.changes != tuple(t.variant for t in repair.steps):

@@ -1,4 +1,4 @@
-"""Generate text and show who proposed each token: blue first drafter, yellow second drafter, green target."""
+"""Generate text. Colours show the proposer of each token: blue for the first drafter, yellow for the second, green for the target."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace, TraceFile
 
-if TYPE_CHECKING:  # with torch it takes seconds, which --help does without
+if TYPE_CHECKING:  # imports torch, which takes seconds and is not needed for --help
     from d2sd.engine import Engine
 
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
@@ -32,18 +32,18 @@ RESET = "\033[0m"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--prompt", metavar="TEXT")
-    source.add_argument("--prompt-file", metavar="F")
+    source.add_argument("--prompt", metavar="TEXT", help="text to continue or, with --chat, question to answer")
+    source.add_argument("--prompt-file", metavar="FILE", help="UTF-8 file with the prompt")
     methods = "; ".join(f"{m.id}: {m.sentence[:-1]}" for m in METHODS.values())
-    parser.add_argument("--method", default="d2sd", metavar="ID", help=f"{methods} (default d2sd)")
+    parser.add_argument("--method", default="d2sd", metavar="ID", help=f"decoding method (default: d2sd). {methods}")
     add_model_arguments(parser)
     add_decode_arguments(parser)
-    add_output(parser, "--trace", metavar="OUT.jsonl", help="write every step while running")
+    add_output(parser, "--trace", metavar="OUT.jsonl", help="record every step to this file while running")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Generate, streaming to the terminal or ending in one JSON object."""
+    """Streams the text to the terminal, or prints one JSON object."""
     config = decode_config(arguments, arguments.method, inspect=arguments.trace is not None)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
     engine = load_engine(arguments)
@@ -89,7 +89,7 @@ def _show(event: PrefillDone | StepDone) -> None:
 
 
 def summary(engine: Engine, trace: Trace) -> dict[str, object]:
-    """The object that ``--json`` prints."""
+    """Returns the object that ``--json`` prints."""
     assert trace.prefill is not None
     assert isinstance(trace.finished, Finished)
     totals = trace.totals

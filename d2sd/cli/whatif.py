@@ -1,7 +1,8 @@
-"""Ask recorded greedy runs what other settings, or other drafters, would have committed: nothing is decoded again.
+"""Show what other settings, or other drafters, would have committed in recorded greedy runs, without decoding again.
 
-One drafter gives a row per setting: over one trace, or with --sweep, --costs or several --methods over all of them together. Several
-traces or drafters otherwise give a row per drafter: α, by prompt group and by position, and the difference from the first with its interval. ``--served`` holds a server's log against the same drafter.
+For one trace and one drafter, print a row per setting. --sweep, --costs or several --methods also print a row per setting, over all
+traces together. For several traces or drafters, print a row per drafter: α, also by prompt group and position, and its difference
+from the first drafter with an interval. With --served, compare a server's log with the same drafter run here.
 """
 
 from __future__ import annotations
@@ -37,36 +38,35 @@ SHOWN_POSITIONS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``whatif``."""
     parser.add_argument(
         "traces", nargs="+", metavar="TRACE|FOLDER",
-        help="recorded at temperature 0 with the model named below, with any drafter",
+        help="runs recorded at temperature 0 with the target named below, and any drafter",
     )  # fmt: skip
     parser.add_argument(
-        "--methods", metavar="A,B,…", help="all, or a list (default: the recorded one; with --drafter dflash, or eagle3 for an EAGLE-3 "
-        f"drafter). Each: {SYNTAX}"
+        "--methods", metavar="A,B,…", help="methods to replay: all, or a list (default: the recorded method; with --drafter: dflash, or eagle3 for an "
+        f"EAGLE-3 drafter). Each entry is {SYNTAX}"
     )  # fmt: skip
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+        help="replay every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )  # fmt: skip
     add_costs_argument(
-        parser, "what cost-aware settings decide by and what times are calculated from (they are not measured)"
+        parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
     )
     add_model_arguments(parser, several=True)
     parser.add_argument(
-        "--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what "
-        "this drafter gets at the same place"
+        "--served", action="store_true", help="treat the traces as a server's log with token ids, and compare each step with what "
+        "this drafter would draft at the same position"
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Prints what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
+    """Prints the recorded run and a row per setting; for several traces or drafters, a row per drafter."""
     if arguments.methods not in (None, "all"):
         parse_settings(
             arguments.methods, arguments.sweep, DecodeConfig("autoregressive")
-        )  # unknown ones are refused here
+        )  # rejects unknown methods before models are loaded
     drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
     asks_settings = bool(arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods))
     if arguments.served:
@@ -79,14 +79,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _method(asked: str | None, drafter: str | None) -> str | None:
-    """The method that was asked for, else that of a drafter that was named, which it runs alone; None: the recorded one."""
+    """Returns the requested method, else the method that runs the given drafter alone; None for the recorded method."""
     if asked or drafter is None:
         return asked
     return "eagle3" if is_eagle3_folder(drafter) else "dflash"
 
 
 def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Namespace) -> str:
-    """The label of a row, with the second drafter where one takes part beside a drafter that was named."""
+    """Returns the label of a row; names the second drafter if it takes part and a drafter option was given."""
     second = engine.models.second
     if second is None or METHODS[method].second_drafter != "vp" or not (arguments.drafter or arguments.second_drafter):
         return label
@@ -94,20 +94,18 @@ def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Na
 
 
 def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
-    """Prints a note if traces name other weights of the target than those that are loaded."""
+    """Prints a note if traces were recorded with other target weights than the loaded ones."""
     ours = weights_of([{"parts": engine.parts}], "target")
     others = sum(weights_of([t.header], "target") not in ("", ours) for t in traces)
     if others and ours:
         of = "this trace was" if len(traces) == 1 else f"{others} of {len(traces)} traces were"
         print(
-            printable(
-                f"{of} recorded with another target than {engine.models.name}: its texts are replayed with this one."
-            ),
+            printable(f"{of} recorded with another target than {engine.models.name}, which replays the texts."),
             file=sys.stderr,
         )
 
 
-# Settings over recorded texts.
+# Comparison of settings over recorded texts.
 
 
 def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) -> None:
@@ -115,7 +113,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
     name = str(traces[0].header["method"])
     asked = _method(arguments.methods, arguments.drafter)
     if asked is None and name not in METHODS:
-        raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
+        raise InputError(f"this trace is from {escaped(name)}, which is not a method here; name methods with --methods")
     methods = asked or name
     settings = parse_settings(methods, arguments.sweep, base)
     engine = load_engine(arguments)
@@ -151,7 +149,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
 
 
 def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
-    """The steps of several texts as those of one."""
+    """Joins the steps of several texts into one outcome."""
     seconds = [o.seconds for o in outcomes]
     return replace(
         outcomes[0],
@@ -163,7 +161,7 @@ def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
 
 
 def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
-    """What was recorded, as a row."""
+    """Returns the row of the recorded runs."""
     totals = totals_of([step for trace in traces for step in trace.steps], traces[0].prefill)
     methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
     return {
@@ -211,12 +209,14 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
     return [table for number, table in enumerate(measured) if table not in measured[:number]]
 
 
-# Drafters over the same recorded texts.
+# Comparison of drafters over the same recorded texts.
 
 
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
-        raise InputError("drafters are compared with one method: leave out --sweep and --costs, and name one method")
+        raise InputError(
+            "drafters are compared with a single method: leave out --sweep and --costs, and name one method"
+        )
     outcomes, names = [], []
     for drafter in drafters:
         arguments.drafter = drafter
@@ -236,22 +236,22 @@ def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | No
     for row in rows:
         for line in lines(row):
             print(printable(line))
-    print(f"{len(traces)} texts, replayed with the drafters alone. {how_replayed(rows, len(traces))}")
+    print(f"{len(traces)} texts, replayed with only the drafters. {how_replayed(rows, len(traces))}")
 
 
-# A server's log against the same drafter here, step by step.
+# Comparison of a server's log with the same drafter here, step by step.
 
 
 def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints how often the server accepts less than the drafter here, where it first does, and acceptance by position."""
+    """Prints how often the server accepts fewer tokens than the drafter here, the first such step, and acceptance by position."""
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
-        raise InputError("--served holds a log against one drafter: leave out --methods, --sweep and --costs")
+        raise InputError("--served compares a log with one drafter: leave out --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
     engine, source = load_engine(arguments), drafters[0]
     first, eagle3 = engine.models.first, engine.models.eagle3
     model = eagle3 if first is None or (source and is_eagle3(published_config(source))) else first
     if model is None:
-        raise InputError("these models have no drafter; name the one that is served with --drafter")
+        raise InputError("these models have no drafter; name the served drafter with --drafter")
     name = model.config.name_or_path
     steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
     found = compare_served(list(steps), traces)
@@ -264,27 +264,27 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
 
 
 def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
-    """Yields sentences about a log and the same drafter here."""
+    """Yields sentences that compare a log with the same drafter here."""
     same = len(found.places) - found.less - found.more
     yield (
-        f"{len(found.places)} steps of the server, each drafted again here after the same text: as many tokens accepted in {same} of them, "
-        f"fewer by the server in {found.less}, more in {found.more}."
+        f"{len(found.places)} steps of the server were drafted again here from the same text. The server accepts equally many tokens in "
+        f"{same} of them, fewer in {found.less}, and more in {found.more}."
     )
     if (first := found.first) is not None:
         yield (
-            f"The first with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
+            f"The first step with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
             f"accepted {first.server} of {first.drafted} drafted tokens, the reference {first.reference}."
         )
-    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, signed_decimal, '[]')}."
+    yield f"Accepted tokens per step, server minus reference: {with_interval(found.difference, signed_decimal, '[]')}."
     for name in ("server", "reference"):
         yield f"  by position, {name}: {_shares(found.positions, name)}"
     if found.others:
         yield (
-            f"{found.others} of {found.tokens} tokens are not those that the target here would choose: other weights or other "
-            "rounding. There, the server's target differs too."
+            f"{found.others} of {found.tokens} tokens differ from the choice of the target here, because of other weights or other "
+            "rounding. At these tokens, the server's target differs too."
         )
-    yield "By position: of the steps that accept all before, as far as a draft and the text go." + (
-        f" Intervals take at least {MIN_UNITS} runs."
+    yield "By position: share of accepted tokens, among steps that accept all earlier positions of the draft." + (
+        f" Intervals need at least {MIN_UNITS} runs."
         if runs < MIN_UNITS
         else " Brackets: 95% bootstrap interval over runs."
     )

@@ -1,6 +1,6 @@
-"""Acceptance of the drafters of a training run, each replayed over texts that the target wrote once.
+"""Measures the acceptance of a training run's drafters by replaying each one over the same texts of the target.
 
-In training, at every save: ``HeldOut``. Afterwards, for all saved drafters, with results in a file: ``Board``.
+``HeldOut`` measures at every save during training. ``Board`` measures all saved drafters afterwards and stores the results.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import read_jsonl, respond_to
 from d2sd.whatif import Replay, recorded_config, replayed
 
-HELD_OUT_TOKENS = 128  # of every text, at most
+HELD_OUT_TOKENS = 128  # maximum tokens of a text
 RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
 
 
 class HeldOut:
-    """The target's greedy texts for prompts that no drafter learns from, over which drafters in training are replayed.
+    """Greedy texts of the target for held-out prompts. Replays drafters over these texts during training.
 
     lengths: tokens of each text, prompts excluded.
     """
 
     def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
-        """texts: token ids of each prompt, and of what the target writes after it. Those that hold nothing to draft are left out,
-        and those that the target alone would not write so: it rounds otherwise where it writes many at once."""
+        """texts: token ids of each prompt and of the target's answer. Texts without a token to draft are left out, and so are
+        texts that the target, run alone, would write differently because batched passes round differently."""
         self._target = target
-        # flashinfer would first compile its kernels, which takes a minute of the training's time
+        # not flashinfer: compiling its kernels takes a minute of the training time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
         engine, given = Engine(Models(target), passes="eager"), [_recorded(*text) for text in texts]
         self._texts: list[Trace] = []
@@ -63,16 +63,16 @@ class HeldOut:
         if left_out := len(given) - len(self._texts):
             are = "is" if left_out == 1 else "are"
             print(
-                f"Held-out prompts: {left_out} of {len(given)} answers {are} empty, or not the same when read again, and not counted.",
+                f"Held-out prompts: {left_out} of {len(given)} answers {are} not counted: empty, or different when decoded alone.",
                 file=sys.stderr,
             )
 
     @classmethod
     def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
-        """Returns the texts for the prompts in a file: JSON lines with ``prompt``. Raises ``InputError``, also if all are empty.
+        """Lets the target answer the prompts of a file: JSON lines with ``prompt``.
 
-        model: the frozen target. A copy with the same weights is used, so that training goes on as it would without.
-        chat: whether prompts are put into the chat template.
+        model: the frozen target. It is copied, sharing the weights, so that measuring does not affect training.
+        chat: whether to put prompts into the chat template. Raises ``InputError``, also if all answers are empty.
         """
         if not path.is_file():
             raise InputError(f"there is no prompt file {path}")
@@ -89,13 +89,14 @@ class HeldOut:
     def measure(
         self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None
     ) -> dict[str, float]:
-        """Returns figures of drafters in training, with their weights as they would be saved.
+        """Measures drafters in training, with their weights rounded as for saving.
 
-        ``held_out_acceptance_length`` is α, committed tokens a step. Of the steps before each text's last one,
-        ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
+        ``held_out_acceptance_length`` is α, the committed tokens per step. The two other figures leave out the last step of each
+        text: ``held_out_draft_length`` is the mean number of accepted drafted tokens, and ``held_out_first_right`` is the share
+        of steps that accept at least one.
 
-        method: one that these drafters can run: ``eagle3``, ``dflash``, also for a VP-Drafter alone, or one of two drafters.
-        most, tokens: number of texts to measure on, the first ones, and of tokens of each; None for all.
+        method: ``eagle3``; ``dflash``, also for a VP-Drafter alone; or a method with two drafters.
+        most, tokens: number of texts to measure on, from the first, and maximum tokens of each; None for all.
         """
         saved = [
             copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)
@@ -117,18 +118,18 @@ class HeldOut:
 
 
 def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
-    """A greedy text as a recorded run, as far as a replay reads it."""
+    """Returns a greedy text as a recorded run with the fields that a replay reads."""
     committed = tuple(Committed(token, "", "target", None) for token in text)
     config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
     return Trace({"config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None)
 
 
-# The checkpoints of a training run.
+# Checkpoints of a training run.
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A drafter of a training run; step: None if its folder does not name it."""
+    """A drafter of a training run. step: None if its folder does not state the step."""
 
     name: str
     step: int | None
@@ -139,8 +140,8 @@ class DrafterResults(msgspec.Struct, frozen=True):
     """Results of one drafter.
 
     weights: fingerprint of the drafter.
-    committed: by text, the number of committed tokens of each step.
-    cut: by text, whether it ended within the draft of its last step.
+    committed: for each text, the number of committed tokens of each step.
+    cut: for each text, whether it ended within the draft of its last step.
     date, versions: date of the measurement and versions of the packages.
     """
 
@@ -152,36 +153,36 @@ class DrafterResults(msgspec.Struct, frozen=True):
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:
-    """Returns the drafters in ``step-N`` in order of N, then the final one unless training is still running.
+    """Returns the drafters in ``step-N`` in order of N, then the final drafter unless training is unfinished.
 
     Raises ``InputError`` if no drafter was saved during training.
     """
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}; give the one that `d2sd train` has as --out")
+        raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
     numbers = (
         int(m[1]) for path in folder.glob("step-*/config.json") if (m := re.fullmatch(r"step-(\d+)", path.parent.name))
     )
     found = [Checkpoint(f"step-{n}", n, folder / f"step-{n}") for n in sorted(numbers)]
     if not found:
         raise InputError(
-            f"{folder} holds no step-N folders: train with --keep-every N, which keeps a drafter there every N steps"
+            f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps"
         )
     done = steps = None
     try:
         state = json.loads((folder / "checkpoint" / "state.json").read_text())
         done, steps = int(state["step"]), int(state["identity"]["steps"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # a folder may be copied without what training resumes from
+        pass  # the folder may be a copy without the training checkpoint
     if (folder / "config.json").is_file() and done == steps:
         found.append(Checkpoint("final", done, folder))
     return found
 
 
 def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -> Models:
-    """Returns the models with a checkpoint's drafter.
+    """Returns the models with a checkpoint's drafter added.
 
-    models: the target, and for second drafters the first one.
-    dtype: of the target.
+    models: the target, and the first drafter if the checkpoint is a second drafter.
+    dtype: type of the target.
 
     Raises ``InputError``, also if the drafter was trained for another target.
     """
@@ -190,23 +191,25 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -
         found = with_drafter(models, str(checkpoint.folder), dtype, second)
     except InputError as error:
         if str(error).endswith("do not fit"):
-            raise InputError(f"{error}; give the target that it was trained for with --target") from None
+            raise InputError(f"{error}; use --target to name the target that it was trained for") from None
         raise
     if second and found.first is None:
-        raise InputError("the drafter in --drafter is an EAGLE-3 one, which drafts alone; give a DFlash drafter")
+        raise InputError(
+            "--drafter names an EAGLE-3 drafter, which cannot be combined with a second drafter; give a DFlash drafter"
+        )
     if not second and found.first is not None and found.first.form.second_role:
         raise InputError(
-            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give its first drafter with --drafter"
+            f"{checkpoint.folder} is a VP-Drafter, a second drafter: give its first drafter with --drafter"
         )
     return found
 
 
 def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeConfig, folder: Path) -> list[Path]:
-    """Returns the files of the target's greedy answers, named by target, settings and prompt. Creates the folder.
+    """Returns the paths of the target's greedy answers, named by a digest of target, settings and prompt. Creates the folder.
 
     engine: the target, without drafters.
-    prompts: token ids of each.
-    config: of plain decoding.
+    prompts: token ids of each prompt.
+    config: settings of plain decoding.
     """
     origin = [_facts(engine.models), asdict(engine.resolve(config))]
     make_folder(folder)
@@ -218,14 +221,14 @@ def _facts(models: Models) -> dict[str, dict[str, Any]]:
 
 
 class Board:
-    """Drafters over the same texts. Results are written to a file immediately, and read from it the next time."""
+    """Measures drafters over the same texts. Each result is saved immediately and reused by later runs."""
 
     def __init__(self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None):
         """Raises ``InputError`` if the file cannot be read.
 
         models, dtype: as for ``with_checkpoint``.
-        texts: greedy runs of this target, of at least two tokens each.
-        path: the file of results.
+        texts: greedy runs of this target with at least two tokens each.
+        path: file of the results.
         """
         self._models, self._texts, self._path, self._dtype = models, texts, path, dtype
         prompts = [list(text.prefill.prompt_token_ids) if text.prefill else [] for text in texts]
@@ -237,11 +240,11 @@ class Board:
                 self._results = msgspec.json.decode(path.read_bytes(), type=dict[str, DrafterResults])
             except (OSError, msgspec.DecodeError) as error:
                 raise InputError(
-                    f"cannot read {path} ({first_line(error)}); remove it to measure its checkpoints again"
+                    f"cannot read {path} ({first_line(error)}); delete it to measure the checkpoints again"
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> DrafterResults:
-        """Returns what the checkpoint's drafter commits over the texts, measured or read.
+        """Returns the results of a checkpoint, read from the file if it was measured before.
 
         Raises ``InputError``, as ``replayed`` does.
         """

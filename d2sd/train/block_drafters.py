@@ -1,8 +1,8 @@
-"""Training of the block drafters: DFlash and the variable-prefix drafter.
+"""Trains the block drafters: DFlash and the variable-prefix drafter (VP-Drafter).
 
-Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
-context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
-and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2).
+Every sequence has many random anchors, each of which starts a block. All blocks share one forward pass. In its mask, a block sees
+the context before its anchor and, in both directions, its own tokens. One pass of the frozen target gives the features; its
+embedding and LM head are shared. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2).
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from d2sd.train.drafters import Material, fit
 from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
 
-# Nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it.
+# Constant loss, in nats, of a label outside the draft vocabulary. It is never accepted and gives no gradient.
 UNKNOWN = 20.0
-SMOOTHING = 0.5  # of D-PACE, as in the paper
-PROPOSED = 3  # mask tokens that an error message names
+SMOOTHING = 0.5  # D-PACE's smoothing constant, as in the paper
+PROPOSED = 3  # mask tokens suggested in error messages
 
 
 def train_drafter(settings: BlockTraining) -> None:
-    """Trains a drafter for a target from the target's responses, and saves it in bfloat16.
+    """Trains a drafter on the target's responses, and saves it in bfloat16.
 
-    A new drafter begins with copies of the target's last layers. It is saved as a ``DFlashDraftModel`` folder, or in the form of
-    speculators if it has a draft vocabulary or a Markov head. Raises ``InputError`` if the settings do not fit the target.
+    A new drafter starts from copies of the target's last layers. It is saved as a ``DFlashDraftModel`` folder, or in the
+    speculators format if it has a draft vocabulary or a Markov head. Raises ``InputError`` if the settings do not fit the target.
     """
     objective = settings.objective
     material = Material.load(settings)
@@ -78,14 +78,14 @@ def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
 
 
 def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
-    """Returns a float32 drafter that begins with copies of the target's last layers.
+    """Returns a float32 drafter whose layers are copies of the target's last layers.
 
-    taps: None for the default ones. Raises ``InputError`` where the target does not have one of these layers.
+    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks one of them.
     """
     depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
         raise InputError(
-            f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, taps))}"
+            f"this target has layers 0 to {depth - 1}, but --target-layers names {' '.join(map(str, taps))}"
         )
     shape = drafter_config(
         text_config(target.config), layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=taps
@@ -98,7 +98,7 @@ def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list
 
 
 def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
-    """Saves a drafter, in shards small enough for repositories without large-file storage."""
+    """Saves a drafter in shards that are small enough for repositories without large-file storage."""
     if drafter.form.layout == "speculators":
         save_speculators(drafter, folder)
     else:
@@ -117,7 +117,7 @@ def make_second(drafter: DFlashDraftModel) -> None:
 def draw_blocks(
     config: BlockObjective, prompt_lengths: Tensor, lengths: Tensor, block_size: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Returns random ``anchors`` and visible ``prefixes`` of a batch, (B, config.anchors) each."""
+    """Returns random ``anchors`` and lengths of visible ``prefixes``, (B, config.anchors) each."""
     anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
     prefixes = torch.zeros_like(anchors)
     if config.variable_prefix:
@@ -126,21 +126,21 @@ def draw_blocks(
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(B, count) anchor positions, uniform from the last prompt token to the last but one token."""
+    """Returns (B, count) anchor positions, uniform from the last prompt token to the second-to-last token."""
     low, high = prompt_lengths - 1, lengths - 2
     uniform = torch.rand(len(lengths), count, generator=generator)
     return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
 
 
 def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
-    """Visible prefix lengths with Pr(l = j) ∝ beta^j, j = 0 … block_size−2 (0 included: inference selects it too)."""
+    """Returns visible prefix lengths with Pr(l = j) ∝ beta^j, j = 0 … block_size−2 (inference also selects prefix 0)."""
     weights = beta ** torch.arange(block_size - 1, dtype=torch.float64)
     flat = torch.multinomial(weights, shape[0] * shape[1], replacement=True, generator=generator)
     return flat.view(shape)
 
 
 def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
-    """(B, 1, A·γ, context + A·γ) bool: block rows see context positions before their anchor and their own block."""
+    """Returns a (B, 1, A·γ, context + A·γ) bool mask: rows see the context before their anchor, and their own block."""
     blocks = anchors.shape[1]
     rows = anchors.repeat_interleave(block_size, dim=1)
     before = torch.arange(context, device=anchors.device) < rows[..., None]
@@ -150,10 +150,10 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
 
 
 def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
-    """(…, γ) detached loss weights of the scored positions, 0 at others: D-PACE (arXiv 2605.18810, equations 7 and 8).
+    """Returns (…, γ) detached D-PACE loss weights (arXiv 2605.18810, equations 7 and 8); 0 at positions that are not scored.
 
-    The weight of a position is the sum, over it and all later ones, of the chance that a draft gets as far: products of
-    SMOOTHING + (1 − SMOOTHING) times the labels' probabilities.
+    The weight of a position is a sum over this and all later positions. Each term is the smoothed probability that a draft
+    reaches the position: the product of SMOOTHING + (1 − SMOOTHING) · p(label) up to it.
 
     nll: (…, γ) negative log-likelihoods of the labels.
     """
@@ -187,10 +187,10 @@ class DrafterObjective(nn.Module):
         prefixes: Tensor,
         features: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
+        """Returns (loss, metrics). ``draft_length``: mean number of leading correct tokens after the visible prefix, plus 1.
 
-        features (B, S, taps·hidden) of the target, where they are known; else it is run.
-        ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
+        ids: (B, S), right-padded; anchors, prefixes: (B, A).
+        features: (B, S, taps·hidden) of the target; None to run the target.
         """
         gamma = self.drafter.block_size
         logits, labels, known, scored = self._predict(ids, lengths, anchors, prefixes, features)
@@ -209,8 +209,8 @@ class DrafterObjective(nn.Module):
 
     @torch.no_grad()
     def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the drafted tokens' probabilities at several temperatures, (N, T) float32, and whether they are right, (N,), at the
-        positions of a batch up to each block's first wrong one, as in decoding."""
+        """Returns probabilities of drafted tokens at several temperatures, (N, T) float32, and whether they are correct, (N,).
+        As in decoding, only positions up to the first wrong token of each block count."""
         logits, labels, known, scored = self._predict(**batch)
         hit = (logits.argmax(-1) == labels) & known
         right = torch.ones_like(scored).masked_scatter(scored, hit)
@@ -223,7 +223,8 @@ class DrafterObjective(nn.Module):
     def _predict(
         self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Logits (N, D) and labels (N,) of all drafted positions, whether the label can be drafted, and their places, (B, A, γ) bool."""
+        """Returns logits (N, D) and labels (N,) of all drafted positions, whether the draft vocabulary has the label (N,), and a mask
+        of these positions (B, A, γ)."""
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
             with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
@@ -249,7 +250,7 @@ class DrafterObjective(nn.Module):
         return logits, labels, known, scored
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
-        """Outputs (B, A·γ, hidden) of the drafter for all blocks in one pass; shown: their tokens (B, A, γ), at ``places``."""
+        """Runs all blocks in one pass. Returns (B, A·γ, hidden). shown: input tokens (B, A, γ) at the positions ``places``."""
         (target,), context = self._target, int(anchors.max()) + 1
         with torch.no_grad():
             block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
@@ -260,7 +261,7 @@ class DrafterObjective(nn.Module):
         return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
-        """The Markov head's corrections (N, D) of the scored rows, after the text's own tokens; 0 where there is no such head."""
+        """Returns the Markov head's corrections (N, D) of the scored rows, given the text's previous tokens; 0 without a head."""
         head = self.drafter.markov_head
         if head is None:
             return 0.0
@@ -270,26 +271,26 @@ class DrafterObjective(nn.Module):
         return correction
 
 
-# The drafter that training starts from: added heads and the mask token.
+# Preparation of a drafter for training: added heads and the mask token.
 
 
 def extended(
     drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """Returns the drafter with a draft vocabulary and a Markov head added, if these are given.
+    """Adds a draft vocabulary and a Markov head to a drafter, if requested, and returns it.
 
-    vocabulary: number of the responses' most frequent tokens that it drafts, with the target's rows of these as LM head; None:
-        as it is.
-    rank: of a Markov head (DSpark, arXiv 2607.05147), which begins at no correction; 0: as it is.
-    Raises ``InputError`` if the drafter has one of them already.
+    vocabulary: number of the responses' most frequent tokens to draft; the LM head gets the target's rows of these tokens. None
+        adds no draft vocabulary.
+    rank: rank of a Markov head (DSpark, arXiv 2607.05147), initialised to no correction; 0 adds no head.
+    Raises ``InputError`` if the drafter already has one of them.
     """
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
         return drafter
     other = form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None
     if other or drafter.lm_head is not None:
-        raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
-                         "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
+        raise InputError("--markov-rank and --draft-vocab-size need a plain DFlash drafter with the whole vocabulary: start from "
+                         "such a drafter, or leave out both options to continue training this one")  # fmt: skip
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
     made = reshaped(
         drafter,
@@ -301,7 +302,7 @@ def extended(
     made.token_ids = ids
     if made.markov_head is not None:
         nn.init.zeros_(made.markov_head.markov_w2.weight)
-        with torch.no_grad():  # tokens that the target embeds alike begin alike, also those that few responses hold
+        with torch.no_grad():  # tokens with similar target embeddings start alike, which helps rare tokens
             table = target.get_input_embeddings().weight.float()
             _, _, main = torch.pca_lowrank(table, rank)
             entries = (table - table.mean(0)) @ main
@@ -310,11 +311,11 @@ def extended(
 
 
 def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) -> int:
-    """Returns the id of a mask token, which must be in no text.
+    """Returns the id of the mask token, a token that no text contains.
 
     written: tokens of the responses.
-    text: the token; None for the tokenizer's mask token, or else the first unused special one, or the last unused one. Prints a
-        choice of that kind. Raises ``InputError``, which names some usable tokens.
+    text: the token. None selects the tokenizer's mask token, else the first unused special token, else the last unused token, and
+        prints the choice of an unused token. Raises ``InputError``, whose message suggests usable tokens.
     """
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
     spare = spare_tokens(tokenizer, target, written)
@@ -323,32 +324,32 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
         taken = written | _closing(tokenizer, target)
         free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in taken), None)
         if free is None:
-            raise InputError("the responses hold every token of this target, so that none can be the mask")
+            raise InputError("the responses contain every token of this target, so no token is left for the mask")
         print(
-            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which no text holds.",
+            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which occurs in no text.",
             file=sys.stderr,
         )
         return int(free)
-    advice = f"choose an unused one with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
-        "this tokenizer has no unused special token: name with --mask-token one that the responses lack, or leave it out"
+    advice = f"choose an unused token with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
+        "this tokenizer has no unused special token: leave out --mask-token, or name a token that the responses do not contain"
     )  # fmt: skip
     number = vocabulary.get(name)
     if number is None or number >= size:
-        raise InputError(f"{name!r} is no token of this target; {advice}")
+        raise InputError(f"{name!r} is not a token of this target; {advice}")
     if number in _closing(tokenizer, target):
-        raise InputError(f"{name!r} ends or pads this target's texts and cannot be its mask; {advice}")
+        raise InputError(f"{name!r} ends or pads this target's texts and cannot be the mask; {advice}")
     if name != tokenizer.mask_token and (name not in spare if spare else number in written):
-        raise InputError(f"{name!r} stands in texts and cannot be the mask; {advice}")
+        raise InputError(f"{name!r} occurs in texts and cannot be the mask; {advice}")
     return int(number)
 
 
 def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
-    """Returns the special tokens that are neither in the responses nor in the chat template, by id, and the mask token."""
+    """Returns the mask token and the special tokens that neither the responses nor the chat template contain, ordered by id."""
     used = _closing(tokenizer, target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
-    own = tokenizer.mask_token  # a target that has learned little may write even that
+    own = tokenizer.mask_token  # always listed, since a poorly trained target may write it
     return [t for n, t in special.items() if t == own or (n not in used and t not in template)]
 
 

@@ -1,4 +1,4 @@
-"""What the training of every drafter from a file of responses shares: the frozen target, held-out texts, and the run itself."""
+"""Trains any kind of drafter on a file of responses: loads the frozen target, measures held-out texts, and runs the loop."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from d2sd.train.loop import digest, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
 
-# Random choices of a batch: prompt lengths (B,), lengths (B,) and a generator → further inputs of the objective.
+# Makes the random choices of a batch: prompt lengths (B,), lengths (B,) and a generator → further inputs of the objective.
 Choose = Callable[[Tensor, Tensor, torch.Generator], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What a drafter learns from: the frozen target with its tokenizer, and its responses."""
+    """Training material of a drafter: the frozen target, its tokenizer and its responses."""
 
     target: Any
     tokenizer: Any
@@ -35,7 +35,7 @@ class Material:
 
     @classmethod
     def load(cls, settings: DrafterTraining) -> Material:
-        """Returns what the settings name, and seeds torch for the drafter that is made next. Raises ``InputError``."""
+        """Loads the material that the settings name, and seeds torch for initialising the drafter. Raises ``InputError``."""
         target, tokenizer = load_frozen(settings.target)
         data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
         torch.manual_seed(settings.loop.seed)
@@ -57,12 +57,12 @@ def fit(
     objective: maps ids (B, S), lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
     choose: makes the random choices of a batch.
     save: writes a drafter into a folder.
-    kind: of the drafter, ``dflash``, ``vp`` or ``eagle3``.
-    identity: what must be the same to resume, besides the loop's settings and the responses.
+    kind: kind of drafter: ``dflash``, ``vp`` or ``eagle3``.
+    identity: further values that must match to resume, besides the loop's settings and the responses.
     """
     data, loop, features = material.data, settings.loop, None
     read = ("features", "hidden") if kind == "eagle3" else ("features",)
-    if loop.steps * loop.batch_size >= len(data.ids):  # all are read
+    if loop.steps * loop.batch_size >= len(data.ids):  # every response is used
         features = read_features(material.target.model, drafter.target_layer_ids, data, read)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -86,9 +86,9 @@ def fit(
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Returns a target in float32 on this machine's first device, without gradients, and its tokenizer.
+    """Returns a target in float32 on the first GPU or else the CPU, without gradients, and its tokenizer.
 
-    source: folder, hub id, bundled preset, or the name that ``d2sd get`` knows. Raises ``InputError``.
+    source: folder, hub id, bundled preset, or a name known to ``d2sd get``. Raises ``InputError``.
     """
     source = target_folder(str(source))
     try:

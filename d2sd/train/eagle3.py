@@ -1,9 +1,9 @@
-"""Training of the EAGLE-3 drafter by training-time test, with the target's distribution as labels.
+"""Trains the EAGLE-3 drafter by training-time test, with the target's distribution as labels.
 
-The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled
-step i stands at position t + i. It reads the token after it and the state that step i − 1 gave to row t. It sees the
-committed rows up to t and its own chain. Chains do not see each other, so a few random rows a sequence are enough: one pass
-of the target serves rows × steps predictions.
+The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled step i
+is at position t + i. Its inputs are the next token and the state of row t from step i − 1. It attends to the committed rows up to
+t and to its own chain. Chains do not see each other, so a few random rows per sequence are enough: one pass of the target serves
+rows × steps predictions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from d2sd.train.text import frequent_tokens
 
 
 def train_eagle3(settings: Eagle3Training) -> None:
-    """Trains an EAGLE-3 drafter for a target from the target's responses, and saves it in SpecForge's form in bfloat16.
+    """Trains an EAGLE-3 drafter on the target's responses, and saves it in SpecForge's format in bfloat16.
 
     Raises ``InputError`` if the settings do not fit the target.
     """
@@ -51,22 +51,22 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
-    """The layers to read, by default those of EAGLE-3, of a target of ``depth`` layers."""
+    """Returns the target layers to read, by default EAGLE-3's. depth: number of layers of the target."""
     try:
         layers = layers or list(default_eagle3_layers(depth))
     except ValueError as error:
         raise InputError(f"{error}; name the layers to read with --target-layers") from None
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
-            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
+            f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"
         )
     return layers
 
 
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """(B, count) rows to unroll, uniform from the last but one prompt token to the last but two tokens of the text.
+    """Returns (B, count) rows to unroll, uniform from the last prompt token to the third-to-last token of the text.
 
-    Row t drafts the token at t + 2, from the second one of the response to the last. Prefill gives the first one.
+    Row t drafts the token at t + 2. Drafted tokens go from the second token of the response to its last; prefill gives the first.
     """
     low = (prompt_lengths - 1).clamp_min(0)
     high = torch.maximum(lengths - 3, low)
@@ -87,16 +87,17 @@ class Unrolled(nn.Module):
     def forward(
         self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor | None = None, hidden: Tensor | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Loss and metrics. ``draft_length``: mean number of leading steps whose favourite is the text's next token, plus 1.
+        """Returns (loss, metrics).
 
-        Where the text is greedy, that is the draft length of a chain at T = 0.
+        ``draft_length`` is the mean number of leading steps whose top token is the text's next token, plus 1. For greedy texts,
+        this is the draft length of a chain at T = 0.
 
-        ids: (B, S) right-padded.
-        rows: (B, A) to unroll.
-        features, hidden: (B, S, taps·hidden) and (B, S, hidden) of the target, where known; else it is run.
+        ids: (B, S), right-padded.
+        rows: (B, A) rows to unroll.
+        features, hidden: (B, S, taps·hidden) and (B, S, hidden) of the target; None to run the target.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
-        head = target.lm_head.weight[drafter.token_ids]  # most of a large vocabulary is in no response
+        head = target.lm_head.weight[drafter.token_ids]  # only the rows of the draft vocabulary
         width = ids.shape[1]
         with torch.no_grad():
             if features is None or hidden is None:
@@ -110,7 +111,7 @@ class Unrolled(nn.Module):
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
-            place = rows + step  # position of the row; its token stands after it, its prediction after that
+            place = rows + step  # position of the row; it reads token place + 1 and predicts token place + 2
             shown = _take(embedded, (place + 1).clamp_max(width - 1))
             out = drafter(shown, state, place, chains)
             logits = drafter.logits(out)
@@ -134,15 +135,15 @@ class Unrolled(nn.Module):
 
 
 class Chains:
-    """Attention of chains that hang below rows of committed text, unrolled step by unrolled step."""
+    """Attention of chains that continue rows of committed text; each call adds one unrolled step."""
 
     def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
-        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the rows above a chain, its own first row apart
+        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the committed rows before each chain's first row
         self._context = context
         self._own: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Rows (B, heads, A, D) of the next step over the committed rows and their own chains."""
+        """Returns attention outputs (B, heads, A, D) of the next step over the committed rows and each row's own chain."""
         self._own.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5
@@ -159,5 +160,5 @@ class Chains:
 
 
 def _take(x: Tensor, rows: Tensor) -> Tensor:
-    """(B, S, H) at rows (B, A): (B, A, H)."""
+    """Selects rows (B, A) of x (B, S, H). Returns (B, A, H)."""
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))

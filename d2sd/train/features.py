@@ -1,8 +1,7 @@
-"""What drafters read of the target: outputs of some of its layers for every token of the responses, computed once.
+"""Target features for drafters: outputs of some target layers for every token of the responses, computed once.
 
-A training step needs the features of a few sequences. With a small target the pass that computes them costs more than the
-drafter's own. They are kept on the target's device as far as they fit, then in the host's memory: 2 bytes × hidden size × taps a
-token.
+Every training step needs the features of a few sequences. With a small target, computing them takes longer than the drafter's own
+pass. Features are stored on the target's device while they fit, the rest in host memory. Size: 2 bytes × hidden size × taps per token.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
 
-FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences of a pass that computes features
-KEPT = 0.4  # share of free memory that features may take
+FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences per feature pass
+KEPT = 0.4  # maximum share of free memory for features
 
 
 class FeatureStore:
-    """bfloat16 rows of packed sequences by name: ``features`` (tokens, taps·hidden) and ``hidden`` (tokens, hidden)."""
+    """Packed bfloat16 rows of all sequences: ``features`` (tokens, taps·hidden) and ``hidden`` (tokens, hidden)."""
 
     def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
-        """lengths: (N,) of the sequences. parts: the number of each part's first sequence, and the rows of its sequences."""
+        """lengths: (N,) tokens of each sequence. parts: for each part, the index of its first sequence and its packed rows."""
         self._lengths, self._parts = lengths, parts
         self._starts = lengths.cumsum(0) - lengths
 
     def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
         """Returns ``features`` (B, width, taps·hidden) or ``hidden`` (B, width, hidden) of these sequences, on the device of the
-        first part. Rows behind the end of a sequence are arbitrary."""
+        first part. Rows after the end of a sequence are arbitrary."""
         out = {}
         ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
         for name in names:
@@ -51,27 +50,27 @@ class FeatureStore:
 
 
 def room(device: torch.device) -> tuple[int, int]:
-    """Returns the bytes that features may take on the device and in the host's memory; on a CPU the first one is 0."""
+    """Returns how many bytes features may occupy on the GPU (0 for a CPU device) and in host memory."""
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        host = 4 * 2**30  # where the system does not say
+        host = 4 * 2**30  # if the system does not report it
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
 
 
 def read_features(
     base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
 ) -> FeatureStore | None:
-    """Returns what these names are of all responses, or None where that does not fit into memory.
+    """Returns the rows of all responses, or None if they do not fit into memory.
 
-    base: the target's layers between embedding and LM head.
+    base: the target without its LM head. taps: indices of the layers to read. names: ``features``, ``hidden`` or both.
     """
     weight = base.embed_tokens.weight
     sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
     sizes = {name: sizes[name] for name in names}
     on_device, on_host = room(weight.device)
     for space in (on_device, 0):
-        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences kept on the device
+        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences stored on the device
         if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:
             return None
         try:
@@ -80,13 +79,13 @@ def read_features(
             if not count:
                 raise
         torch.cuda.empty_cache()
-        print("Not enough memory on the GPU: the target's features are kept in the host's memory.", file=sys.stderr)
+        print("Not enough GPU memory: the target's features are stored in host memory.", file=sys.stderr)
     return None
 
 
 @torch.no_grad()
 def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], count: int) -> FeatureStore:
-    """What ``read_features`` returns, with the first ``count`` sequences on the target's device. sizes: of a row, by name."""
+    """Computes the rows, the first ``count`` sequences on the target's device. sizes: row size of each name."""
     weight = base.embed_tokens.weight
     parts: list[tuple[int, dict[str, Tensor]]] = []
     for begin, end, device in ((0, count, weight.device), (count, len(data.lengths), torch.device("cpu"))):
@@ -96,7 +95,7 @@ def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], co
                 (begin, {n: torch.empty(tokens, s, dtype=torch.bfloat16, device=device) for n, s in sizes.items()})
             )
     starts = data.lengths.cumsum(0) - data.lengths
-    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # what is kept is no finer
+    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # stored in bfloat16 anyway
     with LayerTaps(base.layers).only(taps) as layers, numbers:
         for batch in progress(
             data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1

@@ -1,4 +1,4 @@
-"""A first drafter and a VP-Drafter that are trained on the same batches: made, sampled, calibrated."""
+"""Creates, trains and calibrates a first drafter and a VP-Drafter on the same batches."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from d2sd.train.settings import BlockObjective, PairTraining
 from d2sd.train.text import Responses
 
 TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
-FEWEST_JUDGED = 30  # responses on which a temperature is judged, and as many to fit it on
+FEWEST_JUDGED = 30  # minimum responses to fit a temperature, and minimum to judge it
 
 
 class PairObjective(nn.Module):
-    """The sum of both drafters' losses on the same batch; each has its own weights, so neither changes the other's."""
+    """Sum of both drafters' losses on the same batch. They share no weights, so their gradients are independent."""
 
     def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
         """model: the frozen target."""
@@ -35,7 +35,7 @@ class PairObjective(nn.Module):
         self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
 
     def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """prefixes: visible tokens of the second drafter's blocks; batch: what else ``DrafterObjective`` takes."""
+        """prefixes: visible tokens of the second drafter's blocks. batch: the other arguments of ``DrafterObjective``."""
         loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
         other, more = self.second(**batch, prefixes=prefixes)
         return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
@@ -70,20 +70,21 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 
 
 def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
-    """Returns what both drafters read of the target. Raises ``InputError`` if that does not fit into memory."""
-    torch.cuda.empty_cache()  # what writing took is counted as free
+    """Returns the target features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
+    torch.cuda.empty_cache()  # so that memory used for writing counts as free
     found = read_features(target.base, taps_of(settings, target), data)
     if found is None:
-        raise InputError("the target's features of the text do not fit into memory any more; give fewer --minutes")
+        raise InputError("the target's features of the text no longer fit into memory; give fewer --minutes")
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Temperature:
-    """What the first drafter's logits are divided by, 1 if they stay as they are.
+    """Temperature of the first drafter's logits.
 
-    fitted, judged: numbers of responses; no response is among both.
-    tried: the temperature that was fitted; None if there were too few responses.
+    divisor: the temperature to apply; 1 leaves the logits unchanged.
+    fitted, judged: numbers of responses used for fitting and for judging; the two sets are disjoint.
+    tried: the fitted temperature; None if there were too few responses.
     """
 
     divisor: float
@@ -93,10 +94,10 @@ class Temperature:
 
 
 def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> Temperature:
-    """Returns the temperature of the first drafter, from responses that were not trained on.
+    """Fits a temperature for the first drafter on responses that were not trained on.
 
-    It is fitted on every other response. The logits are divided by it only if it makes the outcomes of the other responses more
-    likely, and the bootstrap interval of that difference, over responses, does not contain 0.
+    Every second response fits the temperature, and the others judge it. It is applied only if it raises the log-likelihood of the judged
+    outcomes and the bootstrap interval of the gain, over responses, is above 0.
     """
     if len(index) < 2 * FEWEST_JUDGED:
         return Temperature(1.0)
@@ -120,7 +121,7 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
 
 @torch.no_grad()
 def cool(drafter: DFlashDraftModel, divisor: float) -> None:
-    """Divide a drafter's logits: the final norm, which the LM head's rows follow, and the Markov head."""
+    """Divides a drafter's logits in place, by scaling the final norm (the LM head's input) and the Markov head."""
     drafter.norm.weight.div_(divisor)
     if drafter.markov_head is not None:
         drafter.markov_head.markov_w2.weight.div_(divisor)

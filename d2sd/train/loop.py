@@ -1,7 +1,7 @@
-"""One training loop for all drafters: schedule, optimizers, clipping, checkpoints that resume bit-exactly.
+"""Training loop of all drafters: schedule, optimizers, clipping, and checkpoints that resume bit-exactly.
 
-Every random choice of a step comes from a generator seeded by (seed, step), and rows from a permutation seeded by (seed, epoch):
-nothing but weights, optimizer state and the step number has to be stored.
+The random choices of a step come from a generator seeded by (seed, step), and its rows from a permutation seeded by (seed, epoch).
+A checkpoint therefore stores only weights, optimizer state and the step number.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from d2sd.trace.text import progress
 from d2sd.train.settings import LoopConfig
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
-TABLES = ("embed", "lm_head", "markov_w")  # one row a token
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration, as in torch.optim.Muon
+TABLES = ("embed", "lm_head", "markov_w")  # parameters with one row per token
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic Newton–Schulz iteration, as in torch.optim.Muon
 ITERATIONS = 5
 
 
@@ -52,19 +52,19 @@ def train(
 ) -> None:
     """Trains ``objective`` in place.
 
-    Writes ``metrics.jsonl`` and ``checkpoint/`` under ``out``, and continues from the checkpoint found there. Raises
-    ``InputError`` if that is of another run.
+    Writes ``metrics.jsonl`` and ``checkpoint/`` under ``out``, and continues from an existing checkpoint. Raises ``InputError`` if
+    that checkpoint belongs to another run.
 
     objective: maps a sampled batch to ``(loss, metrics)``.
     count: number of rows of the training data.
-    sample: makes the batch of these row numbers; with a generator for its random choices.
-    evaluate: figures that are measured at every save, told whether it is the last one.
-    note: name of the run on a terminal.
-    identity: what else (objective, data) must be the same to continue.
-    save: writes the result so far into a folder, ``step-N`` under ``out``.
-    clock: the time in seconds, for ``config.seconds``.
+    sample: makes a batch from row numbers and a generator for its random choices.
+    evaluate: measures figures at every save; its argument tells whether this is the last save.
+    note: label of the progress bar.
+    identity: further values (objective, data) that must match to continue.
+    save: writes the current drafters into a folder, ``step-N`` under ``out``.
+    clock: returns the time in seconds, for ``config.seconds``.
     """
-    # under autocast torch's RMSNorm takes its slower path, and says so once
+    # under autocast, torch's RMSNorm warns once that it takes its slower path
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     precision = config.precision if config.precision != "auto" else ("bfloat16" if quick_bfloat16() else "float32")
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
@@ -77,15 +77,15 @@ def train(
     step, spent, rows = int(before.get("step", 0)), float(before.get("seconds", 0)), int(before.get("rows", 0))
     device, metrics_file = next(iter(parameters.values())).device, out / "metrics.jsonl"
     truncate_metrics(metrics_file, step)
-    metrics_file.touch()  # by which the folder is known from now on
+    metrics_file.touch()  # marks the folder as a training folder
     began, seen, size = clock(), 0, config.batch_size
 
     def place(done: int) -> float:
-        """Where the schedule stands, from 0 to ``config.steps``."""
+        """Returns the position in the schedule, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
     def keep(row: dict[str, float], last: bool) -> None:
-        """Write a checkpoint, and measure and log first if there is a row of figures."""
+        """Writes a checkpoint. If ``row`` is not empty, first evaluates and logs."""
         if row:
             record(row | (evaluate(last) if evaluate else {}))
         state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
@@ -118,7 +118,7 @@ def train(
                 for optimizer in optimizers:
                     optimizer.zero_grad()
                 torch.cuda.empty_cache()
-                print(f"Not enough memory: batches of {size} rows from here on.", file=sys.stderr)
+                print(f"Not enough memory: continuing with batches of {size} rows.", file=sys.stderr)
                 continue
             norm = nn.utils.clip_grad_norm_(list(parameters.values()), config.clip)
             for optimizer in optimizers:
@@ -135,7 +135,7 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
-            # Before the checkpoint: a run that goes on from there does not come by this step again.
+            # before the checkpoint, since a run resumed from it does not repeat this step
             if save and config.keep_every and step % config.keep_every == 0:
                 save(out / f"step-{step}")
             if saves or interrupted():
@@ -149,9 +149,9 @@ def train(
 
 @contextmanager
 def interruptions() -> Iterator[Callable[[], bool]]:
-    """Context in which the first Ctrl-C is remembered instead of raised, so that a step ends before training does.
+    """Context that records the first Ctrl-C instead of raising it, so that the current step can finish.
 
-    Its value is a function that returns whether there was one. The second Ctrl-C is raised.
+    Yields a function that tells whether Ctrl-C was pressed. The second Ctrl-C raises ``KeyboardInterrupt``.
     """
     before, asked = signal.getsignal(signal.SIGINT), False
 
@@ -160,9 +160,9 @@ def interruptions() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked = True
-        print("Stopping after this step; Ctrl-C again stops at once, without saving.", file=sys.stderr)
+        print("Stopping after this step. Press Ctrl-C again to stop immediately without saving.", file=sys.stderr)
 
-    # as by nohup, or as on a thread, which may not set handlers
+    # SIGINT is ignored, or this is not the main thread and cannot set handlers
     ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
     if not ignored:
         signal.signal(signal.SIGINT, ask)
@@ -174,7 +174,7 @@ def interruptions() -> Iterator[Callable[[], bool]]:
 
 
 def rate_at(config: LoopConfig, step: float) -> float:
-    """Learning rate at a step: linear warm-up over a twentieth of the steps, then a cosine down to ``min_rate`` of the peak."""
+    """Returns the learning rate: linear warm-up over 5% of the steps, then cosine decay to ``min_rate`` times the peak."""
     warmup = config.steps // 20
     if step < warmup:
         return config.learning_rate * min(1.0, (step + 1) / warmup)
@@ -184,7 +184,7 @@ def rate_at(config: LoopConfig, step: float) -> float:
 
 
 def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
-    """Row numbers of the ``index``-th batch of ``size`` rows when ``count`` rows are read in shuffled epochs."""
+    """Returns the row numbers of batch ``index``, of ``size`` rows, when ``count`` rows are read in shuffled epochs."""
     wanted = torch.arange(index * size, (index + 1) * size)
     out = torch.empty_like(wanted)
     for epoch in (wanted // count).unique().tolist():
@@ -198,7 +198,7 @@ def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
 
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden weight matrices, where there are any, and AdamW for the rest."""
+    """Returns Muon for the hidden weight matrices, if any, and AdamW for the other parameters."""
     matrices = [n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)]
     rest = [p for n, p in parameters.items() if n not in matrices]
     optimizers: list[torch.optim.Optimizer] = []
@@ -214,7 +214,7 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
-    """The nearest semi-orthogonal matrix, roughly: all singular values of a (m, n) matrix moved near 1."""
+    """Returns an approximation of the nearest semi-orthogonal matrix: moves all singular values of an (m, n) matrix near 1."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -228,18 +228,18 @@ def orthogonalized(matrix: Tensor) -> Tensor:
 class Float32Muon(torch.optim.Optimizer):
     """Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
 
-    The same as ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, which iterates in bfloat16. A
-    CPU without bfloat16 instructions multiplies those numbers many times slower than float32 ones, so that the optimizer
-    takes most of a training step there.
+    Otherwise equal to ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, which iterates in
+    bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 ones, and the optimizer
+    would take most of a training step.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
-        """params: matrices."""
+        """params: matrices only."""
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of all matrices that have a gradient."""
+        """Updates all matrices that have a gradient."""
         for group in self.param_groups:
             momentum, rate = group["momentum"], group["lr"]
             for p in group["params"]:
@@ -256,7 +256,7 @@ class Float32Muon(torch.optim.Optimizer):
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``, and a line that it did not finish."""
+    """Removes unfinished lines, and lines that a killed run logged after its last checkpoint at ``step``."""
     if path.exists():
         whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
         write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
@@ -267,7 +267,7 @@ def save_checkpoint(
 ) -> None:
     """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written.
 
-    done: what ``load_checkpoint`` returns: ``step``, ``seconds``, ``rows`` and ``identity``.
+    done: content of ``state.json``: ``step``, ``seconds``, ``rows`` and ``identity``.
     """
     fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
     weights = {name: p.detach().clone().contiguous() for name, p in parameters.items()}
@@ -289,17 +289,17 @@ def save_checkpoint(
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
-            "there, and the same command goes on from it"
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the previous one is "
+            "kept, and the same command resumes from it"
         ) from None
 
 
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
 ) -> dict[str, Any]:
-    """Restores the newest complete checkpoint under ``out``. Returns its ``state.json``, empty if there is none.
+    """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``; empty if there is none.
 
-    Raises ``InputError`` if the checkpoint belongs to a run of another ``identity``; a run with more steps may continue from it.
+    Raises ``InputError`` if the checkpoint has another ``identity``. Only ``steps`` may be larger than before.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():
@@ -313,7 +313,7 @@ def load_checkpoint(
     if changed:
         raise InputError(
             f"{folder} was made with other settings ({', '.join(changed)}); "
-            "give the same ones to resume, or another output folder to start again"
+            "give the same settings to resume, or another output folder to start again"
         )
     with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
         for name, parameter in parameters.items():
@@ -328,13 +328,13 @@ def load_checkpoint(
 
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    """The state that its optimizer keeps for this parameter (empty before the first step)."""
+    """Returns the optimizer's state of a parameter (empty before the first step)."""
     own = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
     state: dict[str, Any] = next(own).state[parameter]
     return state
 
 
-# Fingerprints: a run is resumed, and its files are reused, only if they are equal.
+# Fingerprints. A run resumes, and files are reused, only if their fingerprints are equal.
 
 
 def digest(rows: Tensor) -> str:

@@ -1,7 +1,8 @@
-"""A first drafter and a VP-Drafter for a target within a given time: text, features, both drafters in one loop, calibration, card.
+"""Trains a first drafter and a VP-Drafter for a target within a given time.
 
-It measures how quickly this machine writes, reads features and trains, and divides the time: each token of text takes its time in
-every stage. Everything is kept under the output folder, so that the same command resumes an interrupted run.
+The stages are text, features, training of both drafters in one loop, calibration and model card. First, the speeds of writing,
+computing features and training are measured. The time is divided so that the text written passes through all stages. All results
+are stored in the output folder, so that the same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -77,39 +78,39 @@ from d2sd.train.text import (
 )
 from d2sd.train.writer import most_rows, write
 
-# What a question begins with, taken in turn; the empty ones leave all to the model.
+# Beginnings of questions, used in turn. After an empty one, the model writes the whole question.
 FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
                "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
                "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
                "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
-HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on, at most
-KEPT_EVERY = 5  # seconds after which the time that a stage has taken is written down
-SCHEDULE = 1000  # parts into which the time of training is divided
+HELD_OUT, VALIDATION = 32, 128  # maximum prompts and responses that are not trained on
+KEPT_EVERY = 5  # seconds between writes of the elapsed time of a stage
+SCHEDULE = 1000  # steps of the time-based training schedule
 
 
 class State:
-    """What an interrupted run continues from, in ``pair.json``: the plan, and the seconds that each stage has taken."""
+    """State of a run for resuming, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
 
     def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
-        """Raises ``InputError`` if the file is of a run with other settings."""
+        """Raises ``InputError`` if the file belongs to a run with other settings."""
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
-        self._running: tuple[str, float] | None = None  # name of the stage, and when it began
-        self._kept = -math.inf  # when the file was written
+        self._running: tuple[str, float] | None = None  # name and start time of the stage
+        self._kept = -math.inf  # time of the last write
         if path.exists():
             kept = json.loads(path.read_text())
             same = kept["identity"] == self._identity
             if not same and kept["done"]:
-                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
-            if same:  # else nothing was done yet, such as where the settings were refused
+                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
+            if same:  # otherwise no stage had finished, for example because the settings were rejected
                 self._used, self.done = kept["used"], kept["done"]
                 self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], TrainingPlan)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
-        """Context of a stage; its value is a function that returns whether the planned seconds are over.
+        """Context of a stage. Yields a function that tells whether the stage has used its planned seconds.
 
-        What a stage changes in the plan is kept if, and only if, it counts as done.
+        On success, the stage counts as done. The state is written in any case.
         """
         began, before = self._clock(), self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
@@ -130,7 +131,7 @@ class State:
             self.keep()
 
     def keep(self) -> None:
-        """Write the file, so that the time up to now counts also after a kill."""
+        """Writes the file, so that the elapsed time is known even after a kill."""
         self._kept = self._clock()
         write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
                                             "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
@@ -147,28 +148,29 @@ class State:
         return sum(self.used.values())
 
 
-# The run.
+# Stages of the run.
 
 
 def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monotonic) -> None:
-    """Trains both drafters and saves them in ``dflash`` and ``vp`` of the output folder, which is a model set, with a model card.
+    """Trains both drafters and saves them in ``dflash`` and ``vp`` under the output folder, with a model card.
 
-    Raises ``InputError`` if the settings do not fit the target, or if there is no text to learn from.
+    The output folder can be used as ``--model``. Raises ``InputError`` if the settings do not fit the target, or if there is no
+    training text.
 
-    clock: the time in seconds.
+    clock: returns the time in seconds.
     """
     began, out, total = clock(), settings.out, 60 * settings.minutes
     out.mkdir(parents=True, exist_ok=True)
     state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)), clock)
     if "ending" in state.done:
-        print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
+        print(f"{out} already contains trained drafters; name another folder to train again.", file=sys.stderr)
         return
-    state.keep()  # the folder is known by this file, also if what follows is killed
+    state.keep()  # marks the folder as a training folder, even if this run is killed
     with state.stage("start"):
         target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
         chat = bool(target.tokenizer.chat_template)
         if not settings.prompts and not chat:
-            raise InputError(f"{target.name} has no chat template, so it cannot write questions; give it texts to continue with --prompts")  # fmt: skip
+            raise InputError(f"{target.name} has no chat template, so it cannot write questions; use --prompts to give texts that it continues")  # fmt: skip
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         if state.plan is None:
@@ -209,13 +211,13 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
             return alone | {"d2sd_acceptance_length": both["held_out_acceptance_length"]}
 
         if "held-out" not in state.done:
-            save()  # so that there is something to load from now on
+            save()  # from now on, the folder can be loaded
             points, texts, tokens, last = 0, len(measured.lengths), HELD_OUT_TOKENS, 0.0
             if texts >= FEWEST_TEXTS:
                 token = seconds_of(lambda: measure(1, tokens), 0.0, clock) / measured.lengths[0]
                 points, texts, tokens = points_of(measured.lengths, token, MEASURING * total)
                 last = token * sum(min(n, tokens) for n in measured.lengths[:texts]) if points else 0.0
-            # what is left, but for the last measurement and the end
+            # remaining time without the last measurement and the last stage
             seconds = {**plan.seconds, "training": max(1.0, total - state.spent - last - ENDING * total)}
             given = {"seconds": seconds, "points": points, "held_out": texts, "tokens_held_out": tokens}
             state.plan = plan = msgspec.structs.replace(plan, **given)
@@ -223,7 +225,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
                 print(f"Held-out prompts: {acceptance([], texts)}.", file=sys.stderr)
     validation = min(VALIDATION, len(data.ids) // 10)
     if validation < 2 * FEWEST_JUDGED:
-        validation = 0  # too few to fit and to judge a temperature: all are trained on
+        validation = 0  # too few to fit and judge a temperature, so train on all responses
 
     def evaluate(last: bool) -> dict[str, float]:
         save()
@@ -271,7 +273,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
 def _plan(
     settings: PairTraining, target: Target, chat: bool, total: float, began: float, clock: Callable[[], float]
 ) -> TrainingPlan:
-    """The plan for the time that is left, by speeds that are measured now."""
+    """Measures this machine's speeds. Returns the plan for the remaining time."""
     rows = min(
         most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
     )
@@ -299,7 +301,7 @@ def _answer(
 
 
 def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[list[int]]]:
-    """Token ids of the prompts to learn from, in random order, and of the held-out ones. Raises ``InputError``."""
+    """Returns token ids of the training prompts, in random order, and of the held-out prompts. Raises ``InputError``."""
     path = settings.out / "questions.jsonl"
     written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
     texts = {letters(text): text for text in (*settings.prompts, *written)}
@@ -307,7 +309,7 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
         texts.pop(letters(text), None)
     mixed = list(texts.values())
     random.Random(settings.seed).shuffle(mixed)
-    # A tenth; of less than 100 a quarter, up to the number of which α is a figure.
+    # A tenth of the prompts, but at least FEWEST_TEXTS or a quarter of them, whichever is less.
     count = 0 if settings.held_out else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
     encoded = (
         [prompt_ids(target.tokenizer, target.name, text, chat) for text in some]
@@ -319,29 +321,29 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
     return found, held_out
 
 
-# What is said about the result.
+# Sentences about the result.
 
 
 def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
-    """Returns the newest figures in words, or that there are none.
+    """Returns a sentence with the newest figures, or with the reason why there are none.
 
-    texts: held-out texts that they are of, or for which there was time.
+    texts: number of held-out texts that were measured, or could have been in the time.
     """
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
-        return f"α – of dflash and of d2sd: {number}, and a figure needs at least {FEWEST_TEXTS}"
+        return f"α of dflash and d2sd was not measured: {number}, at least {FEWEST_TEXTS} are needed"
     alone, both = (curve[-1][name] for name in ("held_out_acceptance_length", "d2sd_acceptance_length"))
-    return f"α {alone:.2f} of dflash and {both:.2f} of d2sd on {number}"
+    return f"α {alone:.2f} with dflash and {both:.2f} with d2sd on {number}"
 
 
 def calibrated(found: Temperature) -> str:
-    """Returns in words what was done about the first drafter's confidence."""
+    """Returns a sentence about the temperature of the first drafter."""
     if found.tried is None:
-        return f"the logits of `dflash` are as trained: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
-    said = f"a temperature of {found.tried:.2f}, fitted on {found.fitted} responses that were not trained on, was"
+        return f"the logits of `dflash` are unchanged: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
+    fitted = f"{found.tried:.2f}, fitted on {found.fitted} responses that were not trained on"
     if found.divisor == 1:
-        return f"the logits of `dflash` are as trained: {said} not clearly better on {found.judged} others"
-    return f"the logits of `dflash` were divided: {said} better on {found.judged} others"
+        return f"the logits of `dflash` are unchanged: a temperature of {fitted}, was not clearly better on {found.judged} others"
+    return f"the logits of `dflash` are divided by a temperature of {fitted}; it was clearly better on {found.judged} others"
 
 
 def card(
@@ -365,11 +367,11 @@ def card(
         f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
         f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
-        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
-        f"{plan.batch}, Muon and AdamW, D-PACE's weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
-        "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
-        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
-        f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
+        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} epochs, {anchors:,} anchors; batches of "
+        f"{plan.batch}, Muon and AdamW, D-PACE loss weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
+        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
+        f"{anchors / used['training']:,.0f} anchors/s in training both drafters, measurements included",
         "temperature": calibrated(warmth),
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
@@ -381,12 +383,12 @@ def card(
         steps = f"\n| step | α `dflash` | α `d2sd` | draft length in training |\n| --- | --- | --- | --- |\n{steps}"
     return f"""# Drafters for {settings.target}
 
-A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. `d2sd generate --model FOLDER` runs them.
+A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. Run them with `d2sd generate --model FOLDER`.
 
 | | |
 | --- | --- |
 {table}
-{acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, here at temperature 0, on
-the first {plan.tokens_held_out} tokens after prompts that were not trained on. They are of the same kind as the training prompts unless others
-were given: expect less on other kinds of text.
+{acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, at temperature 0, on the
+first {plan.tokens_held_out} tokens of answers to prompts that were not trained on. Unless held-out prompts were given, these resemble the training
+prompts: expect a lower α on other kinds of text.
 {steps}"""

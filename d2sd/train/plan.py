@@ -1,4 +1,4 @@
-"""How the minutes of ``train pair`` are divided, by speeds that are measured on this machine."""
+"""Divides the minutes of ``train pair`` among its stages, from speeds measured on this machine."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from d2sd.train.settings import LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
 from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
-ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
-QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
-LONGEST, TYPICAL = 256, 160  # tokens of a prompt at most, and of a text roughly
-POINTS = 5  # at which the drafters are measured, where there is time for more than the last one
-WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02  # shares of the time: held-out texts, all measurements, the end
-HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # of a held-out text, at most; and where there is no time for so many
-FEWEST_TEXTS = 10  # held-out texts of which α is a figure
-FEWEST_STEPS = 300  # that a batch should leave time for
+ANCHORS_PER_TOKEN = 0.32  # about two epochs over the texts; see docs/train-your-own.md
+QUESTION_SHARE = 0.15  # tokens of questions per token of the texts
+LONGEST, TYPICAL = 256, 160  # maximum tokens of a prompt; typical tokens of a text
+POINTS = 5  # measurements of the drafters during training; only one if time is short
+WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02  # shares of the time: held-out texts, measurements, last stage
+HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # maximum tokens of a held-out text: normally, and if time is short
+FEWEST_TEXTS = 10  # minimum held-out texts for reporting α
+FEWEST_STEPS = 300  # the batch is chosen small enough for this many training steps
 SMALLEST, LARGEST = 4, 128  # rows of a batch
-LOOK = 0.15  # seconds for each minute given in which a speed is measured
+LOOK = 0.15  # seconds per planned minute for measuring a speed
 
 
 class Speeds(msgspec.Struct, frozen=True):
-    """Measured speeds: tokens a second that are written, and whose features are read; anchors a second on which both drafters train.
+    """Measured speeds: tokens per second of writing and of computing features, and anchors per second of training both drafters.
 
-    batch: rows of the training batch that they were measured with, the largest that is used.
+    batch: rows of the training batch used for measuring; training uses at most this many.
     """
 
     writing: float
@@ -44,10 +44,12 @@ class Speeds(msgspec.Struct, frozen=True):
 
 
 class TrainingPlan(msgspec.Struct, frozen=True):
-    """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches.
+    """Division of the time.
 
-    points, held_out, tokens_held_out: how often the drafters are measured, on how many held-out texts, and on how many tokens of
-        each at most; see ``points_of``.
+    seconds: planned seconds of each stage.
+    tokens, room: tokens of text to write, and the maximum whose features fit into memory.
+    rows, batch: texts written in parallel, and sequences of a training batch.
+    points, held_out, tokens_held_out: number of measurements, held-out texts of each, and tokens of each text; see ``points_of``.
     """
 
     seconds: dict[str, float]
@@ -62,11 +64,12 @@ class TrainingPlan(msgspec.Struct, frozen=True):
 
 
 def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> TrainingPlan:
-    """Returns the plan for so many seconds.
+    """Returns the plan for a training time in seconds.
 
-    room: tokens whose features fit into memory.
+    room: maximum tokens whose features fit into memory.
+    rows: maximum texts that are written in parallel.
     questions: whether the target writes questions first.
-    most: tokens of text that the prompts give at most; None if it writes as many questions as are needed.
+    most: maximum tokens of text that the prompts give; None if the target writes as many questions as needed.
     """
     time_left = seconds * (1 - WRITING_HELD_OUT - MEASURING - ENDING)
     asking = QUESTION_SHARE / speeds.writing if questions else 0.0
@@ -76,18 +79,18 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     training = time_left - sum(parts.values())
     batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
     batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
-    rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough for texts to end in time
+    rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough that texts end in time
     return TrainingPlan({**parts, "training": training}, tokens, room, rows, batch, speeds)
 
 
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
-    """Returns how often the drafters are measured, on how many held-out texts, the first ones, and on how many tokens of each at most.
+    """Returns the number of measurements, the number of held-out texts (from the first), and the maximum tokens of each text.
 
-    That is at ``POINTS`` if the time suffices for ``FEWEST_TEXTS`` at each of them, else after the last step alone, else on fewer
-    tokens. If it does not suffice for that either, or there are fewer texts, they are not measured at all.
+    Measures at ``POINTS`` times if there is time for ``FEWEST_TEXTS`` texts at each of them. Otherwise measures only after the last
+    step, if necessary on fewer tokens. Without enough time or texts for that, returns 0 measurements.
 
     lengths: tokens of each text.
-    token: seconds that measuring takes for each of them.
+    token: seconds of measuring one token.
     seconds: time for all measurements.
     """
     texts = most = 0
@@ -100,19 +103,19 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
 
 
 def describe(plan: TrainingPlan, device: str) -> str:
-    """Returns the plan in words."""
+    """Returns the plan as text for the user."""
     s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
-        f"Measured here: {s.writing:,.0f} tokens/s written, features of {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
+        f"Measured speeds: {s.writing:,.0f} tokens/s written, features for {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
         f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
         f"{plan.batch} texts."
     )
     if device == "cpu":
         text += (
             "\nThis is a CPU. The SmolLM2 drafters had α 1.59 on unseen prompts after 0.7 million anchors and 1.76 after 3.0 million "
-            f"(docs/train-your-own.md); with {anchors / 1e6:.2f} million expect {'less' if anchors < 7e5 else 'that'}, unless the "
-            "target's texts are easy to foresee."
+            f"(docs/train-your-own.md). With {anchors / 1e6:.2f} million, expect a {'lower' if anchors < 7e5 else 'similar'} α, unless the "
+            "target's texts are easy to predict."
         )
     return text
 
@@ -121,11 +124,11 @@ def duration(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
-# Measuring.
+# Measurement of speeds.
 
 
 def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
-    """Returns the speeds of this machine, measured for seconds of ``clock`` on random tokens."""
+    """Measures the speeds of this machine on random tokens, each for ``LOOK`` seconds per minute. rows: parallel texts."""
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
         try:
@@ -140,7 +143,7 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Cal
 def _training_speeds(
     settings: PairTraining, target: Target, batch: int, clock: Callable[[], float]
 ) -> tuple[float, float]:
-    """Tokens a second whose features are read, and anchors a second in training; a CPU is as quick with a small batch."""
+    """Returns feature tokens and training anchors per second. A CPU is measured with the smallest batch, which is as fast."""
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
     ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
@@ -171,7 +174,7 @@ def _training_speeds(
 
 @torch.inference_mode()
 def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> float:
-    """Tokens a second of so many rows."""
+    """Returns tokens per second when ``rows`` texts are written in parallel."""
     config = RegenerateConfig(rows, settings.max_new_tokens)
     batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
     batch.put(range(rows), [WriterRequest(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
@@ -189,7 +192,7 @@ def _wait() -> None:
 
 
 def seconds_of(work: Any, least: float, clock: Callable[[], float] = time.monotonic) -> float:
-    """Seconds of a piece of work, repeated for at least so long, after a first one that sets things up."""
+    """Returns the mean seconds of one call of ``work``, repeated for at least ``least`` seconds after a warm-up call."""
     work()
     began, count = clock(), 0
     while not count or clock() - began < least:

@@ -1,4 +1,4 @@
-"""The bundled drafters' targets with the settings that they are trained in: ``train_pair``, then an EAGLE-3 drafter."""
+"""Training recipe of the bundled SmolLM2 drafters: ``train_pair``, then an EAGLE-3 drafter."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining
 
-EAGLE3_SHARE, PARTS = 0.1, 1000  # of the time, and parts into which its schedule divides its share
+EAGLE3_SHARE, PARTS = 0.1, 1000  # EAGLE-3's share of the time; steps of its time-based schedule
 
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:
-    """Trains the drafters of SmolLM2-135M-Instruct into a folder; run again, it goes on where it stopped.
+    """Trains the drafters of SmolLM2-135M-Instruct into a folder. An interrupted run resumes.
 
-    target: folder, hub id or name.
-    minutes: for all drafters.
-    prompts: further questions.
+    target: folder, hub id, or a name known to ``d2sd get``.
+    minutes: time for all drafters.
+    prompts: questions in addition to those that the target writes.
     """
     train_pair(
         PairTraining(
@@ -24,7 +24,7 @@ def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...
             target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
         )
     )  # fmt: skip
-    # It drafts the 4,096 commonest tokens alone, which keeps its file small.
+    # only the 4,096 most frequent tokens, which keeps the file small
     train_eagle3(
         Eagle3Training(
             target=target, responses=out / "responses.jsonl", out=out / "eagle3", target_layer_ids=[1, 14, 26], draft_vocab_size=4096,

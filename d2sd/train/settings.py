@@ -1,4 +1,4 @@
-"""Settings of training, with all defaults and checks: of the loop, of the objectives, and of what a drafter is trained from."""
+"""Training settings with their defaults and checks: text, loop, objectives, and kinds of drafters."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from d2sd.errors import InputError
 
 PRECISIONS = ("auto", "float32", "bfloat16")
-LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
+LAYERS, BLOCK_SIZE = 2, 16  # defaults of a new block drafter
 
 
 @dataclass(frozen=True, slots=True)
 class RegenerateConfig:
     """How the target writes texts.
 
-    batch_size: sequences that are written at once.
-    max_new_tokens: longest text, in tokens.
-    temperature: 0: greedily.
-    top_k: above temperature 0, tokens are sampled from so many likeliest ones; 0: from all.
+    batch_size: texts written in parallel.
+    max_new_tokens: maximum tokens of a text.
+    temperature: 0 decodes greedily.
+    top_k: when sampling, the number of likeliest tokens to sample from; 0 for all.
     """
 
     batch_size: int = 64
@@ -39,14 +39,14 @@ QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Settings of the training loop. Times are in steps.
+    """Settings of the training loop. Intervals are in steps.
 
-    precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
-        with it (``d2sd.nets.dtypes.quick_bfloat16``).
-    seconds: time that training takes; None: as long as ``steps`` take. With it, schedule and intervals follow the time, of which
-        a step is the part 1 / ``steps``.
-    save_every: interval of checkpoints to resume from; only the newest one stays.
-    keep_every: interval of saved drafters, all of which stay; 0: only the last one is saved.
+    precision: type of the drafter's matrix products: ``float32``, ``bfloat16`` (autocast), or ``auto`` for bfloat16 if it is fast
+        on this machine (``d2sd.nets.dtypes.quick_bfloat16``).
+    seconds: duration of training; None to train for ``steps`` steps. If given, schedule and ``save_every`` follow the time, and a
+        step of the schedule is the fraction 1 / ``steps`` of it.
+    save_every: interval of checkpoints to resume from; only the newest is kept.
+    keep_every: interval of saved drafters, which are all kept; 0 saves only the final drafter.
     """
 
     steps: int
@@ -72,16 +72,17 @@ class LoopConfig:
             )
 
     def identity(self) -> dict[str, Any]:
-        """Returns the settings that must be the same to resume a run."""
+        """Returns the settings that must match to resume a run."""
         free = ("save_every", "keep_every", "log_every")
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 
 @dataclass(frozen=True, slots=True)
 class BlockObjective:
-    """What a block drafter learns.
+    """Objective of a block drafter.
 
-    variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
+    variable_prefix: whether to train a VP-Drafter: l = 0 … γ−2 drafted tokens are visible, with probability ∝ beta^l. Otherwise
+        none are.
     anchors: blocks per sequence.
     """
 
@@ -96,10 +97,10 @@ class BlockObjective:
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Objective:
-    """What an EAGLE-3 drafter learns.
+    """Objective of an EAGLE-3 drafter.
 
     unrolled: steps of training-time test.
-    decay: the weight of step i is decay^i.
+    decay: step i has the loss weight decay^i.
     rows: chains per sequence.
     """
 
@@ -114,16 +115,16 @@ class Eagle3Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrafterTraining:
-    """Settings that the training of every drafter has.
+    """Training settings shared by all kinds of drafters.
 
-    target: folder, hub id, or the name that ``d2sd get`` knows.
-    responses: the target's responses, a file of ``d2sd.train.text.regenerate``.
+    target: folder, hub id, or a name known to ``d2sd get``.
+    responses: file of the target's responses, written by ``d2sd.train.text.regenerate``.
     out: folder of checkpoints, metrics and the drafter.
-    target_layer_ids: layers of the target that the drafter reads; None: those that its kind reads by default.
-    draft_vocab_size: number of the responses' most frequent tokens that it drafts; None: the whole vocabulary.
-    max_length: sequences are cut to so many tokens.
-    held_out: JSON lines with ``prompt``, on which the drafter is measured at every save.
-    chat: whether held-out prompts are put into the chat template.
+    target_layer_ids: target layers that the drafter reads; None for the defaults of its kind.
+    draft_vocab_size: number of the responses' most frequent tokens to draft; None for the whole vocabulary.
+    max_length: maximum tokens of a sequence; longer ones are cut.
+    held_out: prompts (JSON lines with ``prompt``) on which to measure the drafter at every save.
+    chat: whether to put held-out prompts into the chat template.
     """
 
     target: str | Path
@@ -145,11 +146,11 @@ class DrafterTraining:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockTraining(DrafterTraining):
-    """Settings of the training of a DFlash drafter or a VP-Drafter.
+    """Training settings of a DFlash drafter or a VP-Drafter.
 
-    layers, block_size, mask_token: of a new drafter; None: LAYERS, BLOCK_SIZE and the tokenizer's mask token.
-    start: a drafter folder to begin from, which determines these three and ``target_layer_ids``.
-    markov_rank: rank of a Markov head that is added to the drafter; 0: none.
+    layers, block_size, mask_token: shape of a new drafter; None for LAYERS, BLOCK_SIZE and the tokenizer's mask token.
+    start: folder of a drafter to start from; it determines these three settings and ``target_layer_ids``.
+    markov_rank: rank of a Markov head to add to the drafter; 0 adds no head.
     """
 
     objective: BlockObjective = BlockObjective()
@@ -170,9 +171,7 @@ class BlockTraining(DrafterTraining):
         }
         repeated = [option for option, value in determined.items() if value is not None]
         if self.start is not None and repeated:
-            raise InputError(
-                f"the drafter to start from gives {', '.join(determined)}: leave out {', '.join(repeated)}"
-            )
+            raise InputError(f"--start determines {', '.join(determined)}: leave out {', '.join(repeated)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,17 +182,18 @@ class Eagle3Training(DrafterTraining):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairTraining:
-    """Settings of the training of a first drafter and a VP-Drafter within a given time.
+    """Training settings of a first drafter and a VP-Drafter within a given time.
 
     target: as for ``DrafterTraining``.
-    out: folder of both drafters, of what they are made from, and of the model card.
-    prompts: texts that the target answers; a chat model writes more by itself if there are too few.
-    held_out: prompts on whose answers the drafters are measured; empty: some of the others, which are then left out of training.
-    layers, block_size, target_layer_ids, mask_token, markov_rank: of both drafters; None: as for ``BlockTraining``, five target
-        layers.
-    draft_vocab_size: as for ``DrafterTraining``; None: 16,384, or the whole vocabulary if it is smaller.
-    max_new_tokens: longest answer, in tokens.
-    dtype: of the target; None: bfloat16 on a GPU, otherwise what is quick on the processor.
+    out: folder of both drafters, their training data, and the model card.
+    minutes: time for the whole run.
+    prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
+    held_out: prompts on whose answers to measure the drafters; if empty, some of the others, which are then not trained on.
+    layers, block_size, target_layer_ids, mask_token, markov_rank: shape of both drafters, as for ``BlockTraining``; by default they
+        read five target layers.
+    draft_vocab_size: as for ``DrafterTraining``; None for 16,384, or for the whole vocabulary if it is smaller.
+    max_new_tokens: maximum tokens of an answer.
+    dtype: type of the target; None for bfloat16 on a GPU, and on a CPU for the type that ``load_writer`` chooses.
     """
 
     target: str | Path

@@ -1,4 +1,4 @@
-"""Training text: JSON lines, the target's own responses, and the questions that a chat model writes."""
+"""Training text: JSON lines, responses of the target, and questions written by a chat model."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import WriterRequest, write
 
 MAX_LINE = 4_000_000
-MARK = "\u2063question\u2063"  # nothing that a template holds
-SHORTEST = 8  # characters
+MARK = "\u2063question\u2063"  # occurs in no chat template
+SHORTEST = 8  # minimum characters of a question
 
 Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
 
@@ -57,7 +57,7 @@ def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Prompts with the target's responses: ids (N, S) padded with the end token, and both lengths (N,)."""
+    """Prompts with the target's responses: ids (N, S), padded with the end token; tokens of prompts, and of whole texts (N,)."""
 
     ids: Tensor
     prompt_lengths: Tensor
@@ -65,7 +65,7 @@ class Responses:
 
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
-    """Returns what ``regenerate`` wrote: lines with ``prompt_ids`` and ``response_ids``."""
+    """Returns the responses that ``regenerate`` wrote: lines with ``prompt_ids`` and ``response_ids``."""
     texts, prompts = [], []
     for row in read_jsonl(path, "prompt_ids", "response_ids"):
         text = (row["prompt_ids"] + row["response_ids"])[:max_length]
@@ -73,36 +73,36 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
             texts.append(torch.tensor(text, dtype=torch.int32))
             prompts.append(len(row["prompt_ids"]))
     if not texts:
-        raise InputError(f"{path} holds no response of at least two tokens")
+        raise InputError(f"{path} contains no response of at least two tokens")
     ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """Returns the ``count`` most frequent tokens of the responses, ascending; unused ids fill up if there are too few."""
+    """Returns the ``count`` most frequent tokens of the responses, ascending; filled up with unused ids if necessary."""
     if not 1 <= count <= vocabulary:
-        raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
+        raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     at = torch.arange(data.ids.shape[1])
     written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
     seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
     return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
 
-# The target writes responses.
+# Responses of the target.
 
 
 def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
-    """Returns a request for each prompt, longest prompts first, so that the last texts to end are short ones."""
+    """Returns a request for each prompt, longest prompts first, so that the texts at the end are short."""
     return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
 def written(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Yields what ``write`` does, texts of like lengths together, since all rows of a batch have room for its longest one."""
+    """Yields as ``write`` does, but batches texts of similar lengths: every row is as long as the longest in its batch."""
 
     def room(request: WriterRequest) -> int:
-        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # up to 512 tokens are alike
+        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
 
     for _, alike in groupby(requests, room):
         yield from write(target, alike, config)
@@ -111,10 +111,10 @@ def written(
 def served(
     server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
-    """Yields requests with a server's token ids after each prompt, ``config.batch_size`` of them at a time.
+    """Yields requests with the token ids that a server writes after each prompt; ``config.batch_size`` requests in parallel.
 
-    The server has OpenAI's API and is sent token ids, so the chat template is that of the target here. Where it returns no ids,
-    its text is tokenised. Where a text ended by itself and the end token is not among its ids, the tokenizer's is added.
+    The server, which has OpenAI's API, receives token ids, so the local target's chat template applies. If it returns no ids, its
+    text is tokenised. If a text ended by itself but its ids lack an end token, the tokenizer's end token is appended.
 
     ends: all tokens that end a text. Raises ``InputError``.
     """
@@ -152,14 +152,13 @@ def regenerate(
     identity: dict[str, Any],
     most: int | None = None,
 ) -> None:
-    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
+    """Appends a line with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` for every prompt.
 
-    An interrupted run continues with the prompts that have no response in its file. Raises ``InputError`` if the file is of
-    another run.
+    An interrupted run continues with the prompts without a response. Raises ``InputError`` if the file belongs to another run.
 
-    answer: yields what the target writes after the prompts of requests, which come longest first.
-    identity: what must be the same to continue.
-    most: tokens in the file at which it stops.
+    answer: maps requests, longest prompts first, to the target's responses.
+    identity: values that must match to continue.
+    most: stop when the file has this many tokens; None for no limit.
     """
     rows = resumed_rows(out, identity)
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
@@ -170,7 +169,7 @@ def regenerate(
         else:
             requests.append(request)
     if left.total():
-        raise InputError(f"{out} holds responses to other prompts; choose another file")
+        raise InputError(f"{out} contains responses to other prompts; choose another file")
     bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
     with out.open("ab") as f:
         for request, response in bar:
@@ -187,9 +186,9 @@ def _tokens(row: dict[str, Any]) -> int:
 
 
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the rows of a file that is to be continued, after cutting it behind its last whole line.
+    """Removes an unfinished last line from a file that a run will continue. Returns its rows.
 
-    Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
+    Raises ``InputError`` if the file was written under another ``identity``, which is stored in a second file.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
@@ -204,7 +203,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
-    """Returns the responses in the order of the prompts, without a file."""
+    """Returns the target's responses in the order of the prompts."""
     requests = requests_of(prompts)
     found = {
         request.number: response
@@ -216,7 +215,7 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
 
 
 def read_conversations(path: Path) -> list[list[str]]:
-    """Returns the user's turns in a JSONL file: lines with ``prompt``, ``turns``, or ``messages`` of which the user's are taken.
+    """Returns the user's turns of each conversation in a JSONL file. Lines have ``prompt``, ``turns`` or ``messages``.
 
     Raises ``InputError``, which names the line.
     """
@@ -243,11 +242,12 @@ def regenerate_responses(
     chat: bool = False,
     server: Server | None = None,
 ) -> tuple[int, int]:
-    """Writes the target's answers to these conversations (``regenerate``). Returns how many answers are empty, and how many there are.
+    """Writes the target's answers to conversations into ``out``. Returns the number of empty answers and of all answers.
 
-    conversations: the user's turns of each. After the first turn, the target's answers to the ones before are part of the prompt.
-    chat: put each prompt into the target's chat template; needed where there are several turns.
-    server: one with OpenAI's API that runs the target, of which only the tokenizer is then needed here.
+    conversations: the user's turns of each. The prompt of a later turn contains the earlier turns and the target's answers.
+    dtype: as for ``load_writer``.
+    chat: whether to put prompts into the target's chat template; required if there are several turns.
+    server: server with OpenAI's API that runs the target; only the tokenizer is then needed here. None runs the target here.
     Raises ``InputError``, also if the target has no positions left for a prompt.
     """
     if not chat and any(len(turns) > 1 for turns in conversations):
@@ -268,7 +268,7 @@ def regenerate_responses(
         )
     identity = {**asdict(config), "target": origin}
     while True:
-        # The first answer to a prompt counts: lines that are added later do not change which prompts follow from it.
+        # The first answer to a prompt counts, so that later lines do not change the prompts of later turns.
         rows = reversed(resumed_rows(out, identity))
         answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows}
         prompts = [
@@ -288,7 +288,7 @@ def _prompts_of(
     answered: Mapping[tuple[int, ...], list[int]],
     room: int,
 ) -> Iterator[list[int]]:
-    """The prompts of a conversation's turns, at most ``room`` tokens of each, up to the first that has no answer."""
+    """Yields the prompts of a conversation's turns, cut to their last ``room`` tokens, up to the first without an answer."""
     history: list[dict[str, str]] = []
     for turn in turns:
         ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
@@ -300,10 +300,10 @@ def _prompts_of(
 
 
 def load_writer(target: str | Path, dtype: str | None) -> Target:
-    """Returns the target as the engine runs it, on this machine's first device.
+    """Returns the target as the engine runs it, on the first GPU or else the CPU.
 
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None: float32, with weights in float16 where the engine would take them so
-    (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for ``mixed`` if this is the engine's default for the target, else float32.
+        For ``mixed``, linear layers are replaced, because batched passes run transformers' own modules.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     writer = load_target(str(target), DTYPES[dtype or "float32"], device)
@@ -317,7 +317,7 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
 
 
 def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
-    """Returns the tokenizer of a target, the tokens that end its texts, and the number of its positions. Raises ``InputError``."""
+    """Returns a target's tokenizer, the tokens that end its texts, and its number of positions. Raises ``InputError``."""
     source = target_folder(str(target))
     try:
         config = text_config(AutoConfig.from_pretrained(source))
@@ -327,17 +327,17 @@ def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
     named = [config.eos_token_id, tokenizer.eos_token_id]
     with suppress(OSError):  # a folder may have no generation_config.json
         named.insert(0, GenerationConfig.from_pretrained(source).eos_token_id)
-    ends: int | list[int] = next((ids for ids in named if ids is not None), [])  # in the order of ``Target.end_ids``
+    ends: int | list[int] = next((ids for ids in named if ids is not None), [])  # precedence as in ``Target.end_ids``
     return tokenizer, frozenset([ends] if isinstance(ends, int) else ends), int(config.max_position_embeddings)
 
 
 def prompt_ids(
     tokenizer: Any, name: str, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()
 ) -> list[int]:
-    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one.
+    """Returns the token ids of a prompt. Special tokens are added unless the text already begins with one.
 
-    name: of the target, for error messages.
-    chat: put it into the chat template, behind the messages ``history``.
+    name: name of the target, for error messages.
+    chat: whether to put the prompt into the chat template, after the messages in ``history``.
     """
     if chat:
         return chat_ids(tokenizer, name, [*history, {"role": "user", "content": prompt}], thinking=False)
@@ -345,22 +345,22 @@ def prompt_ids(
     return list(tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
-# A chat model writes questions, which its drafters learn from: after the header of a user message in its chat template, it
-# continues with a message (Magpie, arXiv 2406.08464).
+# Questions written by a chat model, on whose answers drafters are trained: given the header of a user message in its chat
+# template, it continues with the message (Magpie, arXiv 2406.08464).
 
 
 def user_header(target: Target) -> str:
-    """Returns what the chat template writes before a user's first message.
+    """Returns the text that the chat template writes before the first user message.
 
-    Raises ``InputError`` if there is no template, if it changes the message, or if it writes nothing before it.
+    Raises ``InputError`` if there is no template, if it changes the message, or if it writes nothing before the message.
     """
     if not target.tokenizer.chat_template:
-        raise InputError(f"{target.name} has no chat template; only chat models write questions")
+        raise InputError(f"{target.name} has no chat template; only chat models can write questions")
     text = target.tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
     header, mark, _ = text.partition(MARK)
     if not mark or not header:
         fault = "writes nothing before a message" if mark else "changes messages"
-        raise InputError(f"the chat template of {target.name} {fault}, so that it cannot write questions")
+        raise InputError(f"the chat template of {target.name} {fault}, so this model cannot write questions")
     return str(header)
 
 
@@ -372,16 +372,15 @@ def ask(
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
 ) -> None:
-    """Appends lines with ``prompt``, questions of a chat model, to ``out``.
+    """Appends questions written by a chat model to ``out``, as lines with ``prompt``.
 
-    An interrupted run continues behind the lines that are there, each of which counts as a try. Raises ``InputError`` if the file is
-    of another run.
+    An interrupted run continues after the existing lines. Raises ``InputError`` if the file belongs to another run.
 
-    count: tries; see ``write_questions``.
+    count: number of attempts, existing lines included; see ``write_questions``.
     """
     identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
     known = [row["prompt"] for row in resumed_rows(out, identity)]
-    # Other random numbers than those of the lines that are there.
+    # so that the random numbers of the existing lines are not repeated
     config = replace(config, seed=config.seed + len(known))
     with out.open("ab") as file:
         for text in write_questions(target, first_words, count, config, stop, known):
@@ -397,13 +396,14 @@ def write_questions(
     stop: Callable[[], bool] | None = None,
     known: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yields at most ``count`` different questions of a chat model, in the order in which they are written.
+    """Yields at most ``count`` different questions written by a chat model, in the order in which they end.
 
-    Questions that do not end within ``config.max_new_tokens``, very short ones, and repeats are left out.
+    Leaves out repeats, very short questions, and questions that do not end within ``config.max_new_tokens``.
 
-    first_words: beginnings of the questions, taken in turn; may be empty.
-    stop: see ``write``.
-    known: questions of an earlier run, which are not repeated, and count as tries.
+    first_words: beginnings of the questions, used in turn; a beginning may be empty.
+    count: number of attempts.
+    stop: as for ``write``.
+    known: questions of an earlier run; they are not repeated, and count as attempts.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
@@ -420,5 +420,5 @@ def write_questions(
 
 
 def letters(text: str) -> str:
-    """Returns a text's letters and digits, by which repeats are told."""
+    """Returns a text's words in lower case without punctuation, as a key to find repeats."""
     return re.sub(r"\W+", " ", text.casefold()).strip()

@@ -1,7 +1,7 @@
-"""The target writes many texts at once: rows of a batch, each of which takes the next prompt as soon as its text ends.
+"""Writes many texts of the target in parallel. Each row of a batch takes the next prompt as soon as its text ends.
 
-All rows share one ring of cache slots (``d2sd.nets.caches.Ring``), and the tokens of a new prompt are fed one a step, like those
-that are written. So a step always has the same shapes, and on a GPU it is replayed as one CUDA graph.
+All rows share one ring of cache slots (``d2sd.nets.caches.Ring``). The tokens of a new prompt are fed one per step, like written
+tokens. Every step therefore has the same shapes, and on a GPU it is replayed as one CUDA graph.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from d2sd.nets.passes import PassRecorder
 from d2sd.nets.target import Target
 from d2sd.train.settings import RegenerateConfig
 
-STRIDE = 8  # steps between two looks at the rows on a GPU, where a look waits for all of them
-SHRINK = {"cpu": 0.8, "cuda": 0.5}  # share of busy rows at which the others are dropped, which copies the cache
-KEPT = 0.6  # share of a GPU's free memory that rows may take
+STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
+SHRINK = {"cpu": 0.8, "cuda": 0.5}  # share of busy rows below which idle rows are dropped, which copies the cache
+KEPT = 0.6  # maximum share of a GPU's free memory for rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +36,11 @@ class WriterRequest:
 
 
 class Rows:
-    """The rows of a batch and their cache: texts (B, W), the place of each row's newest token, and where its text must end."""
+    """Rows of a batch and their cache: text (B, W); position of the next token to feed, prompt length, last position and whether
+    the row is idle (B,)."""
 
     def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig):
-        """width: longest text, prompt included."""
+        """width: maximum tokens of a text, prompt included."""
         self._target, self._config, device = target, config, target.device
         self.cache = target.new_cache(-(-width // 8) * 8, count)
         self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)
@@ -51,7 +52,7 @@ class Rows:
         self._captures = device.type == "cuda" and target.capturable and target.fixable
 
     def put(self, rows: Sequence[int], requests: Sequence[WriterRequest]) -> None:
-        """Begin these texts in these rows."""
+        """Starts these requests in these rows."""
         device = self.text.device
         index = torch.tensor(rows, device=device)
         lengths = torch.tensor([len(r.prompt) for r in requests], device=device)
@@ -63,7 +64,7 @@ class Rows:
             self.cache.forget(index)
 
     def read(self, count: int) -> None:
-        """Read the first ``count`` tokens of all rows, none of which has advanced, in one pass; less than any prompt."""
+        """Reads the first ``count`` tokens of all rows in one pass, before any step; every prompt must be longer."""
         positions = torch.arange(count, device=self.text.device)[None]
         self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
@@ -71,9 +72,9 @@ class Rows:
         self._slot.fill_(count)
 
     def advance(self, steps: int) -> None:
-        """Feed one token of each row, so many times; rows whose text has ended stay as they are."""
+        """Runs ``steps`` steps, each of which feeds one token per row. Rows whose text has ended do not change."""
         if self._captures and self._graph is None:
-            # Capturing runs a step three times; what it changes is put back. Slots are written again when they are reached.
+            # Capturing runs a step three times. Restore its changes; cache slots are overwritten when they are reached.
             changed = (self.text, self.place, self.idle, self._slot)
             before = [t.clone() for t in changed]
             try:
@@ -81,9 +82,7 @@ class Rows:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                print(
-                    f"Texts are written without a CUDA graph, which takes longer: {first_line(error)}", file=sys.stderr
-                )
+                print(f"Texts are written without a CUDA graph, which is slower: {first_line(error)}", file=sys.stderr)
                 self._captures = False
             for own, old in zip(changed, before, strict=True):
                 own.copy_(old)
@@ -110,7 +109,7 @@ class Rows:
         return ()
 
     def _choose(self, logits: Tensor) -> Tensor:
-        """(B,) next tokens: the likeliest, or sampled at the temperature."""
+        """Returns (B,) next tokens: the likeliest, or sampled if the temperature is above 0."""
         if not self._config.temperature:
             return logits.argmax(-1)
         scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
@@ -133,11 +132,11 @@ def write(
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Yields requests with the text after each prompt, end token included, in the order in which the texts end.
+    """Yields requests with the token ids written after each prompt, end token included, in the order in which the texts end.
 
-    If memory does not suffice for ``config.batch_size`` rows, it goes on with half of them.
+    If memory is too small for ``config.batch_size`` rows, continues with half as many.
 
-    stop: asked before every pass; once it returns True, texts that have not ended are cut there. None: all texts end.
+    stop: called before every pass; once it returns True, unfinished texts are cut. None lets all texts end.
     """
     queue = deque(requests)
     if not queue:
@@ -157,14 +156,14 @@ def write(
             if count == 1:
                 raise
             count = count // 2
-            print(f"Not enough memory: {count} texts are written at once from here on.", file=sys.stderr)
+            print(f"Not enough memory: continuing with {count} texts in parallel.", file=sys.stderr)
 
 
 def _written(
     target: Target, queue: deque[WriterRequest], taken: list[WriterRequest | None], count: int, width: int, config: RegenerateConfig,
     stop: Callable[[], bool] | None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
-    """Texts of ``queue`` in rows of one batch. taken: the request of each row, None once its text was yielded."""
+    """Yields the texts of ``queue``, written in one batch. taken: request of each row; None after its text was yielded."""
     kind, rows = target.device.type, Rows(target, count, width, config)
     taken[:] = [queue.popleft() for _ in range(count)]
     begun = [r for r in taken if r is not None]
@@ -197,11 +196,11 @@ def _written(
 
 
 def most_rows(target: Target, width: int) -> int:
-    """Returns how many rows of a batch the free memory of the target's GPU holds, a power of two; 64 on a CPU."""
+    """Returns how many rows of ``width`` tokens fit into the free memory of the target's GPU, a power of two; 64 on a CPU."""
     if target.device.type != "cuda":
         return 64
     cache = target.new_cache(8, 1)
     slot = sum(b[:, :, :, 0].numel() * b.element_size() for part in cache.parts for b in part)
-    row = slot * width + 16 * int(target.config.vocab_size)  # and its logits, in float32, some times over
+    row = slot * width + 16 * int(target.config.vocab_size)  # plus float32 logits and copies of them
     free, _ = torch.cuda.mem_get_info(target.device)
     return 1 << max(0, min(4096, int(KEPT * free) // row).bit_length() - 1)

@@ -68,7 +68,7 @@ def test_served_comparison_names_first_worse_step(bundled):
     assert found.difference.value < 0
     said = list(lines(found, 2))
     assert f"step {place.step + 1} of run {place.run + 1}, after {place.at} tokens" in said[1]
-    assert "Intervals take at least" in said[-1]
+    assert "Intervals need at least" in said[-1]
 
 
 def test_served_position_shares_exclude_unknown_positions():
@@ -107,7 +107,7 @@ def test_whatif_served_option_compares_log_with_drafter(bundled, tmp_path, capsy
     write_traces(log, written(bundled, "dflash", first=bundled.models.first))
     assert main(["whatif", str(log), "--served"]) == 0
     out = capsys.readouterr().out
-    assert "fewer by the server in 0, more in 0." in out
+    assert "fewer in 0, and more in 0." in out
     tiny = BUNDLED / "tiny"
     assert main(["whatif", str(log), "--served", "--drafter", str(tiny / "eagle3"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)

@@ -218,9 +218,9 @@ def test_mask_id_falls_back_without_tokenizer_mask(folder, capsys):
 
 
 REFUSED = {
-    "<none>": "'<none>' is no token of this target",
+    "<none>": "'<none>' is not a token of this target",
     "<|endoftext|>": "ends or pads this target's texts",
-    "e": "stands in texts and cannot be the mask; choose an unused one with --mask-token, such as <|mask|>",
+    "e": "occurs in texts and cannot be the mask; choose an unused token with --mask-token, such as <|mask|>",
 }
 
 
@@ -231,7 +231,7 @@ def test_mask_token_used_in_texts_is_refused(folder, tmp_path, token):
 
 
 def test_target_layers_option_is_validated(folder, tmp_path, capsys):
-    with pytest.raises(InputError, match="this target has the layers 0 to 2; --target-layers names 1 40"):
+    with pytest.raises(InputError, match="this target has layers 0 to 2, but --target-layers names 1 40"):
         block(folder, tmp_path, target_layer_ids=[1, 40])
     with pytest.raises(InputError, match="leave out --layers, --target-layers"):
         block(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
@@ -276,7 +276,7 @@ def test_trained_eagle3_drafter_loads_and_drafts(folder, tmp_path):
     assert engine.models.eagle3.config.draft_vocab_size == 300
     plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     assert engine.generate("Question: Tom", DecodeConfig("eagle3", 12)).token_ids == plain.token_ids
-    with pytest.raises(InputError, match="must lie between 0 and 0"):
+    with pytest.raises(InputError, match="must be between 0 and 0"):
         train(0, 1, 2)
 
 
@@ -299,7 +299,7 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert sum(losses[-3:]) < sum(losses[:3])
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
-    with pytest.raises(InputError, match="leave out --markov-rank"):  # the checkpoint has a head already
+    with pytest.raises(InputError, match="--markov-rank and --draft-vocab-size need"):  # the checkpoint already has a head
         block(folder, tmp_path / "b", start=tmp_path / "vp", markov_rank=8)
     found = load(
         "tiny", target=str(folder / "target"), drafter=str(tmp_path / "dflash"), second_drafter=str(tmp_path / "vp")

@@ -65,7 +65,7 @@ def test_writer_continues_without_graph_if_capture_fails(target, on_cpu, monkeyp
     monkeypatch.setattr(PassRecorder, "capture", fail)
     assert texts_of(target) == on_cpu
     assert (
-        "without a CUDA graph, which takes longer: operation not permitted when stream is capturing\n"
+        "without a CUDA graph, which is slower: operation not permitted when stream is capturing\n"
         in capsys.readouterr().err
     )
 
@@ -88,7 +88,7 @@ def test_features_move_to_host_if_gpu_memory_is_full(run, target, monkeypatch, c
     assert not isinstance(kept, OnGpu)
     for number, length in enumerate(data.lengths.tolist()):
         assert torch.equal(kept[number, :length], rows.cpu()[number, :length])
-    assert "the target's features are kept in the host's memory" in capsys.readouterr().err
+    assert "the target's features are stored in host memory" in capsys.readouterr().err
 
 
 def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):

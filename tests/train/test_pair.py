@@ -74,10 +74,10 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     assert trace.totals.mean_acceptance_length > 1.1
     card = (tmp_path / "README.md").read_text()
     assert f"| {rows(tmp_path)[-1]['step']} | {alpha:.2f} |" in card
-    assert f"of d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err
+    assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err
     assert f"on {kept['plan']['held_out']} held-out texts. α is" in card
     assert (
-        "| temperature | the logits of `dflash` are as trained: fitting and judging a temperature needs 60 resp" in card
+        "| temperature | the logits of `dflash` are unchanged: fitting and judging a temperature needs 60 resp" in card
     )
 
 
@@ -106,7 +106,7 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
     assert steps == sorted(set(steps))
     assert steps[-1] > state["step"]
     card = (tmp_path / "README.md").read_text()  # there was no time for ten held-out texts
-    assert re.search(r"α – of `dflash` and of `d2sd`: \d held-out texts?, and a figure needs at least 10\.", card)
+    assert re.search(r"α of `dflash` and `d2sd` was not measured: \d held-out texts?, at least 10 are needed\.", card)
     assert "α `dflash`" not in card
     with pytest.raises(InputError, match="made with other settings"):
         train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
@@ -212,7 +212,7 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
     first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8))
     other = [*second[:-1], (second[-1] + 1) % 500]
     assert HeldOut(writer, zip(prompts, [first, other, third[:1]], strict=True)).lengths == [len(first)]
-    assert "2 of 3 answers are empty, or not the same when read again" in capsys.readouterr().err
+    assert "2 of 3 answers are not counted: empty, or different when decoded alone" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -225,9 +225,9 @@ def test_points_of_needs_ten_texts_per_point(lengths, seconds, expected):
 
 
 def test_acceptance_without_figure_names_number_of_texts():
-    assert pair.acceptance([], 1) == "α – of dflash and of d2sd: 1 held-out text, and a figure needs at least 10"
+    assert pair.acceptance([], 1) == "α of dflash and d2sd was not measured: 1 held-out text, at least 10 are needed"
     row = {"held_out_acceptance_length": 1.5, "d2sd_acceptance_length": 2}
-    assert pair.acceptance([{}, row], 12) == "α 1.50 of dflash and 2.00 of d2sd on 12 held-out texts"
+    assert pair.acceptance([{}, row], 12) == "α 1.50 with dflash and 2.00 with d2sd on 12 held-out texts"
 
 
 def outcomes_of(temperatures, count=60):
@@ -259,7 +259,7 @@ def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, coun
     assert found.tried == pytest.approx(temperatures[0], rel=0.25)
     assert found.divisor == (found.tried if divided else 1)
     assert ("not clearly better on 30 others" in said) != divided
-    assert ("were divided: a temperature of" in said) == divided
+    assert ("are divided by a temperature of" in said) == divided
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
@@ -289,7 +289,7 @@ def test_train_pair_refuses_invalid_minutes(tmp_path, capsys, minutes):
 
 
 def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
-    with pytest.raises(InputError, match="give it texts to continue with --prompts"):
+    with pytest.raises(InputError, match="use --prompts to give texts that it continues"):
         train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
     with pytest.raises(InputError, match="give 10 or more with --prompts"):
         train_pair(

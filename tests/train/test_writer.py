@@ -50,7 +50,7 @@ def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
 
     monkeypatch.setattr(Rows, "advance", short)
     assert respond_to(tiny, prompts, CONFIG) == whole
-    assert "2 texts are written at once" in capsys.readouterr().err
+    assert "continuing with 2 texts in parallel" in capsys.readouterr().err
     assert calls[0] == 4
     assert calls[-1] <= 2
 
@@ -286,7 +286,7 @@ def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     path = tmp_path / "p.jsonl"
     command = ["train", "regenerate", "--target", "tiny", "--out", str(tmp_path / "r.jsonl"), "--prompts", str(path)]
     for text, said in (
-        ("", "holds no prompts; give JSON lines"),
+        ("", "contains no prompts; give JSON lines"),
         ('{"turns": [1]}\n', "row 1: needs a text under prompt"),
         ('{"prompt": "yes"}\n\n{"prompt": "caf\xe9"}\n', "line 3: not UTF-8; save the file in that encoding"),
     ):
@@ -311,7 +311,7 @@ def test_train_help_shows_defaults(capsys):
         ("dflash", "(default: 0.002)"),
         ("pair", "(default: 10.0)"),
         ("regenerate", "(default: 64)"),
-        ("eagle3", "--seed SEED (default: 0)"),
+        ("eagle3", "--seed SEED seed of all random choices (default: 0)"),
     ):
         with pytest.raises(SystemExit):
             main(["train", stage, "--help"])

@@ -48,7 +48,7 @@ def test_tell_of_template_warns_without_chat_option(chatting, engine, capsys):
     tell_of_template(engine, DecodeConfig("autoregressive"))
     assert capsys.readouterr().err == ""
     tell_of_template(chatting, DecodeConfig("autoregressive"))
-    assert "is a chat model, and prompts are given to it as they are; --chat asks it" in capsys.readouterr().err
+    assert "is a chat model, but prompts are not in its chat template; add --chat" in capsys.readouterr().err
 
 
 def test_chat_encode_keeps_token_ids(chatting):

@@ -177,7 +177,7 @@ def test_train_ctrl_c_tells_how_to_resume(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr("d2sd.train.block_drafters.train_drafter", interrupted(0, None))
     folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path / "out")]
     assert main(["train", "dflash", *folders]) == 130
-    assert capsys.readouterr().err == "stopped; the same command goes on from what was saved last\n"
+    assert capsys.readouterr().err == "stopped; the same command resumes from the last save\n"
 
 
 def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
@@ -192,7 +192,7 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(
-        InputError, match=r"cannot write a checkpoint .*No space left on device; the one before is still"
+        InputError, match=r"cannot write a checkpoint .*No space left on device; the previous one is kept"
     ):
         checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
     assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1

@@ -73,7 +73,7 @@ def test_trace_import_of_totals_writes_and_deletes_nothing(log, tmp_path, monkey
     assert main(["trace", "import", str(log)]) == 0
     assert "140 of 500 drafted tokens accepted" in capsys.readouterr().out
     assert main(["trace", "import", str(log), "-o", "new.jsonl"]) == 0
-    assert "new.jsonl was not written: no request of this log has steps" in capsys.readouterr().err
+    assert "new.jsonl was not written: no request in this log has steps" in capsys.readouterr().err
     assert main(["trace", "import", str(log), "-o", "server.trace.jsonl", "--force"]) == 0
     assert (kept.read_bytes(), log.read_text(), names(tmp_path)) == (OLD, VLLM, ["server.log", "server.trace.jsonl"])
 
@@ -83,7 +83,7 @@ def test_trace_import_refuses_file_that_is_there(tmp_path, monkeypatch, capsys, 
     monkeypatch.chdir(tmp_path)
     Path("served.json").write_text(json.dumps(WITH_STEPS))
     Path("served.trace.jsonl").write_bytes(OLD)
-    assert "is there already; name another file, or replace it with --force" in refused(
+    assert "already exists; name another file, or replace it with --force" in refused(
         capsys, "trace", "import", "served.json", *given
     )
     assert Path("served.trace.jsonl").read_bytes() == OLD
@@ -110,7 +110,7 @@ def test_output_that_is_input_is_refused(trace, log, tmp_path, monkeypatch, caps
         "doctor": ["doctor", "--log", read, "--out", out],
         "folder": ["calibrate", "--traces", tmp_path, "--html", out],
     }.get(command, ["trace", command, read, "-o", out])
-    assert "is what this command reads" in refused(capsys, *asked, "--force")
+    assert "is an input of this command" in refused(capsys, *asked, "--force")
     assert (read.read_bytes(), names(tmp_path)) == (
         before,
         sorted({"server.log", "run.jsonl.gz", *(["out"] if "link" in way else [])}),
@@ -148,7 +148,7 @@ def test_calibrate_folder_must_be_empty(tmp_path, capsys):
     (tmp_path / "001.jsonl.gz").write_bytes(OLD)
     for more in ((), ("--force",)):
         said = refused(capsys, "calibrate", "--traces-out", tmp_path, *more)
-        assert said.endswith("is not empty; name another one\n")
+        assert said.endswith("is not empty; name another folder\n")
     assert (tmp_path / "001.jsonl.gz").read_bytes() == OLD
 
 
@@ -156,7 +156,7 @@ def test_calibrate_folder_must_be_empty(tmp_path, capsys):
 def test_train_refuses_folder_that_it_did_not_begin(tmp_path, capsys, stage):
     (tmp_path / "model.safetensors").write_bytes(OLD)
     more = {"pair": ["--target", "x"], "recipe": ["smollm2"]}.get(stage, ["--target", "x", "--responses", "r"])
-    assert "holds something else than what this command writes" in refused(
+    assert "contains something that this command did not write" in refused(
         capsys, "train", stage, *more, "--out", tmp_path
     )
 
@@ -165,7 +165,7 @@ def test_train_refuses_responses_file_of_others_and_own_start(tmp_path, capsys):
     notes = tmp_path / "notes.jsonl"
     notes.write_bytes(OLD)  # without a line break, so resuming could take it for a cut line
     asked = ["train", "regenerate", "--target", "x", "--prompts", "p", "--out", notes]
-    assert "holds something else" in refused(capsys, *asked)
+    assert "contains something" in refused(capsys, *asked)
     (tmp_path / "vp" / "checkpoint").mkdir(parents=True)
     asked = ["train", "vp", "--target", "x", "--responses", "r", "--start", tmp_path / "vp", "--out", tmp_path / "vp"]
-    assert "is what this command reads" in refused(capsys, *asked)
+    assert "is an input of this command" in refused(capsys, *asked)

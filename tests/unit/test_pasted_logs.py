@@ -398,9 +398,9 @@ def test_trace_import_without_steps_writes_no_file(tmp_path, capsys, monkeypatch
     log.write_text(VLLM * 30, encoding="utf-8")
     assert main(["trace", "import", str(log), "-o", str(out)]) == 0
     printed = capsys.readouterr()
-    assert "was not written: no request of this log has steps" in printed.err
+    assert "was not written: no request in this log has steps" in printed.err
     assert "… and 10 more rows" in printed.out
-    assert "`d2sd doctor --log FILE` adds up" in printed.out
+    assert "`d2sd doctor --log FILE` sums up" in printed.out
     assert main(["trace", "import", str(log), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["file"], len(found["totals"])) == (None, 30)

@@ -58,7 +58,7 @@ def test_trace_show_and_stats_mark_missing_times(tmp_path, capsys):
     Trace.of(header, [step]).save(path := tmp_path / "log.jsonl")
     assert main(["trace", "show", str(path)]) == 0
     out = capsys.readouterr().out
-    assert "not in this log: tokens, confidences, times of steps; ▯ stands for a token that is not known" in out
+    assert "not in this log: tokens, confidences, times of steps; ▯ marks an unknown token" in out
     assert "    1       2      4       –" in out
     assert main(["trace", "stats", str(path)]) == 0
     out = capsys.readouterr().out
@@ -210,7 +210,7 @@ def test_trace_commands_handle_files_of_many_runs(trace, tmp_path, capsys):
     assert found["all"]["steps"] == 3 * steps
     assert [r["run"] for r in found["runs"]] == [1, 2, 3]
     assert main(["trace", "to-html", str(many), "-o", str(tmp_path / "o.html")]) == 2
-    assert "this file holds several runs; name one with --run N" in capsys.readouterr().err
+    assert "this file contains several runs; name one with --run N" in capsys.readouterr().err
     assert main(["trace", "to-html", str(many), "--run", "2", "-o", str(tmp_path / "o.html")]) == 0
     assert "many.jsonl, run 2: " in (tmp_path / "o.html").read_text(encoding="utf-8")
     assert main(["trace", "show", str(many), "--run", "4"]) == 2
@@ -229,4 +229,4 @@ def test_compare_and_calibrate_accept_trace_folders(trace, tmp_path, capsys):
     assert (found["runs"], found["steps"]) == (3, 3 * len(trace.steps))
     (tmp_path / "none").mkdir()
     assert main(["compare", "--a", str(tmp_path / "none"), "--b", str(folder)]) == 2
-    assert "holds no traces" in capsys.readouterr().err
+    assert "contains no traces" in capsys.readouterr().err
