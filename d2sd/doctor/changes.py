@@ -183,7 +183,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     ``OSError``; nothing stays of a folder that cannot be written to its end.
     """
     if out.exists():
-        raise InputError(f"{out} is there already; name a folder that is not")
+        raise InputError(f"{out} already exists; name a new folder")
     variants = [change for change in changes if isinstance(change, Variant)]
     if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(

@@ -122,7 +122,7 @@ def load_models(
             )
         target = _target_of(folder)
         if target is None and folder.parent == BUNDLED:
-            raise InputError(f"the target of {name} is not here yet; get it with: d2sd get {name}")
+            raise InputError(f"the target of {name} is not downloaded yet; get it with: d2sd get {name}")
         if target is None:
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
         own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")

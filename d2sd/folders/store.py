@@ -149,5 +149,5 @@ def located(source: str) -> str:
             raise InputError(f"cannot load the target {source}: {error}") from None
         return source
     if (folder := found(source)) is None:
-        raise InputError(f"the target {source} is not here yet; get it with: d2sd get {source}")
+        raise InputError(f"the target {source} is not downloaded yet; get it with: d2sd get {source}")
     return str(folder)

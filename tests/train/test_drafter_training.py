@@ -299,7 +299,9 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert sum(losses[-3:]) < sum(losses[:3])
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
-    with pytest.raises(InputError, match="--markov-rank and --draft-vocab-size need"):  # the checkpoint already has a head
+    with pytest.raises(
+        InputError, match="--markov-rank and --draft-vocab-size need"
+    ):  # the checkpoint already has a head
         block(folder, tmp_path / "b", start=tmp_path / "vp", markov_rank=8)
     found = load(
         "tiny", target=str(folder / "target"), drafter=str(tmp_path / "dflash"), second_drafter=str(tmp_path / "vp")

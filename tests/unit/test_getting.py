@@ -132,7 +132,7 @@ def test_download_refused_while_another_runs(served, monkeypatch):
 
 def test_downloaded_target_is_located_by_name(served, monkeypatch):
     wanted = remote(monkeypatch)
-    with pytest.raises(InputError, match="the target small is not here yet; get it with: d2sd get small"):
+    with pytest.raises(InputError, match="the target small is not downloaded yet; get it with: d2sd get small"):
         located("small")
     assert located("another") == "another"
     getting.get(wanted, lambda *_: None)
@@ -145,6 +145,6 @@ def test_get_command_lists_targets(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert str(tmp_path) in out
     assert (
-        "SmolLM2-135M-Instruct (Apache-2.0), 271 MB from the hub or 93 MB from the package index; not here yet" in out
+        "SmolLM2-135M-Instruct (Apache-2.0), 271 MB from the hub or 93 MB from the package index; not downloaded yet" in out
     )
     assert main(["get", "large"]) == 2
