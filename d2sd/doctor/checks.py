@@ -1,4 +1,4 @@
-"""Checks of a drafter's folder without running its weights, each with the line to fix where it fails."""
+"""Checks of a drafter's folder that do not run its weights. A failed check names the line to fix."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
 Naming = Callable[[str], str | None]  # maps published names of tensors to ours
 FIRST = "fc.weight"  # a tensor that every drafter has
-MOST_NAMES = 4  # in a sentence
-MIN_SIMILARITY = 0.5  # of two names of tensors of one shape, to be taken for the same
-MARKERS = ("<|im_start|>", "<|start_header_id|>")  # of turns
+MOST_NAMES = 4  # tensors that are reported
+MIN_SIMILARITY = 0.5  # of the names of two tensors of one shape, to report one as misnamed
+MARKERS = ("<|im_start|>", "<|start_header_id|>")  # beginnings of a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check and its result.
 
-    name: in a word or two.
+    name: name of the check, in a word or two.
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
-    finding: what was found.
-    kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    finding: the result, as a clause.
+    kind: kind of the fault; becomes ``Diagnosis.cause``.
     fix: what to change; None if nothing.
-    mend: the same as an edit of the folder; None if none does it, or which one is not certain.
+    mend: the fix as an edit of the folder; None if no edit does it or the right one is uncertain.
     """
 
     name: str
@@ -64,9 +64,9 @@ class Check:
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
-    """Returns all checks of a drafter in a folder or hub id for this target; they end with a fault if it cannot be read further.
+    """Returns all checks of a drafter's folder or hub id for this target. If it cannot be read further, the last one is a fault.
 
-    second: whether it is checked as a second drafter.
+    second: whether the drafter is checked as a second drafter.
     """
     checks: list[Check] = []
     try:
@@ -108,11 +108,11 @@ def _check_weights(
     source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
     form: DrafterForm | None,
 ) -> Iterator[Check]:  # fmt: skip
-    """Checks of the tensors, of which only the map of the draft vocabulary is read.
+    """Checks names and shapes of the tensors. Reads values only of the draft vocabulary's map.
 
-    make: builds the network, with the borrowed parts that its folder brings.
-    drafted: tokens of the draft vocabulary.
-    form: of a block drafter.
+    make: builds the network; its argument says which borrowed parts the folder contains.
+    drafted: size of the draft vocabulary.
+    form: form of a block drafter; None for EAGLE-3.
     """
     try:
         files = weight_files(source)
@@ -141,7 +141,7 @@ def _check_weights(
 
 
 def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
-    """Returns what must be taken off the published names so that all wanted tensors are there; None if nothing."""
+    """Returns the prefix of the published names without which all wanted tensors are found; None if there is none."""
     for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
         if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
             return prefix
@@ -149,7 +149,7 @@ def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
 
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
-    """Check the map of a draft vocabulary, and whether another reading of it is possible where it is not."""
+    """Checks the map of a draft vocabulary. If it is invalid, looks for the one common mistake that explains it."""
     held = read_weights(files, lambda key: own_name(key) in MAPS)
     d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
     if d2t is None or d2t.shape != (count,) or _possible(d2t, t2d, count, vocabulary):
@@ -267,7 +267,7 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
 
 
 def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
-    """Settings of the layers' arithmetic that differ from the target's."""
+    """Reports arithmetic settings of the layers that differ from the target's."""
     for name in ("rms_norm_eps", "hidden_act"):
         own, theirs = shape.get(name), getattr(target, name, None)
         if theirs is not None and own != theirs:
@@ -321,6 +321,6 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
 
 
 def unused_marker(target: Target) -> str | None:
-    """Returns a turn marker that is in the vocabulary but not in the chat template, or None."""
+    """Returns a turn marker of the vocabulary that the chat template does not use, or None."""
     template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
     return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

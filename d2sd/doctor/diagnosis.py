@@ -9,8 +9,8 @@ from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import FETCH, UNRELATED, WeightFault
 from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings, Repair
 
-MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
-DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
+MANY_UNUSABLE = 1 / 3  # share of unusable texts from which a missing template is the diagnosis
+DAMAGED = 0.15  # acceptance at position 1 that even little training exceeds
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
@@ -39,7 +39,7 @@ SENTENCES: dict[Kind, str] = {
     "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
     "output": "deeper levels read another hidden state than in training (norm_output)",
 }
-CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
+CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # for other kinds, the kind itself
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -57,10 +57,10 @@ def not_finished(e: Findings) -> Diagnosis:
 
 
 def diagnose(e: Findings) -> Diagnosis:
-    """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
+    """Returns the cause with the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
     if (fault := folder_fault(e.checks)) is not None:
         return fault
-    if e.failed is not None or e.run is None:  # what was not run is not known to be low
+    if e.failed is not None or e.run is None:  # without a complete run, acceptance is not known to be low
         return proved_by_weights(e) or not_finished(e)
     if (fault := next(_faults(e, e.run), None)) is not None:
         return fault
@@ -71,10 +71,7 @@ def diagnose(e: Findings) -> Diagnosis:
 
 
 def _best_change(e: Findings) -> str:
-    """What the best changes that were found brought, as a sentence; empty if nothing helps.
-
-    They are not the cause, or not the only one.
-    """
+    """Returns a sentence about the best changes, which are not the cause or not the only one; empty if nothing helps."""
     if e.repair is None:
         return ""
     changes = ", then ".join(step.variant.description for step in e.repair.steps)
@@ -91,7 +88,7 @@ def _rise(repair: Repair) -> str:
 
 
 def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
-    """The faults that the findings point to, the strongest evidence first."""
+    """Yields the faults that the findings point to, strongest evidence first."""
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
     yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
     if repair is not None and not repair.steps[0].variant.unspecific:
@@ -124,7 +121,7 @@ def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
 
 
 def proved_by_weights(e: Findings) -> Diagnosis | None:
-    """Returns damage that the weights prove, whatever the drafter does with them."""
+    """Returns damage that the weights alone prove, regardless of acceptance."""
     return next((_of_weights(fault) for fault in e.weights if fault.certain), None)
 
 
@@ -133,7 +130,7 @@ def _of_weights(fault: WeightFault) -> Diagnosis:
 
 
 def proved_by_texts(e: Findings) -> Diagnosis | None:
-    """Returns the cause that the target's texts prove, whatever the drafter does with them."""
+    """Returns the cause that the target's texts alone prove, regardless of acceptance."""
     surprise = e.surprise
     if surprise is not None and surprise >= UNRELATED:
         return Diagnosis(

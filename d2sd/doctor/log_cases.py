@@ -1,8 +1,8 @@
-"""Public cases: what to try against low acceptance, with the case that showed it, and the α that was published for a drafter."""
+"""Public cases: things to try against low acceptance, and the published α of known drafters."""
 
 from __future__ import annotations
 
-# What to try, and the case that showed it.
+# Things to try, with the case that showed each.
 TRIES = {
     "convention": "Which row predicts which token (fill or next): a DSpark drafter read the other way accepted under 1% (vLLM issue 56792).",
     "quantised drafter": "A drafter that took over the target's quantisation: SGLang's server does so if no other is set, and acceptance fell "
@@ -34,7 +34,7 @@ TRIES = {
     "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
 }  # fmt: skip
 
-# Mean acceptance lengths by a part of the drafter's name: (α, tokens drafted a step, texts, source).
+# Published α by a part of the drafter's name: (α, drafted tokens per step, texts, source).
 PUBLISHED = {
     "llama-3.1-8b-instruct-speculator.eagle3": (2.60, 3, "MT-bench", "vLLM's tests of acceptance length"),
     "qwen3-8b-speculator.eagle3": (2.26, 3, "MT-bench", "vLLM's tests of acceptance length"),
@@ -47,7 +47,7 @@ PUBLISHED = {
 
 
 def published_alpha(*names: str | None) -> str | None:
-    """Returns a sentence about the published α of the drafter with one of these names; None where none is known."""
+    """Returns a sentence about the published α of the drafter with one of these names; None if no α is known."""
     for part, (alpha, drafted, texts, source) in PUBLISHED.items():
         if any(part in name.lower() for name in names if name):
             return f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens on {texts} ({source})."

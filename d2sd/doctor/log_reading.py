@@ -1,7 +1,7 @@
-"""What the figures of one source of a server's log say about a drafter, and what to try.
+"""Sentences about the figures of one source of a server's log, and things to try.
 
-A log holds acceptance by position at most, and many causes give the same profile. So a profile is named only where it is out of the
-ordinary beyond chance, and causes are things to try. Where a case is named, its figures are those that were reported there.
+The most detailed figure of a log is acceptance by position, and many causes lead to the same profile. A profile is therefore named
+only if it is unusual beyond chance, and causes are given as things to try. Figures of a cited case were reported there.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from d2sd.doctor.log_cases import TRIES, published_alpha
 from d2sd.doctor.log_profiles import AcceptanceProfile, Load
 from d2sd.trace.text import escaped
 
-NONE, LOW = 0.05, 0.5  # of the steps accept position 1
-MANY_DRAFTED = 6  # tokens a step, from where fewer are worth a thought
+NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1
+MANY_DRAFTED = 6  # tokens per step from which fewer may be better
 DEAD = 3  # last positions that were never accepted
-FALL = 0.5  # of the usual share that goes on from a position to the next
-ENOUGH = 20  # steps that reach a position, to judge where it goes on
+FALL = 0.5  # of the usual share of steps that also accept the next position
+ENOUGH = 20  # steps that reach a position, to judge the next one
 FEW_STEPS = 100
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 MANY_RUNNING = 32  # requests at once
-LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
-MOST_ENGINES = 1000
+LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, from which a longer draft may be better
+MOST_ENGINES = 1000  # larger numbers are process ids
 MOST_TRIES = 5
-SHORTER = 0.6  # of a draft, if so much brings the lower part of that
-MOST_CHAIN = 16  # drafted tokens that are taken for a chain where only their number is known; more are often a tree
-MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
+SHORTER = 0.6  # share of the draft; a shorter one is suggested if this part has MOST_OF_IT[0] of the accepted tokens
+MOST_CHAIN = 16  # drafted tokens, if only their number is known; more are often a tree, not a chain
+MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
-WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # tokens, in published models
 
 ORDINARY = "Nothing in acceptance by position is out of the ordinary."
 NO_DRAFTED = "How many tokens are drafted a step is not in this log, nor acceptance by position: whether α is low depends on them."
@@ -57,12 +57,12 @@ SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a profile says.
+    """A profile in words.
 
     profile: the figures.
-    sentences: in order.
-    named: whether something is out of the ordinary.
-    tries: what to try, likeliest first.
+    sentences: sentences in order.
+    named: whether something is unusual.
+    tries: things to try, likeliest first.
     """
 
     profile: AcceptanceProfile
@@ -105,12 +105,12 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
     if p.remote_prefill and found:
         tries = dict.fromkeys(("handover", *tries))
-    named = any(name != "busy" for name in tries)  # many requests are no fault
+    named = any(name != "busy" for name in tries)  # a high load is not a fault
     return Reading(p, tuple(sentences), named, tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
 
 
 def _ordinary(p: AcceptanceProfile) -> str:
-    """What is said where nothing is out of the ordinary."""
+    """Returns the sentence about acceptance for a profile without anything unusual."""
     drafted = round(p.drafted or 0)
     if p.alpha is None:
         return NO_ALPHA
@@ -156,7 +156,7 @@ def _headline(p: AcceptanceProfile) -> str:
 
 
 def engine_of(p: AcceptanceProfile) -> str:
-    """Returns the name of one of several engines, which vLLM numbers, or tells apart by their processes."""
+    """Returns the name of one of several engines, which vLLM identifies by a number or a process id."""
     return f"{'engine' if (p.replica or 0) < MOST_ENGINES else 'process'} {p.replica}"
 
 
@@ -165,7 +165,7 @@ def _last(shares: Sequence[float]) -> int:
 
 
 def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """What is conspicuous, each with the names of what to try; at most one about the form of the profile."""
+    """Yields sentences about unusual acceptance, each with keys of ``TRIES``; at most one is about the profile's shape."""
     shares = p.by_position
     if not shares:
         if p.alpha is None:
@@ -197,7 +197,7 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
 
 
 def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Whether so many drafted tokens should bring more, where acceptance by position is not known."""
+    """Checks whether α is low for the number of drafted tokens, if acceptance by position is unknown."""
     drafted = round(p.drafted or 0)
     if p.alpha is None or not 1 <= drafted <= MOST_DRAFTED or (p.steps is not None and p.steps < ENOUGH):
         return
@@ -211,14 +211,14 @@ def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _upper(share: float, steps: int | None) -> float:
-    """The upper end of its 95% interval; itself if the number of steps is not known."""
+    """Returns the upper end of a share's 95% interval; the share if the number of steps is unknown."""
     if not steps:
         return share
     return wilson(share, steps)[1]
 
 
 def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Where acceptance by position ends or falls."""
+    """Finds the position where acceptance ends or falls."""
     shares, steps = p.by_position, p.steps
     last = _last(shares)
     rest = len(shares) - last
@@ -259,7 +259,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Compares acceptance up to and beyond each of ``WINDOWS``; yields the window with the largest significant fall."""
+    """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
     falls = []
     for window in WINDOWS:
         short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
@@ -301,7 +301,7 @@ def _times(p: AcceptanceProfile) -> Iterator[str]:
 
 
 def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """What the server's load means for drafting."""
+    """Yields sentences about the effect of the server's load on drafting."""
     running, waiting, kv = p.load.running, p.load.waiting, p.load.kv_use
     if waiting and waiting[1] > 0 and kv and kv[1] >= FULL:
         yield (
@@ -340,7 +340,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _fewer(p: AcceptanceProfile) -> Iterator[str]:
-    """Whether a shorter draft would commit almost as many tokens."""
+    """Suggests a shorter draft if it would commit almost as many tokens."""
     drafted = round(p.drafted or 0)
     if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
@@ -362,12 +362,12 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
 
 
 def _is_whole(p: AcceptanceProfile) -> bool:
-    """Whether nearly all of drafts of several tokens are accepted."""
+    """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
     return p.alpha is not None and p.drafted is not None and p.drafted > 1.5 and p.alpha - 1 > WHOLE * p.drafted
 
 
 def _more(p: AcceptanceProfile) -> Iterator[str]:
-    """Whether the draft could be longer."""
+    """Suggests a longer draft if most of the draft is accepted."""
     if p.alpha is None or not p.drafted or not p.equally_long or _is_whole(p):
         return
     whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
@@ -381,7 +381,7 @@ def _more(p: AcceptanceProfile) -> Iterator[str]:
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
-    """Returns the rate of every position with which so many of the drafted tokens are accepted a step, Σ rate^k over k = 1 … drafted."""
+    """Returns the constant acceptance rate per position that leads to ``accepted`` = Σ rate^k over k = 1 … drafted."""
     low, high = 0.0, 1.0
     for _ in range(50):
         rate = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What logs say: a reading of each source in them, what follows from several side by side, and all of it as text."""
+"""Readings of logs: one of each source, comparisons of several sources, and the report as text."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not 
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
-    """Returns what the log of a server says, a reading for each engine, model and setting in it. Raises ``InputError``."""
+    """Returns a reading for each engine, model and setting in a server's log. Raises ``InputError``."""
     return read_profiles(profiles_of(found))
 
 
 def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
-    """Returns a reading of each profile; what follows from several of them is said with the last one that it is about."""
+    """Returns a reading of each profile, with comparisons of several profiles."""
     readings = [read_profile(profile) for profile in profiles]
     for sentence, names, at in (*_unequal_engines(profiles), *_with_and_without(profiles)):
         one = readings[at]
@@ -45,13 +45,13 @@ def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
 
 
 def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
+    """Compares engines that serve one model side by side. Yields sentence, keys of ``TRIES``, and index of the profile."""
     for at, p in enumerate(profiles):
         same = [
             q for q in profiles if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)
         ]
         best = max(same, key=lambda q: q.alpha or 0.0, default=p)
-        single = len({q.replica for q in same}) == len(same)  # else they differ in something else as well
+        single = len({q.replica for q in same}) == len(same)  # otherwise they differ in more than the engine
         if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
                 f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} against "
@@ -62,7 +62,7 @@ def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[st
 
 
 def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Each source with drafts against one without, under the same load."""
+    """Compares each source with drafts with each one without, under the same load; yields as ``_unequal_engines``."""
     for at, p in enumerate(profiles):
         for q in profiles:
             same_model = q.model == p.model or None in (p.model, q.model)
@@ -95,7 +95,7 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 
 
 def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
-    """Returns a table of several sources, with the names of its columns first; empty if there is one source only."""
+    """Returns a table of the sources, column names first; empty if there is only one source."""
     rows = [
         (
             ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
@@ -114,7 +114,7 @@ def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
 
 
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yields the readings as lines of text; what several say to try comes once, at the end."""
+    """Yields the readings as lines of text; things to try come once, at the end."""
     for number, reading in enumerate(readings):
         before = {sentence for earlier in readings[:number] for sentence in earlier.sentences}
         yield from (sentence for sentence in reading.sentences if sentence not in ONCE or sentence not in before)

@@ -1,6 +1,6 @@
 """Findings as a report: Markdown for a bug report, or plain text for a terminal.
 
-Names and token texts come from others and are escaped or written as code.
+Names and token texts are untrusted, so they are escaped or written as code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from d2sd.doctor.redraft import SHAPES, alpha
 from d2sd.doctor.reference import Reference
 from d2sd.trace.text import escaped
 
-MOST_TENSORS, MOST_CHARACTERS = 12, 80  # of the differences from a reference
+MOST_TENSORS, MOST_CHARACTERS = 12, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
     "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1.",
@@ -34,7 +34,7 @@ CONVENTIONS = (
 def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
     """Returns the report as Markdown, one section per drafter: the likely cause, what helps, and the checks of the folder.
 
-    clean: takes out of a sentence what its readers may not see.
+    clean: removes private parts from a sentence, such as paths.
     full: also list the changes that do not help.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
@@ -44,7 +44,7 @@ def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = st
 
 
 def plain_text(markdown: str) -> str:
-    """Returns a report for a terminal: without the marks and escapes of Markdown, and with aligned tables."""
+    """Returns a report for a terminal: without Markdown syntax, and with aligned tables."""
     lines: list[str] = []
     for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
         if is_table:
@@ -149,7 +149,7 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
         yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
     for t in shown:
         says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
-        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # it was looked at in some places of a few texts only
+        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
         yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
     yield from [""] if e.templates else []
     for trial in e.templates:
@@ -167,5 +167,5 @@ def code(value: str) -> str:
 
 
 def text(value: str) -> str:
-    """Returns a sentence with quoted untrusted text, escaped for Markdown and HTML."""
+    """Returns a sentence that may quote untrusted text, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))

@@ -1,4 +1,4 @@
-"""What would perfect confidence bring? Recorded runs replayed with other choices of the prefixes that are re-drafted from."""
+"""The gain of perfect confidence: replays recorded runs with other choices of the prefixes to re-draft from."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HEAD = "| second drafts start | tokens a step | difference |\n| --- | ---: | ---
 
 
 def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
-    """Returns the outcome of D²SD over a recorded greedy run with the K likeliest prefixes, with K random ones, and with one re-draft
-    from the true boundary of each first draft.
+    """Returns the outcomes of D²SD over a recorded greedy run with three choices of prefixes.
 
-    Raises ``InputError`` for a run without K, or one that cannot be replayed.
+    These are the K likeliest prefixes, K random ones, and the true boundary of each first draft. Raises ``InputError`` for a run
+    without K, or a run that cannot be replayed.
     """
     recorded = replace(recorded_config(trace), inspect=False, backend="auto", cost_aware=False)
     if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):

@@ -1,5 +1,7 @@
-"""All changes that are tried on a drafter: other readings of its weights, as its config expresses them, and those of
-``d2sd.doctor.weight_edits``."""
+"""All changes that are tried on a drafter: other readings of its weights, and the edits of ``d2sd.doctor.weight_edits``.
+
+A reading is one that the drafter's config can express.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
 ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-MIN_GAIN_LONGER = 0.04  # some drafters draft a little further than they were trained for
-MOST_SPECIAL = 300  # special tokens that are compared as mask tokens
+MIN_GAIN_LONGER = 0.04  # of longer blocks; some drafters draft a little further than they were trained for
+MOST_SPECIAL = 300  # special tokens that are tried as mask tokens
 
 
 def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Returns all variants of a drafter of either kind but those of the mask token, each once.
+    """Returns all variants of a drafter of either kind, each once, except for other mask tokens.
 
     longest: number of tokens of the longest text.
-    whole: whether some drafts are accepted completely, so that longer ones may help.
+    whole: whether some drafts are accepted completely, so that longer drafts may help.
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
     found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
@@ -70,7 +72,7 @@ def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
     return config_line(_taps_keys(form, taps))
 
 
-# Readings: one changed setting each, with the config keys that express it.
+# Readings: each changes one setting and the config keys that express it.
 
 
 def _reading(
@@ -84,8 +86,7 @@ def _reading(
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
-    """Other target layers that a drafter may have been trained with, with descriptions: all shifted, reordered, evenly spaced,
-    and each one shifted alone."""
+    """Yields other plausible taps, with descriptions: all shifted, reordered, evenly spaced, and each one shifted alone."""
     found = [(f"every tap {by:+d}", [n + by for n in taps]) for by in SHIFTS]
     found += [("taps in ascending order", sorted(taps)), ("taps in reverse order", list(taps[::-1]))]
     even = default_target_layers(layers, len(taps))
@@ -104,7 +105,7 @@ def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[in
 
 
 def _other_ropes(own: Mapping[str, Any], target: Target) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
+    """Yields other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
     theirs = plain_rope(target.config)
     yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
     for base in BASES:
@@ -180,7 +181,7 @@ def _other_anchor(form: DrafterForm) -> Variant:
     return Variant("reads", description, fix, other, edit_config=edit)
 
 
-DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # that DFlash keeps in an object of their own
+DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # DFlash nests them in an object
 
 
 def _nested(config: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +196,7 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
-    """Speculators counts a layer by its input."""
+    """Speculators number a layer by its input, hence + 1."""
     if form.layout == "speculators":
         return {"aux_hidden_state_layer_ids": [n + 1 for n in taps]}
     return {_dflash_key(form, "target_layer_ids"): list(taps)}
@@ -235,7 +236,7 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
 
 
 def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
-    """In ``eagle_config`` layers are numbered by their outputs, beside it by their inputs."""
+    """Layers are numbered by their outputs in ``eagle_config``, and by their inputs at the top level."""
     if "eagle_config" in config:
         return set_keys({f"eagle_config.{LAYERS}": taps, LAYERS: None})(config)
     return set_keys({LAYERS: [n + 1 for n in taps]})(config)
@@ -244,7 +245,7 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
 def _eagle3_layer(
     kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
 ) -> Variant:
-    """With other keys of the layer's config, which speculators keep in an object of their own."""
+    """Changes keys of the layer's config, which speculators nest in an object."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
         if value is not None:
@@ -259,7 +260,7 @@ def _eagle3_layer(
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
-    """Heads of another size, as many as the same matrices hold; norms of queries and keys would fix their size."""
+    """Yields other head sizes that fit the same matrices. Norms of queries and keys would fix the size."""
     if form.qk_norm:
         return
     own, c, t = form.layer.head_dim, form.layer, target.config

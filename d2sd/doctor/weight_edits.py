@@ -18,7 +18,7 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MOST_LAYERS = 8
-# Tensors that have one shape in most drafters, so that nothing notices when they are exchanged.
+# Tensors that have the same shape in most drafters, so that loading does not fail if they are swapped.
 PAIRS = (
     ("mlp.gate_proj", "mlp.up_proj"), ("self_attn.k_proj", "self_attn.v_proj"), ("self_attn.q_proj", "self_attn.o_proj"),
     ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
@@ -26,18 +26,18 @@ PAIRS = (
 )  # fmt: skip
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
-MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
-MOST_TIMES = 16  # largest whole factor by which ``hidden_norm`` is tried smaller or larger
+MAX_TIMES = 1.5  # log2 ratio of a weight's size to comparable ones, above which other scales are tried
+MOST_TIMES = 16  # largest factor that is tried for ``hidden_norm``
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
-OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
+OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # last projection of each sublayer
 
 Edit = tuple[Kind, str, str, WeightEdit]  # kind, description, fix and edit of a variant
 
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """A drafter's weights, the prefixes of its layers' names, and the numbers of its heads."""
+    """A drafter's weights, the name prefixes of its layers, and its numbers of heads."""
 
     weights: Mapping[str, Tensor]
     layers: tuple[str, ...]
@@ -48,7 +48,7 @@ class _Network:
         return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
 
     def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yields all layers, then each alone, with words for them."""
+        """Yields all layers, then each layer alone, with words for a description."""
         yield "" if len(self.layers) == 1 else " in every layer", self.layers
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
@@ -93,7 +93,7 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
             if len(layers) == 1 < len(net.layers) and "norm" in one:
-                continue  # in a damaged drafter it helps too
+                continue  # this also helps damaged drafters
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
                 yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
@@ -102,7 +102,7 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
         if {one, other} <= net.weights.keys() and net.same_shape(one, other):
             names = f"{one} and {other}"
             yield "swapped", f"{names} exchanged", f"exchange {names}", _exchange([(one, other)])
-    if net.layers == ("layer.",):  # EAGLE-3 reads embedding and feature side by side
+    if net.layers == ("layer.",):  # EAGLE-3 concatenates embedding and feature
         inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
         description = "halves of the inputs of q, k and v exchanged"
         fix = "exchange the halves of the columns of q_proj, k_proj and v_proj"
@@ -110,7 +110,7 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    """Matrices read by columns: square ones transposed, of others, in all layers, the entries in the other order."""
+    """Reads matrices column by column, which transposes square ones. Other shapes only in all layers together."""
     scopes = [
         (part.rpartition(".")[2], where, names)
         for part in MATRICES
@@ -137,7 +137,7 @@ def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:
-    """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
+    """Rescales weights that are much larger or smaller than the same weights of other layers, or than all other matrices."""
     sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
@@ -156,7 +156,7 @@ def _scaled(net: _Network) -> Iterator[Edit]:
 
 
 def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
-    """``hidden_norm``, compared with the ones that training begins with, since no other layer has such a norm."""
+    """Rescales ``hidden_norm`` if it is far from 1, its initial value; there is no other norm to compare with."""
     for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
         size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
         if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
@@ -170,12 +170,12 @@ def _scale(names: Sequence[str], by: float, words: str) -> Edit:
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects them."""
+    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
-    """The inverse: halves into pairs, as llama.cpp's converter does for some types."""
+    """Inverse of ``pairs_to_halves``, which llama.cpp's converter applies for some model types."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -195,7 +195,7 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:
-    """Only shifts after which the weights are nearer to 1: in a damaged drafter others help too."""
+    """Shifts norms by 1, only towards 1; the other direction also helps damaged drafters."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": every,
@@ -211,12 +211,12 @@ def _shifted_norms(net: _Network) -> Iterator[Edit]:
 
 
 def _strangeness(median: float) -> float:
-    """Returns by how many powers of two the median of a norm's weights differs from 1, where training begins."""
+    """Returns the distance of a norm's median weight from 1, its initial value, in powers of two."""
     return abs(log2(max(median, 1e-3)))
 
 
 def _reordered_layers(net: _Network) -> Iterator[Edit]:
-    """All layers rotated or reversed, or two of them exchanged."""
+    """Rotates or reverses all layers, or swaps two of them."""
     own = tuple(range(len(net.layers)))
     orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
     for one, other in combinations(own, 2):
@@ -255,7 +255,7 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
-    """Layers, and the attention or the MLP of one, with the weights that remove it where they are 0."""
+    """Yields layers, and the attention or MLP of each, with the weights that disable them if set to 0."""
     if len(net.layers) > MOST_LAYERS:
         return
     for number, at in enumerate(net.layers):
