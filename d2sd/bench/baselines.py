@@ -25,7 +25,7 @@ from d2sd.nets.target import Target
 BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",
     "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
-    "assistant_chain": "the same, but always with as many drafted tokens as draft_model: as it is, it stops where unsure",
+    "assistant_chain": "the same, but always with as many drafted tokens as draft_model; by default it stops when unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
 STOCK_ATTENTION = "sdpa"
@@ -50,7 +50,7 @@ def make_baselines(
     """Returns the greedy baselines that these models allow, run on a ``stock_twin``, and why others are left out."""
     unknown = [n for n in names if n not in BASELINES]
     if unknown:
-        raise InputError(f"unknown baseline {unknown[0]!r}; choose of: {', '.join(BASELINES)}, or all")
+        raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
         label, options = f"transformers {name}", {}
@@ -136,10 +136,10 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
     form = drafter.form
     if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
-        raise InputError("transformers' DFlash network runs DFlash v1 drafters with full attention alone")
+        raise InputError("transformers' DFlash network runs only DFlash v1 drafters with full attention")
     ours = drafter.config
     if ours.attention_bias:
-        raise InputError("transformers' DFlash network has no attention biases, and this drafter has")
+        raise InputError("transformers' DFlash network has no attention biases, but this drafter has them")
     shared = (
         "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",

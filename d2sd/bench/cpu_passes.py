@@ -64,7 +64,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     packed, drafting = target.packed, None if drafter is None else drafter.model.packed()
     if packed is None or drafting is None or drafter is None:
         raise InputError(
-            "bench cpu needs a target and a drafter whose layers are packed: small ones on a CPU, in float32 or mixed numbers"
+            "bench cpu needs a target and a drafter with packed layers: small models on a CPU, in float32 or mixed numbers"
         )
     for cache in (verifier.cache, drafter.cache):
         cache.length = context

@@ -23,7 +23,7 @@ from d2sd.nets.attention import BACKENDS
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state by "
+    "the margin is in standard deviations of the logits at that position: rounding changes the last hidden state by "
     "a few per cent, which moves every logit by that share of their spread"
 )
 
@@ -99,7 +99,7 @@ def grid(
     for method in methods:
         name, *fields = method.split(":")
         if fields:
-            raise InputError(f"--check-lossless lays out γ and K itself; write {name} and give --gamma and --branches")
+            raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
     settings: dict[str, BenchSetting] = {}
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
         method = config.method

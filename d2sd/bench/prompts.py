@@ -61,7 +61,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
         if line.strip():
             prompts.append(_prompt(line, f"{path.name}, line {number}"))
     if not prompts:
-        raise InputError(f"{source} holds no prompts")
+        raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)
 
 
@@ -81,9 +81,9 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
     """
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
-        raise InputError(f"{name}: no prompts; give one a line, or JSON lines with a text under prompt")
+        raise InputError(f"{name}: no prompts; give one per line, or JSON lines with a text under prompt")
     if len(lines) > MAX_PROMPTS:
-        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are read at once")
+        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are allowed")
     if lines[0][1].lstrip().startswith("{"):
         prompts = [_prompt(line, f"{name}, line {number}") for number, line in lines]
     else:
@@ -138,9 +138,9 @@ def read_data_set(source: str, limit: int | None = None) -> list[str]:
     except Exception as error:  # network, files, hub: their errors are not documented
         raise InputError(f"cannot read the data set {source}: {first_line(error, 200)}") from None
     if not texts:
-        raise InputError(f"{source} holds no prompts")
+        raise InputError(f"{source} has no prompts")
     if len(texts) > MAX_ROWS:
-        raise InputError(f"{source} has more than {MAX_ROWS} rows; say with --limit how many of them to use")
+        raise InputError(f"{source} has more than {MAX_ROWS} rows; set --limit to the number to use")
     return texts
 
 
@@ -153,7 +153,7 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
         ) from None
     if int(datasets.__version__.split(".")[0]) < MIN_VERSION:
         raise InputError(
-            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; install it anew"
+            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it"
         )
     rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
     return rows
@@ -165,7 +165,7 @@ def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Itera
             raise InputError(f"{source}: there is no column {column}; it has {', '.join(map(str, row))[:160]}")
         text = _text_of(row[column])
         if text is None:
-            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor messages of a chat")
+            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor chat messages")
         if len(text) > MAX_LINE:
             raise InputError(f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
         if text.strip():

@@ -21,9 +21,9 @@ from d2sd.trace.files import make_folder, write_whole
 PLAIN = "autoregressive"
 REPORT = ("report.md", "report.html", "results.json")  # files of ``write_report``
 NOTES = (
-    "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% "
-    "bootstrap interval over prompts. Cycles alone are counted, for every row: prefill and the tokens that it commits are in "
-    "neither α, tokens/s nor speedup. Speedup and identical hold a row against plain decoding of the same run."
+    "α: committed tokens per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
+    "over prompts. Only cycles count, in every row: α, tokens/s and speedup include neither prefill nor the tokens that it "
+    "commits. Speedup and identical compare a row with plain decoding in the same run."
 )
 
 
@@ -33,8 +33,8 @@ def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
     counted = [r for r in runs if r.prompt not in short]
     if not counted:
         raise InputError(
-            "every text ended with prefill, so there is no cycle to count; a chat model needs its template "
-            "(--chat), other prompts may be longer texts"
+            "every text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead to "
+            "longer texts"
         )
     return counted
 
@@ -189,7 +189,7 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"
         )
         if published is None:
-            parts.append("No published figures are quoted for this table.")
+            parts.append("There are no published figures for this table.")
         else:
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
@@ -204,7 +204,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
         reasons.setdefault(reason, []).append(label)
     parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
     if short := result["prompts_done"] - result["prompts_counted"]:
-        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, whose texts ended with prefill.")
+        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, since their texts ended with prefill.")
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
     return parts

@@ -16,7 +16,7 @@ FIELDS = tuple(name for name in SETTINGS if name in TREE_SETTINGS or name == "ba
 NAMES = {name: SETTINGS[name].symbol for name in FIELDS if SETTINGS[name].symbol}
 SYMBOLS = {symbol: name for name, symbol in NAMES.items()}
 SYNTAX = (
-    "a method, or a method with fields of its own: d2sd:K=8:gamma=8. Fields: "
+    "a method, optionally with its own values of fields: d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
     + "."
 )
@@ -76,7 +76,7 @@ def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetti
 def _field(name: str, where: str) -> str:
     field = SYMBOLS.get(name.strip(), name.strip())
     if field not in FIELDS:
-        raise InputError(f"cannot read {where!r}: {name.strip()!r} is none of {', '.join((*SYMBOLS, *FIELDS))}")
+        raise InputError(f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
     return field
 
 
