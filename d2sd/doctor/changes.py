@@ -183,11 +183,11 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     ``OSError``. If writing fails, no partial folder remains.
     """
     if out.exists():
-        raise InputError(f"{out} is there already; name a folder that is not")
+        raise InputError(f"{out} already exists; name a new folder")
     variants = [change for change in changes if isinstance(change, Variant)]
     if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(
-            f"no folder can say it ({other.description}); {other.fix or 'the weights have to be fetched or trained again'}"
+            f"no folder can express this change ({other.description}); {other.fix or 'fetch or train the weights again'}"
         )
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
     to_own = eagle3_name if is_eagle3(config) else own_name

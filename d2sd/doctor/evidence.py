@@ -75,7 +75,7 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
             yield WeightFault(f"{damaged} {name} holds only zeros.")
     scaled = [n for n, w in layers.items() if float(w.abs().max()) in FP8_LARGEST]
     if 2 * len(scaled) > len(layers):
-        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {scaled[0]} and {len(scaled) - 1} other matrices of its layers is the largest number of such a format."
+        sentence = f"Most likely its weights are 8-bit floats whose scales were dropped: the largest entry of {scaled[0]} and of {len(scaled) - 1} other matrices is the largest value of an 8-bit format."
         yield WeightFault(sentence, fix=SCALES)
     inner = {**layers, **{n: w for n, w in matrices.items() if n == "fc.weight"}}
     for name, w in inner.items():
@@ -88,7 +88,7 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
         yield WeightFault(f"{damaged} {share:.0%} {words} of {name} hold only zeros{also}.", share >= MANY_EMPTY)
     for name, w in matrices.items():
         if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED:
-            yield WeightFault(f"{damaged} {name} was clipped: many of its entries are as large as the largest one.")
+            yield WeightFault(f"{damaged} {name} was clipped: many of its entries have the same, largest magnitude.")
 
 
 def empty_part(weight: Tensor) -> tuple[float, str] | None:
@@ -134,7 +134,7 @@ def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
         others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name) or n.endswith("hidden_norm.weight")}  # fmt: skip
         if bool((w == w[0]).all()) and varying & others - {name}:
             sentence = (
-                f"Most likely the weights of {name} were lost: all are equal, while those of other norms were trained."
+                f"Most likely the weights of {name} were lost: all are equal, although comparable norms were trained."
             )
             yield WeightFault(sentence, cause="norms")
 
@@ -152,11 +152,11 @@ def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
     why = "damaged or were never trained:"
     for at, values in enumerate(found):
         if values and max(values.values()) < TRAINED:
-            yield WeightFault(f"Most likely the weights of layer {at} are {why} none of its matrices differs from random numbers of their size.", False)  # fmt: skip
+            yield WeightFault(f"Most likely the weights of layer {at} are {why} all of its matrices look like random numbers.", False)  # fmt: skip
         for n, value in values.items():
             others = [other[n] for other in found if other is not values]
             if value < LIKE_RANDOM and others and min(others) >= TRAINED:
-                yield WeightFault(f"Most likely some weights are {why} layers.{at}.{n} does not differ from random numbers of its size, and that of every other layer does.", False)  # fmt: skip
+                yield WeightFault(f"Most likely some weights are {why} layers.{at}.{n} looks like random numbers, unlike the same matrix of every other layer.", False)  # fmt: skip
 
 
 def prominence(weight: Tensor) -> float:

@@ -133,7 +133,7 @@ def stream_findings(
     engine: an engine with this target whose first drafter, or else EAGLE-3 drafter, is examined; None: the drafter is loaded.
     texts: the target's texts for the prompts, if they are known.
     """
-    found, stage = Findings(asked, models.target.name), "read the folder"
+    found, stage = Findings(asked, models.target.name), "reading the folder"
     steps = _examine(found, models, engine, list(texts))
     try:
         while True:
@@ -178,7 +178,7 @@ def drafter_of(models: Models) -> Drafter:
 
 def _examine(found: Findings, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
     asked, target = found.asked, models.target
-    yield Progress(found, "read the folder")
+    yield Progress(found, "reading the folder")
     found = replace(found, checks=tuple(check_drafter_folder(asked.drafter, target, second=bool(asked.visible))))
     if folder_fault(found.checks) is not None:
         return found
@@ -197,7 +197,7 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
     others = templates(engine, asked.prompts, config)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     if not numbers and not others:
-        raise InputError("the target ended every text at once")
+        raise InputError("the target ended every text immediately")
     longest = max((len(texts[n].ids) for n in numbers), default=0)
     taps = {*on.model.target_layer_ids, *(n for v in readings(on.model, target, longest, True) for n in v.taps)}
     texts, found = yield from _draft(on, [texts[n] for n in numbers], taps, found)
@@ -211,7 +211,7 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
 
 
 def _read_weights(on: _Drafting, found: Findings) -> Stage:
-    yield Progress(found, "read the weights")
+    yield Progress(found, "reading the weights")
     moved = moved_by_training(on.model) if isinstance(on.model, DFlashDraftModel) else None
     faults = tuple(weight_faults(on.model, on.target))
     return replace(found, weights=faults, moved=moved, bits=quantised_bits(on.target))
@@ -221,11 +221,11 @@ def _write_texts(on: _Drafting, found: Findings) -> Generator[Progress, None, li
     """Returns the target's greedy texts for all prompts."""
     ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
     texts: list[Text] = []
-    yield Progress(found, "write the texts", 0, len(ids))
+    yield Progress(found, "generating the texts", 0, len(ids))
     for begin in range(0, len(ids), BATCH):
         with on.engine.lock:
             texts += generate_texts(on.target, ids[begin : begin + BATCH], TOKENS)
-        yield Progress(found, "write the texts", len(texts), len(ids))
+        yield Progress(found, "generating the texts", len(texts), len(ids))
     return texts
 
 
@@ -235,7 +235,7 @@ def _draft(
     """Returns the texts with the features of the layers ``taps``, and the findings with the drafter's steps over the texts."""
     walks: list[TextWalk] = []
     for done, text in enumerate(texts):
-        yield Progress(found, "read and draft them", done, len(texts))
+        yield Progress(found, "drafting over the texts", done, len(texts))
         with on.engine.lock:
             texts[done] = with_features(on.target, text, taps)
             walks += on.walk_text(on.model, texts[done : done + 1])
@@ -248,7 +248,7 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
     asked, run = found.asked, found.run
     assert asked.reference is not None
     assert run is not None
-    yield Progress(found, "draft with the reference")
+    yield Progress(found, "drafting with the reference")
     with on.engine.lock:
         other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
         walks = on.walk_text(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
@@ -257,7 +257,7 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
 
 
 def _read_texts(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
-    yield Progress(found, "read the texts")
+    yield Progress(found, "reading the texts")
     with on.engine.lock:
         return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
 

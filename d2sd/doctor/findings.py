@@ -50,7 +50,7 @@ class Asked:
 
     def __post_init__(self) -> None:
         if isinstance(self.prompts, str):
-            raise InputError("prompts is a text; give a list of texts")
+            raise InputError("prompts must be a list of texts, not a single text")
         if self.expected is not None and not self.expected >= 1:
             raise InputError(f"the expected α is {self.expected:g}; α counts the bonus token, so it is at least 1")
 

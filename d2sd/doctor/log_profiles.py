@@ -155,7 +155,7 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
     profiles += [profile for profile in found_in_rows if profile.drafts or profile.token_seconds]
     profiles = _with_statistics(profiles)
     if not profiles:
-        raise InputError("the log holds no step that drafted anything, and no time of plain decoding")
+        raise InputError("the log has no step with a draft, and no time of plain decoding")
     profiles.sort(key=lambda profile: (not profile.drafts, profile.replica or 0))
     if len({profile.replica for profile in profiles}) == 1:
         profiles = [replace(profile, replica=None) for profile in profiles]

@@ -36,21 +36,21 @@ MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # tokens, in published models
 
-ORDINARY = "Nothing in acceptance by position is out of the ordinary."
-NO_DRAFTED = "How many tokens are drafted a step is not in this log, nor acceptance by position: whether α is low depends on them."
-NO_ALPHA = "Neither α nor acceptance by position is in this log."
+ORDINARY = "Acceptance by position looks normal."
+NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
+NO_ALPHA = "This log has neither α nor acceptance by position."
 RATE = (
-    "The rate falls as γ grows, with the same drafter: look at α. llama.cpp showed rates of 15% with official drafters at an α of about 3 "
-    "(llama.cpp issue 25792)."
+    "The acceptance rate falls as γ grows, with the same drafter: look at α instead. In llama.cpp, official drafters had rates of 15% "
+    "at an α of about 3 (llama.cpp issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate
 EVERY = (
-    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at what was written. α is lower on "
-    "other text."
+    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
+    "α is lower."
 )
 WHOLE_DRAFTS = (
-    "Of models whose state cannot be taken back in part (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
-    "as a whole; its lines “statistics” count all."
+    "For models whose state cannot be partly rolled back (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
+    "as a whole. Its “statistics” lines count all drafts."
 )
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -89,11 +89,11 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     if not found and (p.steps is None or p.steps >= ENOUGH):
         sentences += [*_fewer(p), *_more(p)]
     if few:
-        sentences.append(f"The log has only {count(p.steps or 0, 'step')}: another text may give other figures.")
+        sentences.append(f"The log has only {count(p.steps or 0, 'step')}: figures may differ on other text.")
     if p.undrafted and p.tokens and p.steps:
         sentences.append(
-            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α leaves out: with them a step commits "
-            f"{p.tokens / (p.steps + p.undrafted):.2f} tokens."
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. With these steps, the average is "
+            f"{p.tokens / (p.steps + p.undrafted):.2f} tokens per step."
         )
     if _is_whole(p):
         sentences.append(EVERY)
@@ -117,14 +117,16 @@ def _ordinary(p: AcceptanceProfile) -> str:
     if len(p.by_position) > 1 or (p.by_position and drafted == 1):
         return ORDINARY
     if p.drafted and drafted < 1:
-        return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted a step on average."
+        return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted per step on average."
     if not 1 <= drafted <= MOST_DRAFTED:
         return NO_DRAFTED
     if abs(drafted - (p.drafted or 0.0)) > 0.1:
-        return f"Drafts have different lengths, {p.drafted:.3g} tokens on average; acceptance by position is not in this log."
+        return (
+            f"Drafts have different lengths, {p.drafted:.3g} tokens on average. This log has no acceptance by position."
+        )
     return (
-        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(_constant_rate(p.alpha - 1, drafted))} were accepted at every "
-        "position; acceptance by position is not in this log."
+        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted "
+        f"{percent(_constant_rate(p.alpha - 1, drafted))} of the time. This log has no acceptance by position."
     )
 
 
@@ -135,13 +137,13 @@ def _headline(p: AcceptanceProfile) -> str:
     if p.replica is not None:
         parts.append(engine_of(p))
     if not p.drafts:
-        parts.append("no figures of drafts")
+        parts.append("no draft statistics")
         if p.token_seconds:
             parts.append(f"a token takes {milliseconds(p.token_seconds)}{with_requests(p)}")
     if p.steps is not None:
         parts.append(count(p.steps, "step"))
     if p.drafted is not None:
-        parts.append(f"{p.drafted:.3g} {'token' if p.drafted == 1 else 'tokens'} drafted a step")
+        parts.append(f"{p.drafted:.3g} drafted {'token' if p.drafted == 1 else 'tokens'} per step")
     if p.alpha is not None:
         parts.append(f"α {p.alpha:.2f}")
     elif p.rate is not None:
@@ -178,13 +180,13 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
     first, upper = shares[0], _upper(shares[0], p.steps)
     if upper < 2 * NONE and first < NONE:
         yield (
-            f"Position 1 is accepted in {percent(first)} of the steps: almost never. A drafter that is only weak gets more.",
+            f"Position 1 is accepted in {percent(first)} of the steps: almost never. Even a weak drafter reaches more.",
             ("convention", "quantised drafter", "tokenizer"),
         )
         return
     if not p.equally_long:
         yield (
-            f"The drafts have different lengths, {p.drafted:.3g} tokens on average of up to {len(shares)}: a position that is not accepted "
+            f"Drafts have different lengths, {p.drafted:.3g} tokens on average and at most {len(shares)}: a position that was not accepted "
             "may not have been drafted.",
             (),
         )
@@ -204,8 +206,8 @@ def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     rate = _constant_rate(p.alpha - 1, drafted)
     if rate < LOW:
         yield (
-            f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(rate)} were accepted at every position: that is low, and limits "
-            "what drafting can gain.",
+            f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time. This is low and "
+            "limits the gain of drafting.",
             SIMPLE_LOW,
         )
 
@@ -226,8 +228,8 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     reach = [share * (steps or 1000) for share in shares]
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield (
-            f"Position 1 is accepted in {percent(shares[0])} of the steps, and only {percent(shares[1] / shares[0])} of those accept "
-            f"position 2: the draft breaks off after its first token.{' Until the reason is found, draft 1.' if shares[0] >= LOW else ''}",
+            f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW else ''}",
             ("first only", "window", "block"),
         )
         return
@@ -237,13 +239,13 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         if expected < 1:
             return
         chance = (
-            f"With a smooth decay, about {expected:.0f} of the {steps or 'a thousand'} steps would accept position {last + 1}."
+            f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay may end there too: a longer log would tell."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would tell."
         )
         yield (
-            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. γ {last + 1} "
-            f"would have committed the same for less work. {chance}",
+            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
+            f"per step (γ = {last + 1}) would have committed the same for less work. {chance}",
             ("window", "block", "position"),
         )
         return
@@ -251,8 +253,8 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         usual = median(onward[:k])
         if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
             yield (
-                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that get there accept it, where "
-                f"{percent(usual)} go on at the positions before.",
+                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach it accept it, compared with "
+                f"{percent(usual)} (median) at the positions before.",
                 ("block", "window", "position"),
             )
             return
@@ -272,8 +274,8 @@ def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str
     if falls:
         _, window, before, after = max(falls)
         yield (
-            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may be "
-            "other requests than the short ones; one long answer would tell.",
+            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may come from "
+            "other requests than the short ones; a single long answer would tell.",
             ("window", "position", "language"),
         )
 
@@ -286,7 +288,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def with_requests(p: AcceptanceProfile) -> str:
-    return f" with {count(p.at_once, 'request')} at once" if p.at_once else ""
+    return f" with {count(p.at_once, 'request')}{' at once' if p.at_once > 1 else ''}" if p.at_once else ""
 
 
 def _times(p: AcceptanceProfile) -> Iterator[str]:
@@ -296,7 +298,7 @@ def _times(p: AcceptanceProfile) -> Iterator[str]:
     drafter = f", of which the drafter takes {milliseconds(p.draft_seconds)}" if p.draft_seconds else ""
     yield (
         f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {commits:.2f} tokens: drafting pays only if plain "
-        f"decoding takes more than {milliseconds(p.token_seconds)} a token."
+        f"decoding takes more than {milliseconds(p.token_seconds)} per token."
     )
 
 
@@ -312,7 +314,7 @@ def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     elif running and running[1] >= MANY_RUNNING:
         yield (
             f"Many requests run at once ({', '.join(_load_parts(p.load))}): verifying drafted tokens takes time that other requests need, so "
-            "drafting gains less than with one request, or slows the server down.",
+            "drafting gains less than with one request, or even slows the server down.",
             ("busy",),
         )
 
@@ -324,9 +326,9 @@ def _load(p: AcceptanceProfile) -> list[str]:
 
 def _load_parts(load: Load) -> Iterator[str]:
     if load.running:
-        yield f"{_span(load.running)} run"
+        yield f"{_span(load.running)} running"
     if load.waiting and load.waiting[2]:
-        yield f"{_span(load.waiting)} wait"
+        yield f"{_span(load.waiting)} waiting"
     if load.kv_use and load.kv_use[2] >= 0.01:
         yield f"KV cache {_span([100 * share for share in load.kv_use])}%"
 
@@ -354,10 +356,10 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
     if low > SHORTER * drafted:
         return
     assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
-    which = f"{low}" if low == high else f"{low} to {high}"
+    which = count(low, "token") if low == high else f"{low} to {high} tokens"
     yield (
-        f"The first {high} of {drafted} drafted tokens bring {percent(brought[high - 1] / brought[-1])} of what is accepted{assumed}: "
-        f"draft {which}, which leaves less to verify, and less to draft where the drafter writes token by token."
+        f"The first {high} of {drafted} drafted tokens are {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
+        f"{which}. This leaves less to verify, and less to draft if the drafter is autoregressive."
     )
 
 

@@ -24,7 +24,7 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
-WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
+WHAT_TO_TRY = "Things to try, with public cases. The profile alone does not show which of them is the cause:"
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
@@ -54,7 +54,7 @@ def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[st
         single = len({q.replica for q in same}) == len(same)  # otherwise they differ in more than the engine
         if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
-                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} against "
+                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} compared with "
                 f"{best.alpha:.2f}.",
                 ("replica",),
                 at,
@@ -78,14 +78,16 @@ def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[s
             if p.token_seconds and q.token_seconds:
                 times = q.token_seconds / p.token_seconds
                 same = (
-                    "the requests were alike, in text and length"
+                    "the requests were alike in text and length"
                     if p.unit == "request"
                     else "machine, model and prompts were the same"
                 )
-                result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
+                result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
+                begin = f"W{with_requests(q)[2:]}, a token" if q.at_once else "A token"
                 yield (
-                    f"With drafts a token takes {milliseconds(p.token_seconds)}, without {milliseconds(q.token_seconds)}{with_requests(q)}: drafting is {result}. "
-                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.step_seconds / p.token_seconds:.2f} tokens. That holds if {same}.",
+                    f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.step_seconds / p.token_seconds:.2f} tokens. "
+                    f"This is true only if {same}.",
                     (),
                     at,
                 )

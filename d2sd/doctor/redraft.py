@@ -229,8 +229,8 @@ STRICT = 3.0  # standard deviations; many, since every position is tested
 SHAPES = {
     "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
     "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
-    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
-    "unclear": "Too few steps to tell the shape.",
+    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as trained.",
+    "unclear": "There are too few steps to tell the shape.",
 }
 
 

@@ -90,8 +90,8 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
             text, others = read_recorded(target, text, model.target_layer_ids)
             if len(others) > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
-                    f"run {run + 1} was not written greedily by {target.name}: it would have chosen another token in "
-                    f"{len(others)} of {len(text.ids) - text.start} places; serve at temperature 0, and name the target that is served"
+                    f"run {run + 1} was not generated greedily by {target.name}: it would have chosen another token at "
+                    f"{len(others)} of {len(text.ids) - text.start} positions; serve at temperature 0, and name the served target"
                 )
             accepted = drafter.accepted(text, [s.anchor_position for s in steps])
         places = []
@@ -105,11 +105,11 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
 def _text(trace: Trace, target: Target) -> tuple[Text, list[StepDone]]:
     """Returns the text of a log, and the steps with drafted tokens before the text's last token."""
     if not trace.steps:
-        raise InputError("it holds totals and no steps; docs/import.md says which flag makes a server log them")
+        raise InputError("it has totals but no steps; docs/import.md says which flag makes a server log steps")
     text = recorded_text(trace, target)
     steps = [s for s in trace.steps if _drafted(s) and 1 <= s.anchor_position < len(text.ids) - 1]
     if not steps:
-        raise InputError("nothing was drafted in it")
+        raise InputError("it has no drafted tokens")
     return text, steps
 
 

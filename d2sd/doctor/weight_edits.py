@@ -96,16 +96,16 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
                 continue  # this also helps damaged drafters
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
-                yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
+                yield "swapped", f"{names} swapped{where}", f"swap {names}{where}", _exchange(pairs)
     for pair in PAIRS_OF_MODEL:
         one, other = (f"{name}.weight" for name in pair)
         if {one, other} <= net.weights.keys() and net.same_shape(one, other):
             names = f"{one} and {other}"
-            yield "swapped", f"{names} exchanged", f"exchange {names}", _exchange([(one, other)])
+            yield "swapped", f"{names} swapped", f"swap {names}", _exchange([(one, other)])
     if net.layers == ("layer.",):  # EAGLE-3 concatenates embedding and feature
         inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
-        description = "halves of the inputs of q, k and v exchanged"
-        fix = "exchange the halves of the columns of q_proj, k_proj and v_proj"
+        description = "halves of the inputs of q, k and v swapped"
+        fix = "swap the halves of the columns of q_proj, k_proj and v_proj"
         yield "swapped", description, fix, _each(inputs, lambda w: w.roll(w.shape[1] // 2, 1))
 
 
@@ -118,9 +118,9 @@ def _transposed(net: _Network) -> Iterator[Edit]:
         if (names := net.names(part, layers)) and (layers == net.layers or net.is_square(names[0]))
     ]
     every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
-    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
+    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices of the layers", "", every)):
         if names:
-            fix = f"transpose {part}{where}, or write it row by row"
+            fix = f"transpose {part}{where}, or write the entries row by row"
             yield "transposed", f"{part} transposed{where}", fix, _each(names, _from_columns)
 
 
@@ -131,9 +131,9 @@ def _from_columns(weight: Tensor) -> Tensor:
 def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
     fc = net.weights.get("fc.weight")
     if fc is not None and taps > 1 and not fc.shape[1] % taps:
-        description = "columns of fc from feature by feature to tap by tap"
+        description = "columns of fc reordered from feature by feature to tap by tap"
         edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
-        yield "taps", description, f"order the {description}", edit
+        yield "taps", description, "reorder the columns of fc from feature by feature to tap by tap", edit
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:
@@ -185,8 +185,9 @@ def _reordered_heads(net: _Network) -> Iterator[Edit]:
         for parts in ("qk", "q", "k"):
             counts = {n: heads[p] for p in parts for n in net.names(f"self_attn.{p}_proj", net.layers)}
             names = " and ".join(f"{p}_proj" for p in parts)
-            description = f"rows of {names} within each head from {order}"
-            fix = f"order the {description}, as a GGUF conversion undone"
+            rows = f"rows of {names} within each head"
+            description = f"{rows} reordered from {order}"
+            fix = f"reorder the {rows} from {order}, which undoes a GGUF conversion"
             yield "rotary", description, fix, _reorder(counts, change)
 
 
@@ -205,9 +206,9 @@ def _shifted_norms(net: _Network) -> Iterator[Edit]:
         medians = [float(net.weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):
             if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
-                change = "add 1 to" if by > 0 else "take 1 off"
-                fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
-                yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+                change = "add 1 to" if by > 0 else "subtract 1 from"
+                fix = f"{change} the weights of {group} (norms of some model types multiply by weight + 1)"
+                yield "norms", f"weights of {group} {by:+g}", fix, _each(names, partial(torch.add, other=by))
 
 
 def _strangeness(median: float) -> float:
@@ -221,11 +222,11 @@ def _reordered_layers(net: _Network) -> Iterator[Edit]:
     orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
     for one, other in combinations(own, 2):
         exchanged = tuple({one: other, other: one}.get(n, n) for n in own)
-        orders[exchanged] = f"layers {one} and {other} exchanged"
+        orders[exchanged] = f"layers {one} and {other} swapped"
     for order, words in orders.items() if 1 < len(own) <= MOST_LAYERS else ():
         places = zip(net.layers, order, strict=True)
         sources = {n: net.layers[source] + n.removeprefix(at) for at, source in places for n in net.weights if n.startswith(at)}  # fmt: skip
-        yield "order", words, f"the layers in this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip
+        yield "order", words, f"put the layers into this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip
 
 
 def _tables(net: _Network, target: Target) -> Iterator[Edit]:
@@ -241,7 +242,7 @@ def _tables(net: _Network, target: Target) -> Iterator[Edit]:
             if table.shape == own.shape and not table.is_meta:
                 yield "tables", f"the target's own {part}", f"the target's {part}, or none", _each([name], table.to)
         for by in (1, -1):
-            description = f"rows of {part} moved by {by:+d}"
+            description = f"rows of {part} shifted by {by:+d}"
             yield "tables", description, description, _each([name], partial(torch.roll, shifts=by, dims=0))
 
 

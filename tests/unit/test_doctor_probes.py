@@ -226,7 +226,7 @@ def test_write_changed_saves_repaired_drafter(bundled, texts, tmp_path, name):
     assert max(scores) > 1.2 * accepted(model)
     write_changed(str(folder), [best], tmp_path / "m")
     assert accepted(loaded(tmp_path / "m")) == max(scores)
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="already exists"):
         write_changed(str(folder), [best], tmp_path / "m")
 
 
