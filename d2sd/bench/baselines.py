@@ -1,7 +1,7 @@
-"""Baselines for the same target: ``generate`` of transformers.
+"""Baselines: transformers' ``generate`` with the same target.
 
-It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target: the same
-weight tensors in a new model with the stock attention and without hooks. As for our methods, time and tokens after prefill count.
+It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target: a new model
+with the same weight tensors, the stock attention and no hooks. As for our methods, only time and tokens after prefill count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from d2sd.nets.target import Target
 BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",
     "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
-    "assistant_chain": "the same, but always with as many drafted tokens as draft_model: as it is, it stops where unsure",
+    "assistant_chain": "the same, but always with as many drafted tokens as draft_model; by default it stops when unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
 STOCK_ATTENTION = "sdpa"
@@ -34,7 +34,7 @@ STOCK_ATTENTION = "sdpa"
 def stock_twin(target: Target) -> Any:
     """Returns a fresh transformers model that shares the target's weights, with stock attention and without hooks."""
     config = copy.deepcopy(target.config)
-    # drafters read decoder layers as they are; without this, transformers hands the last one over normalised
+    # drafters read raw outputs of decoder layers; by default, transformers normalises the last one
     config.tie_last_hidden_states = False
     with init_empty_weights():
         stock: Any = type(target.model)
@@ -47,10 +47,10 @@ def stock_twin(target: Target) -> Any:
 def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Returns the greedy baselines that these models allow, on a ``stock_twin``, and reasons why others are left out."""
+    """Returns the greedy baselines that these models allow, run on a ``stock_twin``, and why others are left out."""
     unknown = [n for n in names if n not in BASELINES]
     if unknown:
-        raise InputError(f"unknown baseline {unknown[0]!r}; choose of: {', '.join(BASELINES)}, or all")
+        raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
     made, left_out = [], {}
     for name in names:
         label, options = f"transformers {name}", {}
@@ -67,7 +67,7 @@ def make_baselines(
 
 
 class Generate:
-    """Continues prompts by ``twin.generate`` with these options."""
+    """Continues prompts with ``twin.generate`` and these options."""
 
     def __init__(self, target: Target, twin: Any, max_new_tokens: int, options: dict[str, Any]):
         self.target, self.twin = target, twin
@@ -86,7 +86,7 @@ class Generate:
     def __call__(self, ids: Sequence[int]) -> BenchRun:
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
-        begins: list[Any] = []  # of the second pass: the position of its first row, the last token committed before it
+        begins: list[Any] = []  # positions of the second pass; its first row is the last token committed before it
 
         def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
             if not passes and prompt.is_cuda:
@@ -110,7 +110,7 @@ class Generate:
 
 
 def _draft_model(engine: Engine, whole: bool) -> Any:
-    """The draft model; ``whole``: it drafts chains as long as ours and does not stop where it is unsure."""
+    """Returns the draft model. If ``whole``, it drafts chains as long as ours and does not stop when unsure."""
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
     twin = stock_twin(engine.models.draft_model)
@@ -122,10 +122,10 @@ def _draft_model(engine: Engine, whole: bool) -> Any:
 
 
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
-    """Returns transformers' own DFlash network with the drafter's weights, shared.
+    """Returns transformers' DFlash network, which shares the drafter's weights.
 
-    transformers does not read ``DFlashDraftModel`` folders, but its loop runs any drafter of this form, and the one
-    that it ships differs from ours in two parameter names only.
+    transformers does not read ``DFlashDraftModel`` folders, but its loop runs any drafter of this form. The network that
+    it ships differs from ours only in two parameter names.
     """
     if drafter is None:
         raise InputError("there is no first drafter")
@@ -136,10 +136,10 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
     form = drafter.form
     if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
-        raise InputError("transformers' DFlash network runs DFlash v1 drafters with full attention alone")
+        raise InputError("transformers' DFlash network runs only DFlash v1 drafters with full attention")
     ours = drafter.config
     if ours.attention_bias:
-        raise InputError("transformers' DFlash network has no attention biases, and this drafter has")
+        raise InputError("transformers' DFlash network has no attention biases, but this drafter has them")
     shared = (
         "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
         "head_dim", "rms_norm_eps", "rope_parameters", "max_position_embeddings", "hidden_act", "block_size",

@@ -1,4 +1,4 @@
-"""Times of passes through packed layers on a CPU, compared with the times of their matrix products alone, a lower bound."""
+"""Times of passes through packed layers on a CPU, compared with a lower bound: the time of their matrix products alone."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
 
 
 def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
-    """Returns how many of torch's operations each function calls, not counting operations called by others."""
+    """Returns how many torch operations each function calls, without nested operations."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for name, work in works.items():
             with record_function(name):
@@ -51,9 +51,9 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 @torch.inference_mode()
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """Returns a row each for a plain step, a draft, and trees of ``TREES`` nodes, after ``context`` tokens.
+    """Returns one row each for a plain step, a draft, and trees of ``TREES`` nodes, after ``context`` tokens.
 
-    ``ms``: the pass and the choice of its tokens. ``floor_ms``: its matrix products alone, measured in turn with it.
+    ``ms``: time of the pass and the choice of its tokens. ``floor_ms``: time of its matrix products alone, measured alternately.
 
     Raises ``InputError`` if the layers of target or drafter are not packed.
     """
@@ -64,7 +64,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     packed, drafting = target.packed, None if drafter is None else drafter.model.packed()
     if packed is None or drafting is None or drafter is None:
         raise InputError(
-            "bench cpu needs a target and a drafter whose layers are packed: small ones on a CPU, in float32 or mixed numbers"
+            "bench cpu needs a target and a drafter with packed layers: small models on a CPU, in float32 or mixed numbers"
         )
     for cache in (verifier.cache, drafter.cache):
         cache.length = context

@@ -1,7 +1,7 @@
 """Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
 
-Works on caches whose slots are declared full: times do not depend on what is in them. Every measurement is a median
-over repeats. Cycles follow each other as in a generation; everything else is timed from an idle device to an idle one.
+Caches are declared full but not filled: times do not depend on their contents. Every measurement is a median over repeats.
+Cycles follow each other as in a generation; everything else starts and ends with an idle device.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Returns the median time of a piece of work."""
+    """Returns the median time of ``work``."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     times = []
     for turn in range(WARM_UP + repeats):
@@ -54,12 +54,12 @@ def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> f
 
 
 def bandwidth(device: torch.device, repeats: int) -> float:
-    """Returns bytes per second of a copy on the device, counting bytes read and written."""
+    """Returns bytes per second of a copy on the device; both reads and writes count."""
     count = BANDWIDTH_BYTES[device.type]
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 
-    def copies() -> None:  # several, so that launching and waiting do not count
+    def copies() -> None:  # several copies, so that launching and waiting hardly count
         for _ in range(COPIES):
             target.copy_(source)
 
@@ -72,7 +72,7 @@ def weight_bytes(module: nn.Module) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """The bytes that must be read at least, and the memory bandwidth."""
+    """Lower bounds of times: the bytes that must at least be read, and the memory bandwidth."""
 
     rate: float
     target: int
@@ -83,13 +83,13 @@ class Floors:
 
     @classmethod
     def of(cls, engine: Engine, rate: float) -> Floors:
-        """Of an engine with two drafters."""
+        """Returns the floors of an engine with two drafters."""
 
         first, second, target = engine.models.first, engine.models.second, engine.models.target
         assert first is not None
         assert second is not None
         size, c = target.embedding.weight.element_size(), first.config
-        # of the embedding table only a few rows are read
+        # only a few rows of the embedding table are read
         return cls(
             rate,
             weight_bytes(target.base) - weight_bytes(target.embedding),
@@ -109,8 +109,7 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine after one context, which is reached with the last of the cycles: text that grows beyond it
-    would be read in longer shapes."""
+    """Stages of one engine after one context. The last cycle ends at its length, since longer texts run in longer shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
@@ -141,9 +140,9 @@ class Bench:
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
     def kernels(self) -> tuple[float, float] | None:
-        """Returns the kernels that a step runs, and launches by the host, of kernels or of whole graphs; None without a GPU.
+        """Returns kernels per step, and launches per step by the host, of kernels or whole graphs; None without a GPU.
 
-        Call it after ``cycle``, whose steps have captured all passes.
+        Call it after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
             return None
@@ -156,8 +155,10 @@ class Bench:
 
 
 def counted(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
-    """Returns kernels and launches a step from the names and devices of what ``PROFILED`` steps did. Copies and fills by the
-    driver are no kernels."""
+    """Returns kernels and launches per step, from the (name, device) events of ``PROFILED`` steps.
+
+    Copies and fills by the driver do not count as kernels.
+    """
     kernels = launches = 0
     for name, device in events:
         kernels += device == "CUDA" and not name.startswith(("Memcpy", "Memset"))
@@ -169,7 +170,7 @@ def counted(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
 def context_row(
     engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
 ) -> dict[str, Any]:
-    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one.
+    """Returns one row of the main table: milliseconds, nodes, gigabytes. GPU figures are None without a GPU.
 
     layers: one of ``LAYERS``.
     """
@@ -183,7 +184,7 @@ def context_row(
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
         taken = bench.cycle()["cycle"]
-        if bench.passes.mode == mode:  # where capture failed on the way, it is no figure of its
+        if bench.passes.mode == mode:  # otherwise capture failed midway
             captured, counts = taken, bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
     measured = bench.cycle()
@@ -207,7 +208,7 @@ def context_row(
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns plain ÷ fused of every time, by context; empty where only one of both was measured."""
+    """Returns plain ÷ fused of every time, by context; empty if only one of them was measured."""
     by = {layers: {row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS}
     names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
     return [
@@ -219,7 +220,7 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
-    """How a cycle's time changes with one setting at a time, and that of verification with nodes, after one context."""
+    """Returns the time of a cycle for changes of one setting at a time, and of verification by number of nodes."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
@@ -239,12 +240,12 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
     return rows
 
 
-# Models of published shapes with random weights: the duration of a stage does not depend on weight values.
+# Models of published shapes with random weights: times do not depend on weight values.
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A target's shape, from its published config.json, and its drafters."""
+    """Shape of a target, from its published config.json, and of its drafters."""
 
     kind: str
     hidden: int
@@ -270,7 +271,7 @@ SHAPES = {
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
     """Returns an engine of a shape of ``SHAPES`` with target and two drafters, for at most ``positions`` tokens.
 
-    Its texts are the numbers of its tokens. Raises ``InputError`` on an unknown shape or where memory runs out.
+    Its texts are token numbers. Raises ``InputError`` for an unknown shape, or if memory runs out.
     """
     if name not in SHAPES:
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")

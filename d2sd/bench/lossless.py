@@ -1,8 +1,8 @@
-"""Checks whether a text equals that of plain greedy decoding, exactly or within the rounding of a 16-bit dtype.
+"""Checks whether a text equals plain greedy decoding, exactly or within the rounding of a 16-bit dtype.
 
-In float32 texts are compared with plain decoding id for id. In bfloat16, passes of different shape round differently, which
-may turn near-ties and everything after them. There the target reads each text once more (teacher forcing), and every token
-must have been its favourite or a near-tie.
+In float32, all token ids must be equal. In bfloat16, passes of different shapes round differently, which may turn a near-tie and
+thus change all later tokens. There, the target reads each text once more (teacher forcing), and every token must be its first
+choice or a near-tie.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from d2sd.nets.attention import BACKENDS
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin counts in standard deviations of the logits at that position: rounding disturbs the last hidden state by "
+    "the margin is in standard deviations of the logits at that position: rounding changes the last hidden state by "
     "a few per cent, which moves every logit by that share of their spread"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """The first difference between a text and that of plain decoding.
+    """The first difference between a text and plain decoding.
 
     prompt: number of the prompt.
-    position: of the output token, from 0.
+    position: index of the output token, from 0.
     expected, got: token ids; None if that text has ended.
-    gap: logit of expected − logit of got after the common part, by teacher forcing; None if one text has ended.
+    gap: logit of expected − logit of got, by teacher forcing over the common part; None if one text has ended.
     """
 
     prompt: int
@@ -54,7 +54,7 @@ def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> 
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
-    """Returns how far each token's logit is below the row's largest, in standard deviations of the row, (T,); 0 = the largest."""
+    """Returns how far each token's logit is below the row's largest one, in standard deviations of the row, (T,)."""
     chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
     return (logits.amax(1) - chosen) / logits.std(1)
 
@@ -75,7 +75,7 @@ def divergence(
     return Divergence(number, at, wanted, other, gap)
 
 
-# Compares every method under many settings with plain greedy decoding on every prompt; counts by setting.
+# Comparison of every method under many settings with plain greedy decoding; results are counted by setting.
 
 
 GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
@@ -95,11 +95,11 @@ class Result:
 def grid(
     methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
 ) -> list[BenchSetting]:
-    """Returns method × γ × K × backend, each only if the method uses it; K is at most γ−1."""
+    """Returns method × γ × K × backend, each only if the method uses it; K is at most γ − 1."""
     for method in methods:
         name, *fields = method.split(":")
         if fields:
-            raise InputError(f"--check-lossless lays out γ and K itself; write {name} and give --gamma and --branches")
+            raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
     settings: dict[str, BenchSetting] = {}
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
         method = config.method
@@ -120,9 +120,9 @@ def run_check(
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields, for every (number, ids) of ``prompts``, one result per entry, compared with ``plain``.
+    """Yields for every (number, ids) of ``prompts`` one result per entry, compared with ``plain``.
 
-    ``twin`` is the stock model that reads texts again; unless ``exact`` it reads all of them.
+    ``twin`` is the stock model for teacher forcing. Unless ``exact``, it reads all texts.
     """
     for number, ids in prompts:
         expected = plain.run(ids).token_ids

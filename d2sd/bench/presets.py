@@ -1,6 +1,6 @@
-"""Presets of ``bench``: the tables of the papers as lists of settings, with the published figures, and cost-aware settings.
+"""Presets of ``bench``: the papers' tables as lists of settings with the published figures, and cost-aware settings.
 
-Published figures are shown beside measured ones and never mixed with them in a column.
+Published figures are shown next to measured ones, and never share a column with them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
-FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # what a method is with K = 0
+FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # method that equals it with K = 0
 COST_AWARE_NOTE = (
-    "“÷ plain”: tokens/s of a cost-aware setting over plain decoding. “÷ best fixed”: over the fastest fixed setting of its "
-    "method in this run, chosen per domain with hindsight (dflash counts as d2sd, ddtree as d2sd_tree, with K = 0). α beside "
-    "α: what deciding costs in committed tokens a step."
+    "“÷ plain”: tokens/s of a cost-aware setting ÷ tokens/s of plain decoding. “÷ best fixed”: ÷ tokens/s of the fastest fixed "
+    "setting of its method in this run, chosen per domain in hindsight (dflash counts as d2sd, and ddtree as d2sd_tree, with "
+    "K = 0). The two α show the cost of the choice in committed tokens per step."
 )
 COST_AWARE_AND_FIXED = (
     "autoregressive",
@@ -51,7 +51,7 @@ class Preset:
 
 
 def _table(sentence: str, *methods: str) -> Preset:
-    """With the published speedup / α of these methods on every data set for which all of them are reported."""
+    """Returns a preset with the published speedup / α of these methods on every data set that reports all of them."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
     return Preset(sentence, ("autoregressive", *methods), PublishedTable(D2SD_SOURCE, ("method", *data), rows))
@@ -77,15 +77,15 @@ PRESETS: dict[str, Preset] = {
     "table6": _table("D²SD against the first drafter used twice", "dflash", "dflash_twice", "d2sd"),
     "table7": _table("D²SD against a third level of drafts", "dflash", "d2sd", "d2sd_three_level"),
     "equal-nodes": Preset(
-        "trees of the same size: eagle3, ddtree, d2sd (with K = 15, so that it reaches B) and d2sd_tree",
+        "trees of the same size: eagle3, ddtree, d2sd (with K = 15, to reach B) and d2sd_tree",
         _of_budgets((32, 64), "eagle3", "ddtree", "d2sd:K=15", "d2sd_tree"),
     ),
     "ddtree-budget": Preset(
-        "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 so that it reaches B)",
+        "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 to reach B)",
         _of_budgets((16, 32, 64, 128), "ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree"),
     ),
     "adaptive": Preset(
-        "cost-aware settings beside the fixed settings that they choose from, by domain", COST_AWARE_AND_FIXED
+        "cost-aware settings next to the fixed settings that they choose from, by domain", COST_AWARE_AND_FIXED
     ),
 }
 
@@ -94,7 +94,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Returns one entry per cost-aware setting and domain, from the rows of ``d2sd.bench.report`` of a run."""
+    """Returns one entry per cost-aware setting and domain, from a run's rows of ``d2sd.bench.report``."""
     found = []
     for domain, rows in by_domain.items():
         ours = [r for r in rows if r["config"] is not None]  # not the baselines
@@ -117,8 +117,8 @@ def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[s
 
 
 def cost_aware_cells(entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Returns head and rows of the table of ``cost_aware_ratios``; the worst domain of every setting comes after its others."""
-    head = ["cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "its α"]
+    """Returns head and rows of the table of ``cost_aware_ratios``. The last row of each setting is its worst domain."""
+    head = ["cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "α of best fixed"]
     rows = []
     for label in dict.fromkeys(e["label"] for e in entries):
         own = [e for e in entries if e["label"] == label]

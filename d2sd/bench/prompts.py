@@ -1,4 +1,4 @@
-"""Prompts from JSON lines with ``prompt`` or ``turns`` (the first turn is used), or from a data set of the hub."""
+"""Prompts from JSON lines with ``prompt`` or ``turns`` (only the first turn is used), or from a hub data set."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from d2sd.errors import InputError, first_line
 from d2sd.trace.files import utf8_lines
 
 FOLDER = HOME / "assets" / "prompts"
-MAX_LINE = 200_000
+MAX_LINE = 200_000  # characters
 MAX_PROMPTS = 2000
 FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?:([\w.\[\]%-]+):(\w[\w .-]*)")
 MAX_ROWS = 20_000
-MIN_VERSION = 4  # older ones can run code that a data set brings along
+MIN_VERSION = 4  # of datasets; older versions can run code of a data set
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt and the group that its results are reported under."""
+    """A prompt, and the group under which its results are reported."""
 
     text: str
     domain: str
@@ -49,7 +49,7 @@ def prompt_file(source: str) -> Path:
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     """Returns prompts of a bundled set, a JSONL file or a hub data set; errors name the line.
 
-    ``limit``: at most so many, taken in turn from every domain; of a data set the first. Raises ``InputError``.
+    ``limit``: maximum number, taken in turn from every domain; for a data set, the first ones. Raises ``InputError``.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, not {limit}")
@@ -61,7 +61,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
         if line.strip():
             prompts.append(_prompt(line, f"{path.name}, line {number}"))
     if not prompts:
-        raise InputError(f"{source} holds no prompts")
+        raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)
 
 
@@ -75,15 +75,15 @@ def digest(source: str, prompts: Iterable[Prompt]) -> str:
 
 
 def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt]:
-    """Returns the prompts in a text called ``name``: JSON lines, or else one prompt a line. Errors name the line.
+    """Returns the prompts in a text called ``name``: JSON lines, or else one prompt per line. Errors name the line.
 
     ``limit``: see ``read_prompts``. Raises ``InputError``.
     """
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines:
-        raise InputError(f"{name}: no prompts; give one a line, or JSON lines with a text under prompt")
+        raise InputError(f"{name}: no prompts; give one per line, or JSON lines with a text under prompt")
     if len(lines) > MAX_PROMPTS:
-        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are read at once")
+        raise InputError(f"{name}: {len(lines)} prompts; at most {MAX_PROMPTS} are allowed")
     if lines[0][1].lstrip().startswith("{"):
         prompts = [_prompt(line, f"{name}, line {number}") for number, line in lines]
     else:
@@ -117,7 +117,7 @@ def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     return [prompt for turn in rounds for prompt in turn if prompt is not None][:limit]
 
 
-# Prompts of a data set on the Hugging Face hub, streamed with ``datasets`` if that is installed.
+# Prompts of a data set on the Hugging Face hub, streamed with the package ``datasets`` if it is installed.
 
 
 def is_data_set(source: str) -> bool:
@@ -126,7 +126,7 @@ def is_data_set(source: str) -> bool:
 
 
 def read_data_set(source: str, limit: int | None = None) -> list[str]:
-    """Returns the first prompts of the data set, ``limit`` of them or else ``MAX_ROWS``. Raises ``InputError``."""
+    """Returns the first ``limit`` prompts of a data set, or all up to ``MAX_ROWS``. Raises ``InputError``."""
     match = FORM.fullmatch(source)
     assert match is not None
     name, configuration, split, column = match.groups()
@@ -135,12 +135,12 @@ def read_data_set(source: str, limit: int | None = None) -> list[str]:
         texts = list(islice(_texts(rows, column, source), MAX_ROWS + 1 if limit is None else limit))
     except InputError:
         raise
-    except Exception as error:  # of the network, of files, of the hub: what they raise is not listed anywhere
+    except Exception as error:  # network, files, hub: their errors are not documented
         raise InputError(f"cannot read the data set {source}: {first_line(error, 200)}") from None
     if not texts:
-        raise InputError(f"{source} holds no prompts")
+        raise InputError(f"{source} has no prompts")
     if len(texts) > MAX_ROWS:
-        raise InputError(f"{source} has more than {MAX_ROWS} rows; say with --limit how many of them to use")
+        raise InputError(f"{source} has more than {MAX_ROWS} rows; set --limit to the number to use")
     return texts
 
 
@@ -153,7 +153,7 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
         ) from None
     if int(datasets.__version__.split(".")[0]) < MIN_VERSION:
         raise InputError(
-            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; install it anew"
+            f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it"
         )
     rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
     return rows
@@ -165,7 +165,7 @@ def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Itera
             raise InputError(f"{source}: there is no column {column}; it has {', '.join(map(str, row))[:160]}")
         text = _text_of(row[column])
         if text is None:
-            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor messages of a chat")
+            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor chat messages")
         if len(text) > MAX_LINE:
             raise InputError(f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
         if text.strip():
@@ -173,7 +173,7 @@ def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Itera
 
 
 def _text_of(value: Any) -> str | None:
-    """A text; of turns the first, of the messages of a chat the first of the user."""
+    """Returns a text, the first of several turns, or the user's first message of a chat."""
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         value = next((m.get("content") for m in value if m.get("role") == "user"), None)
     elif isinstance(value, list) and value:

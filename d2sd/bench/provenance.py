@@ -24,9 +24,9 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 def provenance(
     engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int]
 ) -> dict[str, Any]:
-    """Returns all that is needed to repeat and judge a measurement; call it when the run begins.
+    """Returns everything needed to repeat and judge a measurement. Call it when the run begins.
 
-    ``source``: where the ``prompts`` are from.
+    ``source``: origin of the ``prompts``.
     """
     return {
         **circumstances(engine.models.target, argv),
@@ -58,7 +58,7 @@ def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
 
 def _commit() -> str | None:
     """Returns the commit of the checkout, marked if files differ from it; None if unknown."""
-    if not (HOME / ".git").exists():  # git would answer for a checkout around it, which is another project's
+    if not (HOME / ".git").exists():  # otherwise git may report the checkout of an enclosing project
         return None
 
     def git(*arguments: str) -> str:
@@ -73,7 +73,7 @@ def _commit() -> str | None:
 
 
 def described(origin: dict[str, Any]) -> list[str]:
-    """The provenance of a measurement in words, one part each: ``name: words``."""
+    """Returns the provenance of a measurement as lines ``name: words``."""
     hardware = origin["hardware"]
     lines = [
         f"command: `python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",

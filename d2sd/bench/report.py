@@ -19,11 +19,11 @@ from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
 PLAIN = "autoregressive"
-REPORT = ("report.md", "report.html", "results.json")  # what ``write_report`` writes
+REPORT = ("report.md", "report.html", "results.json")  # files of ``write_report``
 NOTES = (
-    "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% "
-    "bootstrap interval over prompts. Cycles alone are counted, for every row: prefill and the tokens that it commits are in "
-    "neither α, tokens/s nor speedup. Speedup and identical hold a row against plain decoding of the same run."
+    "α: committed tokens per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
+    "over prompts. Only cycles count, in every row: α, tokens/s and speedup include neither prefill nor the tokens that it "
+    "commits. Speedup and identical compare a row with plain decoding in the same run."
 )
 
 
@@ -33,8 +33,8 @@ def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
     counted = [r for r in runs if r.prompt not in short]
     if not counted:
         raise InputError(
-            "every text ended with prefill, so there is no cycle to count; a chat model needs its template "
-            "(--chat), other prompts may be longer texts"
+            "every text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead to "
+            "longer texts"
         )
     return counted
 
@@ -55,8 +55,8 @@ def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[En
 def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """Returns one row per entry. Intervals resample prompts.
 
-    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. Speedup and
-    ``identical`` compare an entry with plain decoding on the same prompts; they are None if plain decoding was not run.
+    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. ``speedup`` and
+    ``identical`` compare an entry with plain decoding on the same prompts. They are None if plain decoding was not run.
     """
     by_label: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -102,10 +102,7 @@ def _ratio(name: str, above: np.ndarray, below: np.ndarray, seed: int) -> dict[s
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
-    """Returns the 95% percentile interval of Σnumerator/Σdenominator under resampling of prompts.
-
-    None for a single prompt, which says nothing about others.
-    """
+    """Returns the 95% percentile interval of Σnumerator/Σdenominator over resampled prompts; None for a single prompt."""
     if len(numerator) < 2:
         return None
     prompts = np.arange(len(numerator))
@@ -119,9 +116,9 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
 class ReportColumn(NamedTuple):
     """One column of the table.
 
-    cell: the figure's name in a row of ``summarise``.
-    form: how a number is written.
-    spread: whether its interval follows.
+    cell: key of the figure in a row of ``summarise``.
+    form: format of a number.
+    spread: whether the interval is shown.
     """
 
     head: str
@@ -130,7 +127,7 @@ class ReportColumn(NamedTuple):
     spread: bool = False
 
     def text(self, row: dict[str, Any]) -> str:
-        """Returns the figure of a row as text, "–" if it is missing; stage seconds in milliseconds."""
+        """Returns the figure of a row as text, "–" if it is missing. Stage times are in milliseconds."""
         value = row[self.cell]
         if isinstance(value, dict):
             return " · ".join(self.form.format(1e3 * seconds) for seconds in value.values()) or "–"
@@ -160,7 +157,7 @@ def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Returns the text on one line, escaped so that Markdown sees neither a new cell nor markup."""
+    """Returns the text on one line, with ``|`` and ``<`` escaped for Markdown tables."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
 
 
@@ -180,7 +177,7 @@ def layout(result: dict[str, Any]) -> str:
 
 
 def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | None) -> str:
-    """Returns the printed report: the tables, and what was left out of them."""
+    """Returns the printed report: the tables, and notes about missing results."""
     parts = [markdown_table(*cells(result["rows"]))]
     if by_domain:
         groups = result["by_domain"].items()
@@ -192,7 +189,7 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"
         )
         if published is None:
-            parts.append("No published figures are quoted for this table.")
+            parts.append("There are no published figures for this table.")
         else:
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
@@ -201,13 +198,13 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
-    """Returns sentences about what is missing from a result."""
+    """Returns sentences about missing results."""
     reasons: dict[str, list[str]] = {}
     for label, reason in result["left_out"].items():
         reasons.setdefault(reason, []).append(label)
     parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
     if short := result["prompts_done"] - result["prompts_counted"]:
-        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, whose texts ended with prefill.")
+        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, since their texts ended with prefill.")
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
     return parts
@@ -217,7 +214,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 
 def page(result: dict[str, Any]) -> str:
-    """Returns the report as one HTML file: figures, all numbers, and where they are from."""
+    """Returns the report as one HTML file: charts, all numbers, and their provenance."""
     from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
     from d2sd.figures.style import FigureTable
@@ -241,7 +238,7 @@ def page(result: dict[str, Any]) -> str:
 def write_report(
     folder: Path, result: dict[str, Any], runs: Sequence[BenchRun], published: PublishedTable | None
 ) -> None:
-    """Write ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older ones in this folder."""
+    """Writes ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older files in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
@@ -267,7 +264,7 @@ def to_json(data: dict[str, Any]) -> str:
 
 
 def write_files(folder: Path, files: dict[str, str]) -> None:
-    """Write texts into a folder, which is created if needed. Each file is replaced atomically."""
+    """Writes texts into a folder, which is created if needed. Each file is replaced atomically."""
     make_folder(folder)
     for name, text in files.items():
         write_whole(folder / name, text)

@@ -1,4 +1,4 @@
-"""Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike.
+"""Runs entries over prompts. Runs are interleaved, so that drift of the machine affects all entries alike.
 
 An entry is a setting or a baseline (``d2sd.bench.baselines``).
 """
@@ -26,13 +26,13 @@ class BenchRun:
     """One entry on one prompt. Times are medians if a prompt was run several times.
 
     token_ids: the whole output.
-    cycle_tokens: tokens committed after prefill; tokens that prefill commits are counted for no entry.
+    cycle_tokens: tokens committed after prefill; no entry counts the tokens that prefill commits.
     steps: the target's passes after prefill.
-    seconds: from the end of prefill.
-    nodes: verified in all; None where not measured.
-    draft_passes: passes of drafters that waited for each other; None where not measured.
-    stage_seconds: by stage; empty where not measured.
-    boundary_hits: predicted rejections where a selected prefix was right, and all of them.
+    seconds: time from the end of prefill.
+    nodes: number of verified nodes; None if not measured.
+    draft_passes: sequential passes of the drafters; None if not measured.
+    stage_seconds: time by stage; empty if not measured.
+    boundary_hits: number of predicted rejections for which a selected prefix was right, and of all predicted rejections.
     """
 
     token_ids: tuple[int, ...]
@@ -50,7 +50,7 @@ class BenchRun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What continues a prompt: ``run`` maps prompt ids to a ``BenchRun``; ``config`` is None for baselines."""
+    """A setting or baseline: ``run`` maps prompt ids to a ``BenchRun``; ``config`` is None for baselines."""
 
     label: str
     method: str
@@ -86,10 +86,10 @@ def run_bench(
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[BenchRun]]:
-    """Runs every entry once for warm-up; then yields, prompt by prompt, one run per entry.
+    """Runs every entry once to warm up; then yields for each prompt one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). The order of the entries is random in every pass, from a
-    fixed seed, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
+    ``prompts`` are (number, prompt, token ids). The order of the entries is random in every pass, from a fixed seed, so that no
+    entry always follows the same one. ``progress`` is called after every run, ``run_count`` times in total.
     """
     for c in entries if prompts else ():
         c.run(prompts[0][2])
@@ -107,12 +107,12 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
-    """Returns how often ``run_bench`` calls ``progress``: warm-up and measured runs."""
+    """Returns how often ``run_bench`` calls ``progress``: for warm-up and measured runs."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 
 def _median(runs: list[BenchRun]) -> BenchRun:
-    """The first run with the median of every time; the text of an entry is the same in all its runs."""
+    """Returns the first run with the median of every time. The text is the same in all runs of an entry."""
     stages = zip(*(r.stage_seconds for r in runs), strict=True)
     return replace(
         runs[0],
@@ -124,9 +124,9 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 def collect(
     batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
 ) -> tuple[list[T], bool]:
-    """Returns the items of all batches, with a progress bar, and whether Ctrl-C ended them; only whole batches are kept.
+    """Returns the items of all complete batches, and whether Ctrl-C ended the run. Shows a progress bar.
 
-    batches: a function that is given the bar's ``update``, calls it ``total`` times, and yields items.
+    batches: gets the bar's ``update``, calls it ``total`` times, and yields batches of items.
     """
     items: list[T] = []
     with progress(total=total, desc=name, unit="run") as bar:

@@ -16,7 +16,7 @@ FIELDS = tuple(name for name in SETTINGS if name in TREE_SETTINGS or name == "ba
 NAMES = {name: SETTINGS[name].symbol for name in FIELDS if SETTINGS[name].symbol}
 SYMBOLS = {symbol: name for name, symbol in NAMES.items()}
 SYNTAX = (
-    "a method, or a method with fields of its own: d2sd:K=8:gamma=8. Fields: "
+    "a method, optionally with its own values of fields: d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
     + "."
 )
@@ -24,14 +24,14 @@ SYNTAX = (
 
 @dataclass(frozen=True, slots=True)
 class BenchSetting:
-    """A method with its settings; ``label`` is how to write it on the command line, overrides included."""
+    """A method with its settings; ``label`` is its form on the command line, with overrides."""
 
     label: str
     config: DecodeConfig
 
 
 def uses(method: str) -> frozenset[str]:
-    """Returns the fields of ``FIELDS`` that affect this method; attention backends matter only where trees are verified."""
+    """Returns the fields of ``FIELDS`` that affect this method. Attention backends matter only if trees are verified."""
     settings = METHODS[method].settings
     return settings | {"backend"} if settings else settings
 
@@ -39,8 +39,8 @@ def uses(method: str) -> frozenset[str]:
 def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[BenchSetting]:
     """Returns all settings of ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps.
 
-    Every sweep is ``field=value,value,…`` and multiplies each method that uses the field and does not set it itself.
-    Settings that come out the same are listed once. Raises ``InputError`` on anything that cannot be read.
+    A sweep is ``field=value,value,…`` and applies to each method that uses the field and does not set it itself.
+    Duplicates are removed. Raises ``InputError`` if anything cannot be read.
     """
     entries = list(METHODS) if methods == "all" else [m.strip() for m in methods.split(",")]
     swept: dict[str, list[str]] = {}
@@ -76,7 +76,7 @@ def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetti
 def _field(name: str, where: str) -> str:
     field = SYMBOLS.get(name.strip(), name.strip())
     if field not in FIELDS:
-        raise InputError(f"cannot read {where!r}: {name.strip()!r} is none of {', '.join((*SYMBOLS, *FIELDS))}")
+        raise InputError(f"cannot read {where!r}: {name.strip()!r} is not one of {', '.join((*SYMBOLS, *FIELDS))}")
     return field
 
 
@@ -96,7 +96,7 @@ def runnable(
 ) -> tuple[list[BenchSetting], dict[str, str]]:
     """Returns the settings resolved for these models, and by label the reasons why others are left out.
 
-    Raises ``InputError`` if none can run, and unless ``lenient`` if one cannot.
+    Raises ``InputError`` if no setting can run, or, unless ``lenient``, if one cannot run.
     """
     resolved, left_out = [], {}
     for setting in settings:

@@ -1,7 +1,7 @@
 """Why a drafter is rejected: checks of its folder, and a short run that changes one thing at a time.
 
-``examine(target, drafter)`` returns the ``Findings``: the likely cause, what would fix it, and what was measured. Reading the log of a
-server needs no torch.
+``examine(target, drafter)`` returns the ``Findings``: the likely cause, its fix and the measurements. Reading a server's log needs no
+torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One change of a drafter: of how its weights are read, or of the weights; applied to a loaded drafter or to its folder."""
+"""Changes of a drafter: of the way its weights are read, or of the weights. Each applies to a loaded drafter or to its folder."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
 
 MIN_GAIN = 0.02
-TOKEN_IDS = "token_ids"  # among weights: the target's ids of a draft vocabulary
-# If a drafter has another fault, changes of these kinds often help a little, so that a gain alone proves nothing.
+TOKEN_IDS = "token_ids"  # key among the weights: target ids of the draft vocabulary
+# Changes of these kinds often help a little if something else is wrong, so their gain alone proves nothing.
 UNSPECIFIC: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
 SHARD = "5GB"
 COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # files beside the weights
@@ -44,13 +44,13 @@ class Variant:
     """A drafter with one change.
 
     description: the change, in a few words.
-    fix: what to change in the folder; None if nothing there would have this effect.
+    fix: what to change in the folder; None if no change of the folder has this effect.
     form: how the weights are read.
     edit_weights: maps all weights, by our names, to the changed ones.
-    edit_config: maps the folder's config to a changed one; None if it stays, or cannot express the change.
-    left_out: the layer, or the part of one, that has no effect in this variant.
-    min_gain: relative gain from which on it is reported.
-    as_target: whether it makes equal what differs between drafter and target.
+    edit_config: maps the folder's config to the changed one; None if the config stays the same or cannot express the change.
+    left_out: the layer, or the part of a layer, that this variant disables.
+    min_gain: smallest relative gain that is reported.
+    as_target: whether the change replaces a setting of the drafter by the target's.
     """
 
     kind: Kind
@@ -65,14 +65,14 @@ class Variant:
 
     @property
     def key(self) -> object:
-        """Identifies the change: equal for changes with the same effect."""
+        """Identifies the change: changes with the same effect have equal keys."""
         form = self.form
         read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
         return read, self.description if self.edit_weights is not None else ""
 
     @property
     def unspecific(self) -> bool:
-        """Whether it may help although another fault is the cause."""
+        """Whether the change may help although the cause is another fault."""
         return self.kind in UNSPECIFIC and not self.as_target
 
     @property
@@ -95,9 +95,9 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class FolderEdit:
-    """A repair of a folder as it is published, which needs no loaded drafter.
+    """A repair of a published folder that needs no loaded drafter.
 
-    description: what is changed, in a few words.
+    description: the change, in a few words.
     edit_tensors: maps all tensors, by their published names, to the repaired ones.
     """
 
@@ -106,7 +106,7 @@ class FolderEdit:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns all weights by our names, and the ids of the draft vocabulary if it has one."""
+    """Returns all weights by our names, and the target ids of the draft vocabulary if there is one."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -114,7 +114,7 @@ def weights_of(model: Drafter) -> dict[str, Tensor]:
 
 
 def _with_own_modules(module: Any) -> Any:
-    """The same modules anew, around the same weights; a deep copy would take as long as the drafting."""
+    """Copies the modules and shares the weights; a deep copy would take as long as the drafting."""
     other = copy.copy(module)
     for part in ("_parameters", "_buffers"):
         other.__dict__[part] = dict(module.__dict__[part])
@@ -152,7 +152,7 @@ def _set_weight(model: Any, name: str, weight: Tensor) -> None:
 
 
 def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
-    """Returns an edit that sets these keys of a config; dots lead into objects, and None removes a key."""
+    """Returns an edit that sets these keys of a config. A dot in a key leads into an object; None removes the key."""
 
     def edit(config: dict[str, Any]) -> dict[str, Any]:
         config = copy.deepcopy(config)
@@ -177,17 +177,17 @@ def config_line(values: Mapping[str, Any]) -> str:
 
 
 def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
-    """Writes the folder or hub id ``source`` to ``out`` with these changes, applied in order, edits of the folder first.
+    """Writes the folder or hub id ``source`` to ``out`` with these changes, in order; edits of the folder come first.
 
-    Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written, and
-    ``OSError``; nothing stays of a folder that cannot be written to its end.
+    Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists or a change cannot be written, and
+    ``OSError``. If writing fails, no partial folder remains.
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
     variants = [change for change in changes if isinstance(change, Variant)]
     if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(
-            f"no folder can say it ({other.description}); {other.fix or 'the weights have to be fetched or trained again'}"
+            f"no folder can express this change ({other.description}); {other.fix or 'fetch or train the weights again'}"
         )
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
     to_own = eagle3_name if is_eagle3(config) else own_name
@@ -207,7 +207,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     for own, weight in weights.items():
         if own in names:
             published[names[own]] = weight.to(published[names[own]].dtype).cpu()
-    if (ids := weights.get(TOKEN_IDS)) is not None:  # published as differences from the numbers of the drafted tokens
+    if (ids := weights.get(TOKEN_IDS)) is not None:  # published as target id − draft id
         published[names["d2t"]] = (ids - torch.arange(len(ids))).to(published[names["d2t"]].dtype)
         if "t2d" in names:
             published[names["t2d"]] = torch.zeros_like(published[names["t2d"]]).index_fill(0, ids, True)
@@ -224,5 +224,5 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
                 {k: v.contiguous().clone() for k, v in published.items()}, folder, max_shard_size=SHARD
             )
             folder.rename(out)
-    except SafetensorError as error:  # what it raises on a full disk is no OSError
+    except SafetensorError as error:  # raised on a full disk, and not an OSError
         raise InputError(first_line(error)) from None

@@ -1,4 +1,4 @@
-"""Checks of a drafter's folder without running its weights, each with the line to fix where it fails."""
+"""Checks of a drafter's folder that do not run its weights. A failed check names the line to fix."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
 Naming = Callable[[str], str | None]  # maps published names of tensors to ours
 FIRST = "fc.weight"  # a tensor that every drafter has
-MOST_NAMES = 4  # in a sentence
-MIN_SIMILARITY = 0.5  # of two names of tensors of one shape, to be taken for the same
-MARKERS = ("<|im_start|>", "<|start_header_id|>")  # of turns
+MOST_NAMES = 4  # tensors that are reported
+MIN_SIMILARITY = 0.5  # of the names of two tensors of one shape, to report one as misnamed
+MARKERS = ("<|im_start|>", "<|start_header_id|>")  # beginnings of a turn
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check and its result.
 
-    name: in a word or two.
+    name: name of the check, in a word or two.
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
-    finding: what was found.
-    kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
+    finding: the result, as a clause.
+    kind: kind of the fault; becomes ``Diagnosis.cause``.
     fix: what to change; None if nothing.
-    mend: the same as an edit of the folder; None if none does it, or which one is not certain.
+    mend: the fix as an edit of the folder; None if no edit does it or the right one is uncertain.
     """
 
     name: str
@@ -64,15 +64,15 @@ class Check:
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
-    """Returns all checks of a drafter in a folder or hub id for this target; they end with a fault if it cannot be read further.
+    """Returns all checks of a drafter's folder or hub id for this target. If it cannot be read further, the last one is a fault.
 
-    second: whether it is checked as a second drafter.
+    second: whether the drafter is checked as a second drafter.
     """
     checks: list[Check] = []
     try:
         checks += _check_parts(source, published_config(source), target, second)
     except InputError as error:
-        checks.append(Check("config.json", "fault", str(error), fix="the key that the sentence names"))
+        checks.append(Check("config.json", "fault", str(error), fix="the key that is named above"))
     except Exception as error:
         finding = f"it cannot be read: {first_line(error)}"
         checks.append(Check("folder", "fault", finding, fix="a folder with config.json and safetensors"))
@@ -83,7 +83,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     refuse_others(raw)
     if is_eagle3(raw):
         level = read_config(raw, target.config, source)
-        yield Check("layout", "good", "EAGLE-3: one layer that drafts level by level")
+        yield Check("layout", "good", "EAGLE-3: one layer, which drafts level by level")
         yield from _check_weights(
             source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None
         )
@@ -91,14 +91,14 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
         yield from _check_ends(raw, target)
         return
     form = read_form(raw)
-    yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
+    yield Check("layout", "good", f"{form.layout} config of a block drafter, kind {form.kind}")
     made = partial(DFlashDraftModel, drafter_config_of(form), form)
     yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form)
     yield from _check_form(form, raw, target)
     if form.second_role:
         finding, fix = (
-            "its config says that it is a VP-Drafter, for the second role",
-            "--vp, and a first drafter beside it",
+            "its config says that it is a VP-Drafter, which must be the second drafter",
+            "--vp for this drafter, and another one as first drafter",
         )
         yield Check("role", "good", finding) if second else Check("role", "fault", finding, "role", fix)
     yield from _check_ends(raw, target)
@@ -108,11 +108,11 @@ def _check_weights(
     source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
     form: DrafterForm | None,
 ) -> Iterator[Check]:  # fmt: skip
-    """Checks of the tensors, of which only the map of the draft vocabulary is read.
+    """Checks names and shapes of the tensors. Reads values only of the draft vocabulary's map.
 
-    make: builds the network, with the borrowed parts that its folder brings.
-    drafted: tokens of the draft vocabulary.
-    form: of a block drafter.
+    make: builds the network; its argument says which borrowed parts the folder contains.
+    drafted: size of the draft vocabulary.
+    form: form of a block drafter; None for EAGLE-3.
     """
     try:
         files = weight_files(source)
@@ -130,7 +130,7 @@ def _check_weights(
     if prefix := _common_prefix(shapes, own, wanted):
         finding, fix = (
             f"the names of its tensors begin with {prefix}, as a wrapper saves them",
-            f"names without {prefix}",
+            f"tensor names without {prefix}",
         )
         mend = FolderEdit(fix, lambda tensors: {key.removeprefix(prefix): w for key, w in tensors.items()})
         yield Check("tensors", "fault", finding, "tensors", fix, mend)
@@ -141,7 +141,7 @@ def _check_weights(
 
 
 def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
-    """Returns what must be taken off the published names so that all wanted tensors are there; None if nothing."""
+    """Returns the prefix of the published names without which all wanted tensors are found; None if there is none."""
     for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
         if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
             return prefix
@@ -149,16 +149,16 @@ def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
 
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
-    """Check the map of a draft vocabulary, and whether another reading of it is possible where it is not."""
+    """Checks the map of a draft vocabulary. If it is invalid, looks for the one common mistake that explains it."""
     held = read_weights(files, lambda key: own_name(key) in MAPS)
     d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
     if d2t is None or d2t.shape != (count,) or _possible(d2t, t2d, count, vocabulary):
         return
     numbers = torch.arange(count)
     others = {
-        "holds the ids themselves": d2t.long() - numbers,
-        "is one too small": d2t + 1,
-        "is one too large": d2t - 1,
+        "holds target ids instead of differences": d2t.long() - numbers,
+        "is too small by 1 in every entry": d2t + 1,
+        "is too large by 1 in every entry": d2t - 1,
     }
     right = [
         (words, other)
@@ -167,7 +167,7 @@ def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[C
     ]
     if len(right) == 1:
         words, other = right[0]
-        fix = "d2t as the differences of the target's ids from 0, 1, 2, …"
+        fix = "d2t: target id − draft id for each drafted token"
         mend = FolderEdit(fix, lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()})  # fmt: skip
         yield Check("d2t", "fault", f"its d2t {words}", "map", fix, mend)
 
@@ -189,11 +189,11 @@ def _check_tensors(
         n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and (n != "fc.weight" or form is None)
     ]
     for name in wrong[:MOST_NAMES]:
-        yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
+        yield Check("shapes", "fault", f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
     if form is not None and (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
-        finding = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
+        finding = f"the files have {layers} layers, but num_hidden_layers is {form.shape['num_hidden_layers']}"
         fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
         yield Check("layers", "fault", finding, "layers", fix)
         return
@@ -208,7 +208,7 @@ def _check_tensors(
     meant = {name: other for other, name in misnamed.items()}
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
-        finding = f", and {other}, of the same shape, is not known: it is misnamed" if other else ""
+        finding = f", but there is an unknown tensor {other} of the same shape: it is misnamed" if other else ""
         fix = f"rename {other} to {name}" if other else f"a folder that has {name}"
         yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
     if surplus and not missing:
@@ -217,7 +217,7 @@ def _check_tensors(
         except InputError as error:
             yield Check("tensors", "fault", str(error), "tensors", "an engine that reads these tensors")
     if not missing and not surplus and not wrong:
-        yield Check("tensors", "good", f"all {len(wanted)} are there, and nothing else")
+        yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
 
 
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
@@ -225,12 +225,14 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
     reads, rest = divmod(shape[1], hidden)
-    finding = f"fc.weight is {list(shape)}: it reads {reads} layers of width {hidden}, and the config names {count}"
+    finding = (
+        f"fc.weight has shape {list(shape)}: it reads {reads} layers of width {hidden}, but the config names {count}"
+    )
     if rest or shape[0] != hidden or not 0 < reads < target.config.num_hidden_layers:
-        yield Check("fc", "fault", f"fc.weight is {list(shape)}, and {count} taps make it {[hidden, count * hidden]}", "taps", "hidden_size or the taps")  # fmt: skip
+        yield Check("fc", "fault", f"fc.weight has shape {list(shape)}, but {count} taps need {[hidden, count * hidden]}", "taps", "hidden_size or the taps")  # fmt: skip
         return
     even = default_target_layers(target.config.num_hidden_layers, reads)
-    named = f"; spread evenly as usual, they are {even}" if len(even) == reads else ""
+    named = f"; the usual, evenly spaced taps are {even}" if len(even) == reads else ""
     yield Check("fc", "fault", finding + named, "taps", taps_line(form, even))
 
 
@@ -243,46 +245,50 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
     yield _check_taps(form, layers)
     named = form.shape.get("num_target_layers")
     if named is not None and named != layers:
-        yield Check("taps", "fault", f"its num_target_layers is {named}, and the target has {layers} layers", "target", f"num_target_layers: {layers}, or the target it was trained for")  # fmt: skip
+        yield Check("taps", "fault", f"its num_target_layers is {named}, but the target has {layers} layers", "target", f"num_target_layers: {layers}, or the target it was trained for")  # fmt: skip
     yield _check_mask(form, target)
-    guesses = form.block_size - 1
-    yield Check("block", "good", f"{form.rows} rows a block, which read {form.reads}: {guesses} guesses a step, at most {guesses + 1} tokens with the target's own")  # fmt: skip
+    drafted = form.block_size - 1
+    yield Check("block", "good", f"{form.rows} rows per block ({form.reads}): {drafted} drafted tokens per step, at most {drafted + 1} committed with the bonus token")  # fmt: skip
     inside = "causal" if any(form.causal) else "bidirectional"
     if widths := sorted({w for w in form.windows if w is not None}):
         narrowed = sum(w is not None for w in form.windows)
-        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only {widths} positions back, {inside} in the block; right only if it was trained so")  # fmt: skip
+        last = " or ".join(map(str, widths))
+        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions, {inside} within the block; correct only if it was trained this way")  # fmt: skip
     else:
-        yield Check("window", "good", f"none; in the block rows are {inside}")
+        yield Check("window", "good", f"none; attention within the block is {inside}")
     own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
     if own == theirs:
-        yield Check("RoPE", "good", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, as the target's")
+        finding = f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, the same as the target's"
+        yield Check("RoPE", "good", finding)
     else:
-        yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target's are {theirs.get('rope_theta'):g} and {theirs.get('rope_type')}")  # fmt: skip
+        yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target has base {theirs.get('rope_theta'):g}, type {theirs.get('rope_type')}")  # fmt: skip
     yield from _check_calculation(form.shape, c)
     if form.draft_vocabulary is not None:
-        finding = f"it drafts {form.draft_vocabulary} of {c.vocab_size} tokens; any other one ends a draft"
+        finding = (
+            f"it can draft {form.draft_vocabulary} of the target's {c.vocab_size} tokens; any other token ends a draft"
+        )
         yield Check("vocabulary", "note", finding)
     stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
-    yield Check("numbers", "good", f"its weights are kept in {str(stored)[:20]}; the target runs in {run}")
+    yield Check("numbers", "good", f"its weights are stored in {str(stored)[:20]}; the target runs in {run}")
 
 
 def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
-    """Settings of the layers' arithmetic that differ from the target's."""
+    """Reports arithmetic settings of the layers that differ from the target's."""
     for name in ("rms_norm_eps", "hidden_act"):
         own, theirs = shape.get(name), getattr(target, name, None)
         if theirs is not None and own != theirs:
-            yield Check(name, "note", f"{own}; the target's is {theirs}. Right only if it was trained so")
+            yield Check(name, "note", f"{own}; the target's is {theirs}. Correct only if it was trained this way")
 
 
 def _check_taps(form: DrafterForm, layers: int) -> Check:
     taps = list(form.taps)
     outside = [n for n in taps if n >= layers]
     if outside:
-        return Check("taps", "fault", f"it reads layer {outside[0]}, and the target has layers 0 to {layers - 1}", "taps", taps_line(form, default_target_layers(layers, len(taps))))  # fmt: skip
+        return Check("taps", "fault", f"it reads layer {outside[0]}, but the target has layers 0 to {layers - 1}", "taps", taps_line(form, default_target_layers(layers, len(taps))))  # fmt: skip
     if len(set(taps)) < len(taps):
         return Check("taps", "note", f"{taps} names a layer twice")
     if taps != sorted(taps):
-        return Check("taps", "note", f"{taps} is not in ascending order, as published ones are")
+        return Check("taps", "note", f"{taps} is not in ascending order, unlike published taps")
     if late := late_taps(taps, layers):
         return Check("taps", "note", f"{taps}: it {late}")
     return Check("taps", "good", f"layers {taps} of 0 to {layers - 1}, none after {max(layers - 3, 1)}")
@@ -292,14 +298,14 @@ def _check_mask(form: DrafterForm, target: Target) -> Check:
     mask, tokenizer = form.mask_token, target.tokenizer
     finding = f"token {mask}"
     if mask >= len(tokenizer):
-        return Check("mask token", "good", f"{finding}, which no text has")
+        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text has it")
     text = repr(str(tokenizer.convert_ids_to_tokens(mask)))[:40]
     if mask in target.end_ids:
         return Check("mask token", "note", f"{finding} is {text}, which ends a text")
     if mask == tokenizer.pad_token_id:
         return Check("mask token", "note", f"{finding} is {text}, which pads a batch")
     if mask not in tokenizer.added_tokens_decoder:
-        return Check("mask token", "note", f"{finding} is {text}, an ordinary token that texts have")
+        return Check("mask token", "note", f"{finding} is {text}, an ordinary token that occurs in texts")
     return Check("mask token", "good", f"{finding}, {text}")
 
 
@@ -307,7 +313,7 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     ends = raw.get("eos_token_id")
     named = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
     if named and not named & target.end_ids:
-        finding = f"its config names {sorted(named)}, the target ends with {sorted(target.end_ids)}"
+        finding = f"its config names {sorted(named)}, but the target's end tokens are {sorted(target.end_ids)}"
         yield Check("end tokens", "note", finding)
     else:
         yield Check("end tokens", "good", f"the target's: {sorted(target.end_ids)}")
@@ -315,12 +321,12 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     if not tokenizer.chat_template:
         yield Check("template", "good", "the target has no chat template")
     elif unused := unused_marker(target):
-        yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
+        yield Check("template", "note", f"the target's vocabulary has {unused}, but its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")
 
 
 def unused_marker(target: Target) -> str | None:
-    """Returns a turn marker that is in the vocabulary but not in the chat template, or None."""
+    """Returns a turn marker of the vocabulary that the chat template does not use, or None."""
     template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
     return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

@@ -9,37 +9,37 @@ from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import FETCH, UNRELATED, WeightFault
 from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings, Repair
 
-MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
-DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
+MANY_UNUSABLE = 1 / 3  # share of unusable texts from which a missing template is the diagnosis
+DAMAGED = 0.15  # acceptance at position 1 that even little training exceeds
 
 TRAINING = (
-    "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
-    "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
+    "More training on text that the target generated usually helps. For comparison: acceptance at position 1 is about 0.4 for the "
+    "bundled SmolLM2 drafter after 670 steps, and about 0.8 for the bundled tiny drafter after 25,200"
 )
 SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
-    "mask": "its mask token differs from that in training",
-    "rope": "its rotary embedding differs from that in training",
-    "window": "its attention window differs from that in training",
-    "causal": "the attention mask within its block differs from that in training",
-    "reads": "its rows are read as predictions of another position than in training",
+    "mask": "its mask token is not the one from training",
+    "rope": "its rotary embedding is not the one from training",
+    "window": "its attention window is not the one from training",
+    "causal": "the attention mask within its block is not the one from training",
+    "reads": "its rows predict another position than in training (fill or next)",
     "rows": "its block has another number of rows than in training",
     "layer": "the weights of a layer are damaged or were never trained",
     "sublayer": "some weights of a layer are damaged or were never trained",
-    "rotary": "the rows of its queries or keys are not in the order that the rotary embedding expects",
+    "rotary": "the rows of its q or k projections are not in the order that the rotary embedding expects",
     "swapped": "two of its weights are swapped",
     "transposed": "some of its weights are transposed",
-    "norms": "the weights of its norms are off",
-    "scale": "some of its weights are out of scale",
-    "order": "its layers are not in the order of training",
-    "tables": "one of its tables is not the one that it was trained with",
-    "eps": "its norms add another number to the variance than in training (rms_norm_eps)",
-    "map": "its draft vocabulary (d2t) maps to other tokens than in training",
-    "head_dim": "its attention is split into heads of another size than in training",
+    "norms": "the weights of its norms are off by 1",
+    "scale": "some of its weights have the wrong scale",
+    "order": "its layers are not in the order from training",
+    "tables": "one of its tables (embedding, LM head, Markov head) is not the one from training",
+    "eps": "its rms_norm_eps is not the one from training",
+    "map": "its draft vocabulary map (d2t) leads to other tokens than in training",
+    "head_dim": "its attention heads have another size than in training (head_dim)",
     "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
     "output": "deeper levels read another hidden state than in training (norm_output)",
 }
-CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
+CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # for other kinds, the kind itself
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -53,52 +53,52 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
 def not_finished(e: Findings) -> Diagnosis:
     failure = e.failed
     assert failure is not None
-    return Diagnosis("failed", f"Not examined to the end: {failure.part} failed ({failure.reason}).")
+    return Diagnosis("failed", f"The examination ended early: {failure.part} failed ({failure.reason}).")
 
 
 def diagnose(e: Findings) -> Diagnosis:
-    """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
+    """Returns the cause with the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
     if (fault := folder_fault(e.checks)) is not None:
         return fault
-    if e.failed is not None or e.run is None:  # what was not run is not known to be low
+    if e.failed is not None or e.run is None:  # without a complete run, acceptance is not known to be low
         return proved_by_weights(e) or not_finished(e)
     if (fault := next(_faults(e, e.run), None)) is not None:
         return fault
     if e.below is not None:
-        advice = "" if e.reference else " Give --reference a drafter that is known to be good, to see what differs."
-        return Diagnosis("below", f"α is {e.run.alpha:.2f}, significantly below {e.below}, and nothing that was tried explains it.{_best_change(e)}{advice}")  # fmt: skip
+        advice = "" if e.reference else " To see what differs, pass a known good drafter as --reference."
+        return Diagnosis("below", f"α is {e.run.alpha:.2f}, significantly below {e.below}, and no change that was tried explains it.{_best_change(e)}{advice}")  # fmt: skip
     return _without_fault(e, e.run)
 
 
 def _best_change(e: Findings) -> str:
-    """What the best changes that were found brought, as a sentence; empty if nothing helps.
-
-    They are not the cause, or not the only one.
-    """
+    """Returns a sentence about the best changes, which are not the cause or not the only one; empty if nothing helps."""
     if e.repair is None:
         return ""
     changes = ", then ".join(step.variant.description for step in e.repair.steps)
     said = f" The best change found is {changes}: {_rise(e.repair)}"
     if e.works:
-        return f"{said}, which does not show that it is the cause."
+        return f"{said}. This does not prove that it is the cause."
     others = "" if e.repair.complete is not False else ", and other changes still help"
-    return f"{said}{others}. More is wrong, so it is not taken for the cause."
+    return f"{said}{others}. Something else is wrong too, so this change is not named as the cause."
 
 
 def _rise(repair: Repair) -> str:
-    of = "" if repair.level is None else f", of the {repair.level:.2f} that are known to be possible"
-    return f"α rises from {repair.before.alpha:.2f} to {repair.after.alpha:.2f}{of}"
+    known = "" if repair.level is None else f" (known to be possible: {repair.level:.2f})"
+    return f"α rises from {repair.before.alpha:.2f} to {repair.after.alpha:.2f}{known}"
 
 
 def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
-    """The faults that the findings point to, the strongest evidence first."""
+    """Yields the faults that the findings point to, strongest evidence first."""
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
     yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
     if e.little_trained and not e.works:
         spread, norm = e.moved or (1.0, 0.0)
-        moved = f"most parts of fc have {spread:.2f} times the spread that they begin with, and hidden_norm is {norm:.2f} from 1"
+        moved = (
+            f"the standard deviation of fc is only {spread:.2f} times its initial value (median over taps), and the weights of "
+            f"hidden_norm differ from 1 by only {norm:.2f} (median)"
+        )
         yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
     if not e.works:
         yield from map(_of_weights, e.weights)
@@ -116,7 +116,7 @@ def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
     if run.shape[0] != "unclear" and run.first < DAMAGED:
         yield Diagnosis(
             "weights",
-            "Most likely its weights are damaged, stand in an order that was not tried, or were trained for another target: position "
+            "Most likely its weights are damaged, are in an order that was not tried, or were trained for another target: position "
             f"{run.positions[0].number} is accepted {run.first:.0%} of the time, less than after a few minutes of training, and no "
             f"change that was tried helps enough.{_best_change(e)}",
             FETCH,
@@ -124,7 +124,7 @@ def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
 
 
 def proved_by_weights(e: Findings) -> Diagnosis | None:
-    """Returns damage that the weights prove, whatever the drafter does with them."""
+    """Returns damage that the weights alone prove, regardless of acceptance."""
     return next((_of_weights(fault) for fault in e.weights if fault.certain), None)
 
 
@@ -133,13 +133,13 @@ def _of_weights(fault: WeightFault) -> Diagnosis:
 
 
 def proved_by_texts(e: Findings) -> Diagnosis | None:
-    """Returns the cause that the target's texts prove, whatever the drafter does with them."""
+    """Returns the cause that the target's texts alone prove, regardless of acceptance."""
     surprise = e.surprise
     if surprise is not None and surprise >= UNRELATED:
         return Diagnosis(
             "tokenizer",
-            f"Most likely the tokenizer, or the table of tokens, is not the target's: the surprise of the prompts is {surprise:.0%} of "
-            "that of tokens drawn at random.",
+            "Most likely the tokenizer does not belong to the target's weights: the target's mean loss on the prompts is "
+            f"{surprise:.0%} of log V, the loss of a uniform guess.",
             "the tokenizer files and the weights that came with the target",
         )
     bad, count = e.unusable
@@ -148,8 +148,8 @@ def proved_by_texts(e: Findings) -> Diagnosis | None:
         best = min(trials, key=lambda trial: trial.unusable)
         return Diagnosis(
             "template",
-            f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves, "
-            f"and with {best.template.description} those of {best.unusable}; α is then {best.alpha:.2f}.",
+            f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves. "
+            f"With {best.template.description}, it is {best.unusable} of {count}, and α is {best.alpha:.2f}.",
             best.template.fix,
         )
     return None
@@ -182,13 +182,13 @@ def _without_fault(e: Findings, run: DraftingRun) -> Diagnosis:
         sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}.{_best_change(e)}{training}"
         return Diagnosis("little", sentence)
     if run.shape[0] == "unclear":
-        return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
+        return Diagnosis("unknown", "Unknown: the run has too few steps. Use about 30 prompts.")
     if e.bits is not None:
-        harmless = "which is harmless if the drafter was trained with these weights and otherwise costs some acceptance"
-        sentence = f"No fault of the drafter was found; {first}. The target is quantised to {e.bits} bits, {harmless}.{training}"
+        harmless = "which is harmless if the drafter was trained with these weights; otherwise it costs some acceptance"
+        sentence = f"No fault of the drafter was found: {first}. The target is quantised to {e.bits} bits, {harmless}.{training}"
         return Diagnosis("rounding", sentence)
     if e.works:
-        return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
+        return Diagnosis("none", f"No fault found: {first}, and no change that was tried helps.")
     return Diagnosis(
-        "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order.{training}"
+        "unknown", f"Unknown: {first}, no change that was tried helps, and the folder has no fault.{training}"
     )

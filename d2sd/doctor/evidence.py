@@ -1,4 +1,4 @@
-"""Evidence found without changing the drafter: damaged weights, and texts that point to the target or to the prompts."""
+"""Evidence that needs no change of the drafter: damaged weights, and texts that point to a fault of the target or the prompts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from d2sd.doctor.redraft import Drafter
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
-MIN_SIDE = 32  # of a matrix that is looked at
-SAMPLE = 64  # rows of a matrix from which its usual entry and its grid are taken
-VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
-MANY_EMPTY = 0.1  # share of a matrix's rows or columns that no padding to a round size explains
-HUGE = 1e4  # of a matrix's median entry: trained ones have entries of some hundred times it
-FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant without infinities, and of e5m2
-CLIPPED = 2e-3  # share of entries as large as the largest one; a trained matrix has one or two such entries
-LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence: at most this for a random matrix, at least this for a trained one
+MIN_SIDE = 32  # shorter side of the smallest matrix that is examined
+SAMPLE = 64  # rows from which a matrix's typical entry and grid are estimated
+VARIES = 0.05  # standard deviation above which a norm's weights were certainly trained
+MANY_EMPTY = 0.1  # share of zero rows or columns that padding to a round size cannot explain
+HUGE = 1e4  # multiple of the median entry; trained matrices reach a few hundred
+FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3fnuz, e5m2
+CLIPPED = 2e-3  # share of entries with the largest magnitude; a trained matrix has one or two such entries
+LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence: upper bound for random matrices, lower bound for trained ones
 ITERATIONS = 40  # of the power method
-FEW_BITS = 3  # or fewer damage weights that were not trained with so few
+FEW_BITS = 3  # rounding to this many bits or fewer damages weights that were trained with more
 FETCH = "fetch or convert the weights again"
 SCALES = "multiply the weights by their scales, which the quantised checkpoint stores beside them"
 
@@ -38,10 +38,10 @@ Matrices = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class WeightFault:
-    """Damage seen in a drafter's weights.
+    """Damage in a drafter's weights.
 
     sentence: the damage and how it was detected.
-    certain: True if it is always a fault; False if it counts only for a drafter that does not work, since training may leave
+    certain: whether it is always a fault. If not, it counts only for a drafter that does not work, since training may leave
         the same pattern.
     cause, fix: see ``Diagnosis``.
     """
@@ -53,7 +53,7 @@ class WeightFault:
 
 
 def weight_faults(model: Drafter, target: Target) -> Iterator[WeightFault]:
-    """Yields the damage seen in a drafter's weights, strongest evidence first."""
+    """Yields the damage in a drafter's weights, strongest evidence first."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
     layers = {n: w for n, w in matrices.items() if n.startswith("layer")}
@@ -75,7 +75,7 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
             yield WeightFault(f"{damaged} {name} holds only zeros.")
     scaled = [n for n, w in layers.items() if float(w.abs().max()) in FP8_LARGEST]
     if 2 * len(scaled) > len(layers):
-        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {scaled[0]} and {len(scaled) - 1} other matrices of its layers is the largest number of such a format."
+        sentence = f"Most likely its weights are 8-bit floats whose scales were dropped: the largest entry of {scaled[0]} and of {len(scaled) - 1} other matrices is the largest value of an 8-bit format."
         yield WeightFault(sentence, fix=SCALES)
     inner = {**layers, **{n: w for n, w in matrices.items() if n == "fc.weight"}}
     for name, w in inner.items():
@@ -88,11 +88,11 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
         yield WeightFault(f"{damaged} {share:.0%} {words} of {name} hold only zeros{also}.", share >= MANY_EMPTY)
     for name, w in matrices.items():
         if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED:
-            yield WeightFault(f"{damaged} {name} was clipped: many of its entries are as large as the largest one.")
+            yield WeightFault(f"{damaged} {name} was clipped: many of its entries have the same, largest magnitude.")
 
 
 def empty_part(weight: Tensor) -> tuple[float, str] | None:
-    """Returns the share of rows or columns of a matrix that hold only zeros, and which; None if none do, or all."""
+    """Returns the share of all-zero rows or columns, the larger one, and words for it; None for a share of 0 or 1."""
     filled = weight != 0
     shares = {"of the rows": ~filled.any(1), "of the columns": ~filled.any(0)}
     share, words = max((float(empty.float().mean()), words) for words, empty in shares.items())
@@ -100,14 +100,14 @@ def empty_part(weight: Tensor) -> tuple[float, str] | None:
 
 
 def is_huge(weight: Tensor) -> bool:
-    """Returns whether some entries are so much larger than the median one that a bit of their exponent was flipped."""
+    """Returns whether an entry is so much larger than the median that a bit of its exponent must have flipped."""
     some = weight[:SAMPLE].float().abs()
     usual = float(some[some > 0].median()) if bool(some.any()) else 0.0
     return usual > 0 and float(weight.abs().max()) > HUGE * usual
 
 
 def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
-    """An LM head equal to the target's embedding. A block drafter may use the target's head; EAGLE-3 trains one."""
+    """Finds an LM head equal to the target's embedding. A block drafter may use the target's head; EAGLE-3 trains its own."""
     if model.lm_head is None or target.embedding.weight.is_meta:
         return
     own, ids = model.lm_head.weight, model.token_ids
@@ -124,22 +124,26 @@ def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
 
 
 def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
-    """Norms whose weights are all equal, while those of queries or keys, of another layer or of ``hidden_norm`` were trained."""
+    """Finds norms whose weights are all equal although a comparable norm was trained.
+
+    A comparable norm is the norm of the keys or queries, the same norm of another layer, or ``hidden_norm``.
+    """
     varying = {n for n, w in norms.items() if float(w.float().std()) > VARIES}
     for name, w in norms.items():
         others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
         others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name) or n.endswith("hidden_norm.weight")}  # fmt: skip
         if bool((w == w[0]).all()) and varying & others - {name}:
             sentence = (
-                f"Most likely the weights of {name} were lost: all are equal, while those of other norms were trained."
+                f"Most likely the weights of {name} were lost: all are equal, although comparable norms were trained."
             )
             yield WeightFault(sentence, cause="norms")
 
 
 def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
-    """Copied layers, and layers and matrices that look random, as none does after training.
+    """Finds copied layers, and layers and matrices that look random.
 
-    In trained drafters some matrices look random in every layer, so one is compared with the same matrix of the other layers.
+    In trained drafters, some matrices look random in every layer. A matrix is therefore compared with the same matrix of the
+    other layers.
     """
     for one, other in combinations(range(len(layers)), 2):
         if layers[one] and all(torch.equal(w, layers[other][n]) for n, w in layers[one].items()):
@@ -148,17 +152,17 @@ def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
     why = "damaged or were never trained:"
     for at, values in enumerate(found):
         if values and max(values.values()) < TRAINED:
-            yield WeightFault(f"Most likely the weights of layer {at} are {why} none of its matrices differs from random numbers of their size.", False)  # fmt: skip
+            yield WeightFault(f"Most likely the weights of layer {at} are {why} all of its matrices look like random numbers.", False)  # fmt: skip
         for n, value in values.items():
             others = [other[n] for other in found if other is not values]
             if value < LIKE_RANDOM and others and min(others) >= TRAINED:
-                yield WeightFault(f"Most likely some weights are {why} layers.{at}.{n} does not differ from random numbers of its size, and that of every other layer does.", False)  # fmt: skip
+                yield WeightFault(f"Most likely some weights are {why} layers.{at}.{n} looks like random numbers, unlike the same matrix of every other layer.", False)  # fmt: skip
 
 
 def prominence(weight: Tensor) -> float:
-    """Returns the largest singular value of an (m, n) matrix over σ·(√m + √n), its value for random entries (Marchenko–Pastur).
+    """Returns the largest singular value of an (m, n) matrix ÷ σ·(√m + √n), its value for random entries (Marchenko–Pastur).
 
-    It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
+    It is about 1 for a random matrix, or a trained one with shuffled entries. Training makes some directions larger.
     """
     entries = weight.float()
     generator = torch.Generator(entries.device).manual_seed(0)
@@ -169,8 +173,8 @@ def prominence(weight: Tensor) -> float:
     return float(vector.norm().sqrt() / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
 
 
-GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # by bits: steps from 0 to the largest entry  # fmt: skip
-GROUPS = (32, 64, 128)  # entries in a row that may share a scale
+GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # steps from 0 to the largest entry, by bits  # fmt: skip
+GROUPS = (32, 64, 128)  # consecutive entries that may share a scale
 
 
 def quantised_bits(target: Target) -> int | None:
@@ -179,7 +183,7 @@ def quantised_bits(target: Target) -> int | None:
 
 
 def grid_bits(matrices: Sequence[Tensor]) -> int | None:
-    """Returns b if most of these matrices hold only the values of a b-bit grid, in whatever dtype they are stored; else None."""
+    """Returns b if the values of most of these matrices lie on a b-bit grid, whatever their dtype; else None."""
     if not matrices or any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
         return 8 if matrices else None
     grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
@@ -188,7 +192,7 @@ def grid_bits(matrices: Sequence[Tensor]) -> int | None:
 
 
 def _groups(weight: Tensor) -> list[Tensor]:
-    """Entries that may share a scale, as rows: by row, by column, by matrix, or by group of ``GROUPS`` entries."""
+    """Returns entries that may share a scale, as rows: by row, by column, by matrix, or by group of ``GROUPS`` entries."""
     entries = weight.detach().float()
     some = entries[:SAMPLE]
     whole = torch.cat([some.flatten(), entries.amin()[None], entries.amax()[None]])
@@ -197,7 +201,7 @@ def _groups(weight: Tensor) -> list[Tensor]:
 
 
 def _on_grid(rows: Tensor, bits: int) -> bool:
-    """Whether each row holds whole multiples of a step, derived from its largest entry or from its range."""
+    """Returns whether each row holds integer multiples of a step, which is derived from its largest entry or its range."""
     largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
@@ -205,14 +209,17 @@ def _on_grid(rows: Tensor, bits: int) -> bool:
 
 
 def _whole(steps: Tensor) -> bool:
-    """Whether these are whole numbers, judged by entries within 32 steps of 0: bfloat16 cannot tell larger ones apart."""
+    """Returns whether these are integers. Only values below 32 count: bfloat16 cannot tell larger ones apart."""
     near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
     return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
 
 
 def moved_by_training(model: DFlashDraftModel) -> tuple[float, float]:
-    """Returns how far training has moved the weights from their initial values: the median over taps of the standard deviation of
-    ``fc`` over its initial one, and the median distance of the weights of ``hidden_norm`` from 1."""
+    """Returns how far training moved the weights from their initial values.
+
+    The first figure is the standard deviation of ``fc`` ÷ its initial value, as a median over taps. The second is the median
+    distance of the weights of ``hidden_norm`` from 1.
+    """
     width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
     parts = [float(part.std()) / spread for part in model.fc.weight.float().split(width, 1)]
     return median(parts), float((model.hidden_norm.weight.float() - 1).abs().median())
@@ -221,14 +228,14 @@ def moved_by_training(model: DFlashDraftModel) -> tuple[float, float]:
 # Evidence from the texts.
 
 
-UNRELATED = 0.9  # of the surprise of random tokens
+UNRELATED = 0.9  # surprise from which the prompts look random to the target
 MANY_REPEATED = 0.5  # share of 4-token sequences that occur earlier in their text
 GRAM = 4
 
 
 @torch.inference_mode()
 def surprise(target: Target, texts: Sequence[Text]) -> float | None:
-    """Returns the mean surprise of the prompts' tokens to the target, divided by log V, without the first token of each."""
+    """Returns the target's mean loss on the prompts' tokens ÷ log V, without the first token of each; None without tokens."""
     total, count = 0.0, 0
     for text in texts:
         ids = torch.tensor([text.ids[: text.start]], device=target.device)

@@ -1,4 +1,4 @@
-"""Examination of one drafter: its folder, a short run, probes and the search for a repair, as a generator that can be stopped."""
+"""Examination of one drafter: its folder, a short run, probes and the search for a repair. A generator, so it can be stopped."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 
-PROMPTS = 30  # where nobody says how many
-TOKENS = 80  # of every text
-BATCH = 10  # prompts that are best answered together
+PROMPTS = 30  # default number
+TOKENS = 80  # generated per prompt
+BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
-MOST_CHANGES = 2  # that are made one after the other
-CLEAR_GAIN = 0.05  # of a further change: what gains less may be left where the cause is found
-MIN_ADVANTAGE = 1.5  # by how many times a change's gain must exceed that of leaving something out, as logarithms
-MASKS = 2  # mask tokens that are tried as variants, of all that are compared
-WHOLE_IN = 20  # longer blocks are tried where one in so many drafts is accepted completely
+MOST_CHANGES = 2  # applied on top of each other
+CLEAR_GAIN = 0.05  # a repair is complete if every further change gains less
+MIN_ADVANTAGE = 1.5  # log gain of a change ÷ log gain of leaving a part out, below which the part is damaged
+MASKS = 2  # best mask tokens, which become variants
+WHOLE_IN = 20  # longer blocks are tried if at least 1 in 20 drafts is accepted completely
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What was found so far, the current stage in a few words, how much of it is done, and what was tried last."""
+    """The findings so far, the current stage, the progress of this stage, and the latest change that was tried."""
 
     found: Findings
     stage: str
@@ -53,14 +53,14 @@ class Progress:
     tried: str = ""
 
 
-Stage = Generator[Progress, None, Findings]  # returns the findings with those of the stage
+Stage = Generator[Progress, None, Findings]  # returns the findings, extended by the stage
 
 
 @dataclass(frozen=True, slots=True)
 class _Drafting:
     """A drafter with its target.
 
-    config: of the target's texts.
+    config: settings of the target's texts.
     """
 
     engine: Engine
@@ -70,7 +70,7 @@ class _Drafting:
     visible: int
 
     def walk_text(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
-        """Returns the steps of a drafter over texts that hold the features it reads."""
+        """Returns a drafter's steps over texts that hold the features it reads."""
         drafter = redrafter(self.target, model, self.visible)
         return tuple(walk_text(drafter, text) for text in texts)
 
@@ -87,19 +87,19 @@ def examine(
     dtype: str | None = None,
     device: str | None = None,
 ) -> Findings:
-    """Examine why a drafter is rejected: its folder, then a short run in which one thing at a time is changed.
+    """Finds out why a drafter is rejected: checks its folder, then changes one thing at a time in a short run.
 
-    It takes from seconds, for a fault of the folder, to minutes for a large model.
+    This takes seconds if the folder has a fault, and up to minutes for a large model.
 
     target: bundled preset, name of ``d2sd get``, folder, hub id or GGUF file.
-    drafter: its folder or hub id.
+    drafter: folder or hub id.
     prompts: texts that the target continues; None: 30 of the held-out set.
     chat, thinking: as in ``DecodeConfig``.
-    expected: α that the drafter is known to have; a significantly lower one is then a fault.
-    reference: folder or hub id of a drafter that is known to be good, with which it is compared.
+    expected: known α of the drafter; a significantly lower one is a fault.
+    reference: folder or hub id of a known good drafter to compare with.
     dtype, device: as for ``d2sd.load``.
 
-    Raises ``InputError`` if the target cannot be loaded. What is wrong with the drafter becomes part of the findings.
+    Raises ``InputError`` for invalid arguments, or if the target cannot be loaded. Faults of the drafter become findings.
     """
     texts = [p.text for p in read_prompts("heldout", PROMPTS)] if prompts is None else prompts
     asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype)
@@ -110,7 +110,7 @@ def examine(
 def load_target_alone(
     name: str, drafters: Iterable[str | None], dtype: str | None = None, device: str | None = None
 ) -> Models:
-    """Returns a target without drafters. Raises ``InputError``, also if one of these drafters is neither a folder nor a hub id."""
+    """Returns a target without drafters. Raises ``InputError``, also if one of ``drafters`` is neither a folder nor a hub id."""
     for drafter in filter(None, drafters):
         try:
             check_place(drafter)
@@ -124,16 +124,16 @@ def load_target_alone(
 def stream_findings(
     asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
 ) -> Iterator[Progress]:
-    """Yields the findings about a drafter as they grow; the last ones have the diagnosis.
+    """Yields the findings about a drafter as they grow; the last ones include the diagnosis.
 
-    If a check of the folder finds a fault, it is the cause, and nothing is loaded. Closing the iterator stops the examination.
-    Damaged weights may break any calculation: what fails becomes one of the findings, and the rest goes on.
+    A fault of the folder is the cause, and nothing is loaded. Closing the iterator stops the examination. Damaged weights may
+    break any calculation: the failure becomes a finding, and the examination continues.
 
-    models: those whose target is used.
-    engine: with this target and the drafter, if it is loaded already: its first one, else its EAGLE-3 drafter.
+    models: only the target is used.
+    engine: an engine with this target whose first drafter, or else EAGLE-3 drafter, is examined; None: the drafter is loaded.
     texts: the target's texts for the prompts, if they are known.
     """
-    found, stage = Findings(asked, models.target.name), "read the folder"
+    found, stage = Findings(asked, models.target.name), "reading the folder"
     steps = _examine(found, models, engine, list(texts))
     try:
         while True:
@@ -142,7 +142,7 @@ def stream_findings(
             yield progress
     except StopIteration as end:
         found = end.value
-    except Exception as error:  # damaged weights break calculations in ways that nobody foresees
+    except Exception as error:  # damaged weights can break any calculation
         found = _with_failure(found, stage, error, whole=True)
     try:
         diagnosis = diagnose(found)
@@ -161,7 +161,7 @@ def _with_failure(found: Findings, part: str, error: Exception, whole: bool = Fa
 
 
 def _noting(part: str, stage: Stage, found: Findings) -> Stage:
-    """Returns what a stage finds; where it fails, what was found before it and the failure, so that the report has all else."""
+    """Runs a stage. If it fails, returns the earlier findings and the failure, so that the report has everything else."""
     try:
         return (yield from stage)
     except Exception as error:
@@ -178,13 +178,13 @@ def drafter_of(models: Models) -> Drafter:
 
 def _examine(found: Findings, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
     asked, target = found.asked, models.target
-    yield Progress(found, "read the folder")
+    yield Progress(found, "reading the folder")
     found = replace(found, checks=tuple(check_drafter_folder(asked.drafter, target, second=bool(asked.visible))))
     if folder_fault(found.checks) is not None:
         return found
     try:
         engine = engine or Engine(with_drafter(models, asked.drafter, asked.dtype))
-    except Exception as error:  # damaged files fail in ways that nobody foresees, and the checks are worth printing
+    except Exception as error:  # damaged files can fail in any way, and the report should still have the checks
         failed = Check("loading", "fault", _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: "))
         return replace(found, checks=(*found.checks, failed))
     config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
@@ -197,7 +197,7 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
     others = templates(engine, asked.prompts, config)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     if not numbers and not others:
-        raise InputError("the target ended every text at once")
+        raise InputError("the target ended every text immediately")
     longest = max((len(texts[n].ids) for n in numbers), default=0)
     taps = {*on.model.target_layer_ids, *(n for v in readings(on.model, target, longest, True) for n in v.taps)}
     texts, found = yield from _draft(on, [texts[n] for n in numbers], taps, found)
@@ -205,13 +205,13 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
         found = yield from _noting("the comparison with the reference", _compare(on, texts, found), found)
     found = yield from _noting("the statistics of the texts", _read_texts(on, texts, found), found)
     found = yield from _noting("other templates", _try_templates(on, others, numbers, found), found)
-    if texts and proved_by_texts(found) is None:  # otherwise no change of the drafter is the cause
+    if texts and proved_by_texts(found) is None:  # otherwise the drafter is not the cause
         found = yield from _noting("changes of the drafter", _search_repair(on, texts, taps, found), found)
     return found
 
 
 def _read_weights(on: _Drafting, found: Findings) -> Stage:
-    yield Progress(found, "read the weights")
+    yield Progress(found, "reading the weights")
     moved = moved_by_training(on.model) if isinstance(on.model, DFlashDraftModel) else None
     faults = tuple(weight_faults(on.model, on.target))
     return replace(found, weights=faults, moved=moved, bits=quantised_bits(on.target))
@@ -221,21 +221,21 @@ def _write_texts(on: _Drafting, found: Findings) -> Generator[Progress, None, li
     """Returns the target's greedy texts for all prompts."""
     ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
     texts: list[Text] = []
-    yield Progress(found, "write the texts", 0, len(ids))
+    yield Progress(found, "generating the texts", 0, len(ids))
     for begin in range(0, len(ids), BATCH):
         with on.engine.lock:
             texts += generate_texts(on.target, ids[begin : begin + BATCH], TOKENS)
-        yield Progress(found, "write the texts", len(texts), len(ids))
+        yield Progress(found, "generating the texts", len(texts), len(ids))
     return texts
 
 
 def _draft(
     on: _Drafting, texts: list[Text], taps: set[int], found: Findings
 ) -> Generator[Progress, None, tuple[list[Text], Findings]]:
-    """Returns the texts with the features of these layers, and the findings with the drafter's steps over them."""
+    """Returns the texts with the features of the layers ``taps``, and the findings with the drafter's steps over the texts."""
     walks: list[TextWalk] = []
     for done, text in enumerate(texts):
-        yield Progress(found, "read and draft them", done, len(texts))
+        yield Progress(found, "drafting over the texts", done, len(texts))
         with on.engine.lock:
             texts[done] = with_features(on.target, text, taps)
             walks += on.walk_text(on.model, texts[done : done + 1])
@@ -248,7 +248,7 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
     asked, run = found.asked, found.run
     assert asked.reference is not None
     assert run is not None
-    yield Progress(found, "draft with the reference")
+    yield Progress(found, "drafting with the reference")
     with on.engine.lock:
         other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
         walks = on.walk_text(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
@@ -257,13 +257,13 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
 
 
 def _read_texts(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
-    yield Progress(found, "read the texts")
+    yield Progress(found, "reading the texts")
     with on.engine.lock:
         return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
 
 
 def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Findings) -> Stage:
-    """Try everything; make the change that helps most, and try everything again, until nothing helps.
+    """Tries all changes and applies the one that helps most; repeats this until nothing helps.
 
     taps: target layers whose features the texts hold.
     """
@@ -296,12 +296,12 @@ def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: 
         repair = Repair(tuple(steps), own, now, None, found.level)
         found = replace(found, repair=repair)
         if len(steps) == MOST_CHANGES and not replace(repair, complete=True).confirmed:
-            break  # they are not the cause, whatever else would help
+            break  # these changes are not the cause, whatever else would help
     return found
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:
-    """Returns the change that helps most, or the part that is best left out if that explains about as much: then it is damaged."""
+    """Returns the change that helps most. If leaving out a part helps about as much, returns that: the part is damaged."""
     best = max(helping, key=_log_gain, default=None)
     removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
     if best is None or removal is None:
@@ -316,7 +316,7 @@ def _log_gain(trial: Trial) -> float:
 def _compare_masks(
     on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Findings
 ) -> Generator[Progress, None, int]:
-    """Compare other mask tokens of a block drafter, and add the best of them to the variants. Returns how many were compared."""
+    """Compares other mask tokens of a block drafter and adds the best ones to ``left``. Returns how many were compared."""
     if not isinstance(on.model, DFlashDraftModel):
         return 0
     tokens = mask_tokens(on.model.form, on.target)
@@ -343,9 +343,9 @@ def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
 
 
 def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Findings) -> Stage:
-    """Put the same prompts into other templates.
+    """Puts the same prompts into other templates.
 
-    numbers: of the prompts whose texts the run has.
+    numbers: indices of the prompts whose texts are in the run.
     """
     assert found.run is not None
     known = dict(zip(numbers, found.run.walks, strict=True))

@@ -1,4 +1,4 @@
-"""The findings of an examination: what was measured, the changes that repair the drafter, and what failed."""
+"""The findings of an examination: measurements, changes that repair the drafter, and failures."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from d2sd.doctor.reference import Reference
 from d2sd.errors import InputError
 from d2sd.trace.text import all_encodable
 
-LITTLE_MOVED = (1.3, 0.05)  # of ``moved_by_training``, below which a drafter was hardly trained
-LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
-TIMES = 2.0  # accepted tokens of such a one, over those before the repair
-LEVEL_SHARE = 0.75  # of a level that is known: a change that leads to less leaves something wrong
-MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
+LITTLE_MOVED = (1.3, 0.05)  # results of ``moved_by_training`` below which a drafter was hardly trained
+LITTLE = 0.3  # acceptance at position 1 after a little training
+TIMES = 2.0  # accepted tokens after a repair ÷ before it, if position 1 is only as after a little training
+LEVEL_SHARE = 0.75  # share of the known level that α must reach after a repair
+MIN_RISE = 0.1  # relative rise of α that an unspecific change needs
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which drafter is examined, and with what. Raises ``InputError``.
+    """The drafter to examine, and the settings. Raises ``InputError``.
 
-    drafter: its folder or hub id.
-    prompts: without a chat template.
+    drafter: folder or hub id.
+    prompts: texts without a chat template.
     chat, thinking: as in ``DecodeConfig``.
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
-    expected: the α that somebody knows it to have; None if nobody does.
-    reference: folder or hub id of a drafter that is known to be good; None without one.
-    dtype: in which drafters are loaded; as of ``with_drafter``.
-    name: of the drafter, in the report; None if that is ``drafter``.
+    expected: known α of the drafter; None if unknown.
+    reference: folder or hub id of a known good drafter; None without one.
+    dtype: dtype of the drafters, as for ``with_drafter``.
+    name: the drafter's name in the report; None: ``drafter``.
     """
 
     drafter: str
@@ -50,14 +50,14 @@ class Asked:
 
     def __post_init__(self) -> None:
         if isinstance(self.prompts, str):
-            raise InputError("prompts is a text; give a list of texts")
+            raise InputError("prompts must be a list of texts, not a single text")
         if self.expected is not None and not self.expected >= 1:
             raise InputError(f"the expected α is {self.expected:g}; α counts the bonus token, so it is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part of the examination that ended with an error: which one, and why; ``whole`` if nothing could follow it."""
+    """A part of the examination that failed, and the reason; ``whole`` if the examination ended there."""
 
     part: str
     reason: str
@@ -66,9 +66,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class DraftingRun:
-    """What a drafter drafted over the target's texts.
+    """A drafter's steps over the target's texts.
 
-    walks: of each text.
+    walks: the steps, by text.
     block: γ.
     visible: number of tokens after the anchor that the drafter is shown.
     longest: number of tokens of the longest text.
@@ -100,18 +100,18 @@ class DraftingRun:
 
     @property
     def shape(self) -> tuple[Shape, int | None]:
-        """The shape of acceptance by position, and the position of a cliff."""
+        """The shape of acceptance by position, and the position of the cliff if there is one."""
         return shape(self.positions)
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A sequence of changes, each the one that helps most after those before it.
+    """A sequence of changes, each the most helpful one on top of the earlier ones.
 
     steps: the changes and their results.
-    before, after: without them and with all of them.
-    complete: whether no further change still gains clearly; None if it is not known.
-    level: α that is known to be possible; None if nobody knows any.
+    before, after: the runs without the changes and with all of them.
+    complete: whether no further change gains clearly; None if unknown.
+    level: an α that is known to be possible; None if there is none.
     """
 
     steps: tuple[Trial, ...]
@@ -122,12 +122,11 @@ class Repair:
 
     @property
     def confirmed(self) -> bool:
-        """Whether these changes restore a working drafter's acceptance, so that they are the cause.
+        """Whether these changes restore normal acceptance, so that they undo the cause.
 
-        Where a level is known, α is a good share of it. Otherwise no further change gains clearly, and either position 1 is
-        accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a drafter after little
-        training, and several times as many tokens are accepted as before. Changes that often help a drafter with another fault
-        must also raise α by a good share.
+        If a level is known, α must reach ``LEVEL_SHARE`` of it. Otherwise no further change may gain clearly, and one of these
+        must be true: position 1 is accepted as by a trained drafter and acceptance decays smoothly, or it is accepted as after
+        little training and ``TIMES`` as many tokens are accepted as before. Unspecific changes must also raise α by ``MIN_RISE``.
         """
         if self.level is not None:
             restored = self.after.alpha >= LEVEL_SHARE * self.level
@@ -143,13 +142,12 @@ class Repair:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role or tokenizer. Further:
-        "below" if α is below the expected one and the reason is not known, "little" if a change helps but is not shown to be the
-        cause, "rounding" if nothing is wrong but the target is quantised, "failed" if the examination could not be finished, "unknown"
-        and "none".
+    cause: kind of a variant, or folder, tensors, layers, target, template, weights, training, role or tokenizer. Other values:
+        "below": α is below the expected one, for an unknown reason. "little": a change helps but is not proven to be the cause.
+        "rounding": no fault, but the target is quantised. "failed": the examination ended early. "unknown". "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
-    changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
+    changes: changes that undo the cause, the only ones that are written as a repair; empty if there are none.
     """
 
     cause: str
@@ -164,24 +162,24 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings about one drafter, as far as it was examined.
+    """The findings about one drafter up to now.
 
-    asked: which drafter was examined, and with what.
+    asked: the drafter and the settings.
     target: name of the target.
     checks: checks of the folder; empty if it was not checked.
-    weights: damage seen in the weights, strongest evidence first.
-    moved: how far training moved ``fc`` and ``hidden_norm`` from their initialization; None if that is not known.
+    weights: damage in the weights, strongest evidence first.
+    moved: see ``moved_by_training``; None if unknown.
     bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not.
-    surprise: how surprising the prompts are to the target, relative to random tokens; None if it was not computed.
+    surprise: the target's mean loss on the prompts ÷ log V, the loss of a uniform guess; None if not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
-    unusable: number of prompts whose text is empty or mostly repeats itself, and number of prompts.
-    run: what the unchanged drafter drafted over the texts; None before that.
+    unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
+    run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each change that was tried.
-    repair: the changes that help most, in order; None if none helps.
+    trials: latest result of each change.
+    repair: the changes that help most, in order; None if no change helps.
     templates: results of the same prompts in other templates.
-    failures: parts of the examination that ended with an error.
-    diagnosis: the likely cause; None if the examination was stopped before its end.
+    failures: parts of the examination that failed.
+    diagnosis: the likely cause; None if the examination was stopped.
     """
 
     asked: Asked
@@ -203,7 +201,7 @@ class Findings:
 
     @property
     def names_fault(self) -> bool:
-        """Whether a fault of the drafter is named as the cause."""
+        """Whether the diagnosis names a fault."""
         return self.diagnosis is not None and self.diagnosis.names_fault
 
     @property
@@ -213,24 +211,24 @@ class Findings:
 
     @property
     def failed(self) -> Failure | None:
-        """The failure that ended the examination; None if it was finished."""
+        """The failure that ended the examination; None if there was none."""
         return next((failure for failure in self.failures if failure.whole), None)
 
     @property
     def works(self) -> bool:
-        """Whether the unchanged drafter is accepted as a trained one is, and not less than it is known to be."""
+        """Whether the unchanged drafter is accepted like a trained one, and α is not below its known level."""
         run = self.run
         return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
 
     @property
     def little_trained(self) -> bool:
-        """Whether training has hardly moved the weights that every drafter begins with."""
+        """Whether training hardly moved the weights from their initial values."""
         spread, norm = self.moved or (inf, inf)
         return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
 
     @property
     def below(self) -> str | None:
-        """What α is significantly below, in words; None if it is not."""
+        """The known α that the measured one is significantly below, in words; None if it is not."""
         if self.run is None:
             return None
         estimate, expected = self.run.estimate, self.asked.expected
@@ -243,7 +241,7 @@ class Findings:
 
     @property
     def level(self) -> float | None:
-        """An α that is known to be possible: the expected one, else the reference's; None if there is none."""
+        """The α that is known to be possible: the expected one, else the reference's; None if there is neither."""
         if self.asked.expected is not None or self.reference is None:
             return self.asked.expected
         return alpha(self.reference.walks)
@@ -251,19 +249,20 @@ class Findings:
     def to_dict(self) -> dict[str, Any]:
         """Returns the findings as JSON-ready data.
 
-        drafter, target: their names.
-        diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
-            None if the examination was stopped before its end, ``fix`` also if it is not known.
-        names_fault: whether a fault is named.
-        alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
-        prompts, acceptance: number of texts, and by position: share accepted, among steps that accepted all earlier ones.
-        checks: of the folder, with name, state ("good", "note" or "fault") and finding.
-        changes: those that help, with description, α, and gain of the tokens that a draft adds.
+        drafter, target: names.
+        diagnosis, cause, fix: the sentence, cause and fix of the ``Diagnosis``; None if the examination was stopped.
+        names_fault: whether the diagnosis names a fault.
+        alpha: committed tokens per step: value, low and high (95% interval); None without a run.
+        prompts: number of texts in the run.
+        acceptance: accepted share by position, among the steps that accepted all earlier tokens.
+        checks: checks of the folder: name, state ("good", "note" or "fault") and finding.
+        changes: changes that help: description, α, and relative gain of the tokens per draft.
         other_changes: number of changes that do not help.
-        repair: the changes that undo the cause, which ``d2sd doctor --mend`` writes; empty if none do.
-        repaired_alpha: α after them; None if it was not measured.
-        templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
-        failures: parts of the examination that ended with an error.
+        repair: changes that undo the cause, which ``d2sd doctor --mend`` writes.
+        repaired_alpha: α after these changes; None if not measured.
+        templates: α with the same prompts in other templates.
+        reference: α of the reference on the same texts.
+        failures: parts of the examination that failed.
         """
         run, diagnosis, repair, reference = self.run, self.diagnosis, self.repair, self.reference
         changes = diagnosis.changes if diagnosis else ()

@@ -1,40 +1,41 @@
-"""Public cases: what to try against low acceptance, with the case that showed it, and the α that was published for a drafter."""
+"""Public cases: things to try against low acceptance, and the published α of known drafters."""
 
 from __future__ import annotations
 
-# What to try, and the case that showed it.
+# Things to try, with the case that showed each.
 TRIES = {
-    "convention": "Which row predicts which token (fill or next): a DSpark drafter read the other way accepted under 1% (vLLM issue 56792).",
-    "quantised drafter": "A drafter that took over the target's quantisation: SGLang's server does so if no other is set, and acceptance fell "
-    "to 0 (SGLang pull request 35629).",
-    "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tries them.",
-    "taps": "Taps (target layers) one layer off: 5.6 instead of 6.6 tokens accepted a step (Avarok-Cybersecurity/atlas pull request 394; "
-    "vLLM pull request 42704).",
-    "thinking": "Thinking on or off, as in training: with Qwen3-8B the rate was 25% with it and 60% without (z-lab/dflash issue 133), with "
+    "convention": "Anchor convention: which row predicts which token (fill or next). A DSpark drafter with the wrong convention accepted under "
+    "1% (vLLM issue 56792).",
+    "quantised drafter": "Quantisation of the drafter: SGLang's server quantises it like the target by default, and acceptance fell to 0 (SGLang "
+    "pull request 35629).",
+    "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tests them.",
+    "taps": "Taps (target layers) that are off by one layer: 5.6 instead of 6.6 accepted tokens per step (Avarok-Cybersecurity/atlas pull "
+    "request 394; vLLM pull request 42704).",
+    "thinking": "Thinking on or off, as in training: for Qwen3-8B the rate was 25% with thinking and 60% without (z-lab/dflash issue 133), for "
     "Qwen3.5-35B-A3B it was the other way round (issue 60).",
-    "template": "The chat template: EAGLE-3 drafters for Llama 3.3 accept clearly less without it (TensorRT-LLM pull request 4802).",
-    "language": "Another language or domain: α 6.4 in English, 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
-    "quantised": "The target in 16 bits. A quantised one is often suspected and not always the cause: from 3.5 to 5.5 bits a weight one pair "
-    "kept its 8 to 9% (z-lab/dflash issue 152).",
-    "engine": "The same drafter in another engine: 3 in llama.cpp, 5.5 in vLLM (z-lab/dflash issue 170). With token ids in the log, "
-    "`d2sd whatif LOG --served` compares step by step.",
-    "training": "The training itself, if you trained the drafter: wrong padding and hidden states left acceptance very low (SpecForge issue 471, "
-    "pull request 473).",
-    "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts passed the window "
-    "(AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898). Compare short texts with long ones.",
-    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
+    "template": "Chat template: EAGLE-3 drafters for Llama 3.3 accept clearly less without it (TensorRT-LLM pull request 4802).",
+    "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
+    "quantised": "Target in 16 bits: quantisation is often suspected but not always the cause. With one pair, the rate stayed at 8 to 9% from 3.5 "
+    "to 5.5 bits per weight (z-lab/dflash issue 152).",
+    "engine": "Another engine with the same drafter: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
+    "ids, `d2sd whatif LOG --served` compares step by step.",
+    "training": "Training, if you trained the drafter yourself: wrong padding and wrong hidden states led to very low acceptance (SpecForge issue "
+    "471, pull request 473).",
+    "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts were longer than the "
+    "window (AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898). Compare short texts with long ones.",
+    "position": "Position ids of the draft: when they were one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
     "(ik_llama.cpp pull request 2296).",
-    "block": "More tokens than the block of training: 7 where it was 5 took the rate from 35% to 4% (vLLM pull request 41834).",
-    "handover": "Prompts are processed on another server: whether the drafter gets its own state of the prompt, its KV cache or the "
-    "target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). One server for both would tell.",
-    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare the tokens a second of all requests (vLLM issue 43295).",
-    "busy": "The same load without drafts, and with fewer drafted tokens: compare the tokens a second of all requests.",
-    "replica": "The drafter's weights and settings of that engine, and whether its requests are other texts.",
-    "first only": "The drafter's state after its first token: hidden states, norms, the mask of the block. Such profiles were DSpark on one "
-    "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
+    "block": "More drafted tokens than in training: with 7 instead of 5, the rate fell from 35% to 4% (vLLM pull request 41834).",
+    "handover": "Prompts are processed on another server: check that the drafter receives its own state of the prompt, its KV cache or the "
+    "target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). To find out, use one server for both.",
+    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
+    "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
+    "replica": "Weights and settings of the drafter on that engine, and whether its requests contain other texts.",
+    "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block. DSpark on one target (vLLM issue "
+    "51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613) had this profile.",
 }  # fmt: skip
 
-# Mean acceptance lengths by a part of the drafter's name: (α, tokens drafted a step, texts, source).
+# Published α by a part of the drafter's name: (α, drafted tokens per step, texts, source).
 PUBLISHED = {
     "llama-3.1-8b-instruct-speculator.eagle3": (2.60, 3, "MT-bench", "vLLM's tests of acceptance length"),
     "qwen3-8b-speculator.eagle3": (2.26, 3, "MT-bench", "vLLM's tests of acceptance length"),
@@ -47,8 +48,8 @@ PUBLISHED = {
 
 
 def published_alpha(*names: str | None) -> str | None:
-    """Returns a sentence about the published α of the drafter with one of these names; None where none is known."""
+    """Returns a sentence about the published α of the drafter with one of these names; None if no α is known."""
     for part, (alpha, drafted, texts, source) in PUBLISHED.items():
         if any(part in name.lower() for name in names if name):
-            return f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens on {texts} ({source})."
+            return f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens per step on {texts} ({source})."
     return None

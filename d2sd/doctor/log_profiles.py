@@ -1,4 +1,4 @@
-"""The figures of each source of a log: acceptance, times and load, added up only where they belong together."""
+"""The figures of each source of a log: acceptance, times and load. Only figures that belong together are added up."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from d2sd.trace.trace import Trace
 
 MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
-MAX_DRAFTED = 64  # tokens a step, where their number is deduced
-UNDRAFTED = 0.1  # of the tokens of a log, above which they are told
-ALL = 0.999  # acceptance rate of a llama.cpp that counts only drafts which were accepted as a whole
+MAX_DRAFTED = 64  # tokens per step that can be deduced
+UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which they are reported
+ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted as a whole
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load of a server over the rows of a log: (lowest, median, highest), None if unknown.
+    """Load of a server over the rows of a log: (lowest, median, highest); None if unknown.
 
     running, waiting: numbers of requests.
     kv_use: used share of the KV cache.
@@ -37,23 +37,23 @@ class Load:
 class AcceptanceProfile:
     """Figures of one source of a log; None if unknown.
 
-    log: name of the log among several.
+    log: name of the log, if there are several.
     unit: what a row of the log covers, see ``d2sd.trace.logs.requests.Unit``.
     steps: number of steps.
-    drafted: tokens drafted a step.
+    drafted: drafted tokens per step.
     alpha: mean acceptance length; None without drafts.
     by_position: [k]: share of the steps that accepted token k + 1.
-    by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
-    replica: number of the engine among several that serve the same model.
-    start: number of the start of the program.
+    by_length: (length of the text in tokens, α), for each step or for each row of the log about a single request.
+    replica: number of the engine, if several serve the same model.
+    start: number of the program's start, if it was restarted.
     step_seconds, token_seconds: time of a step and of a token of one request.
-    at_once: number of requests that were decoded at once while this was measured.
-    draft_seconds: time of the drafter in a step.
-    tokens_per_second: of all requests together.
-    load: of the server.
+    at_once: number of requests that were decoded concurrently during this measurement.
+    draft_seconds: time of the drafter per step.
+    tokens_per_second: over all requests.
+    load: load of the server.
     remote_prefill: whether prompts are processed on another server.
-    rate: accepted share of the drafted tokens.
-    tokens, undrafted: number of tokens, and of those from steps without a draft, which ``alpha`` leaves out.
+    rate: accepted ÷ drafted tokens.
+    tokens, undrafted: number of all tokens, and of tokens from steps without a draft, which ``alpha`` excludes.
     drafts: whether there are figures of drafts.
     """
 
@@ -83,7 +83,7 @@ class AcceptanceProfile:
 
     @property
     def equally_long(self) -> bool:
-        """Whether all drafts have the same length, as far as is known: else a position may not have been drafted at all."""
+        """Whether all drafts seem to have the same length. If not, a rejected position may not have been drafted at all."""
         return self.drafted is None or len(self.by_position) < 2 or self.drafted > 0.9 * len(self.by_position)
 
     def to_dict(self) -> dict[str, Any]:
@@ -132,9 +132,9 @@ class _Counted:
 
 
 def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[AcceptanceProfile]:
-    """Returns the profile of each source of a log, at most ``MAX_SOURCES``; those without drafts come last.
+    """Returns the profile of each source of a log, at most ``MAX_SOURCES``; sources without drafts come last.
 
-    log: its name, where there are several. Raises ``InputError`` if it holds no figures.
+    log: name of the log, if there are several. Raises ``InputError`` if it has no figures.
     """
     counted: dict[tuple[str, str | None], _Counted] = {}
     rows: list[LogTotals] = []
@@ -147,7 +147,7 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
             key = str(one.header["method"]), name if isinstance(name, str) else None
             counted.setdefault(key, _Counted()).add(one)
     profiles = [sums.profile(*key) for key, sums in counted.items() if sums.steps]
-    # a server that drafts has intervals without drafts: it was idle, or processed prompts
+    # servers that draft also log intervals without drafts, while they are idle or process prompts
     drafting = {(row.engine, row.unit) for row in rows if row.drafts and row.unit == "interval"}
     groups = by_source(row for row in rows if row.drafts or (row.engine, row.unit) not in drafting)
     deduced = _deduced_drafted([row for row in rows if (row.engine, row.unit) == ("sglang", "interval")])
@@ -155,7 +155,7 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
     profiles += [profile for profile in found_in_rows if profile.drafts or profile.token_seconds]
     profiles = _with_statistics(profiles)
     if not profiles:
-        raise InputError("the log holds no step that drafted anything, and no time of plain decoding")
+        raise InputError("the log has no step with a draft, and no time of plain decoding")
     profiles.sort(key=lambda profile: (not profile.drafts, profile.replica or 0))
     if len({profile.replica for profile in profiles}) == 1:
         profiles = [replace(profile, replica=None) for profile in profiles]
@@ -163,10 +163,10 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
 
 
 def _profile(rows: Sequence[LogTotals], deduced: float | None) -> AcceptanceProfile:
-    """Returns the figures of rows that belong together. deduced: the tokens that SGLang drafts a step, from all of its rows."""
+    """Returns the figures of rows that belong together. deduced: drafted tokens per step of SGLang, from all of its rows."""
     all_of, first = together(rows), rows[0]
     steps, drafted, alpha = all_of["steps"], all_of["drafted"], all_of["mean_acceptance_length"]
-    shares = tuple(accumulate(all_of["by_position"], min))  # rounded, or of a file that claims anything
+    shares = tuple(accumulate(all_of["by_position"], min))  # never rising, despite rounding or an invalid file
     each: float | None = None
     if steps and drafted is not None:
         each = drafted / steps
@@ -204,10 +204,11 @@ def _range(rows: Sequence[LogTotals], name: str) -> tuple[float, float, float] |
 
 
 def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
-    """Returns the time of a step, α times the time of a token of one request, and how many requests were decoded at once meanwhile.
+    """Returns the time of a step, and the number of requests that were decoded concurrently.
 
-    Of a server's intervals those count which begin and end with the most frequent number of requests, so that it hardly changed
-    within them; their median leaves out those in which it also processed prompts or waited. Without drafts a step is a token.
+    The time of a step is α × the time of a token of one request. Without drafts, a step is a token. Only those intervals of a
+    server count that begin and end with the most frequent number of requests, so that it hardly changed in between. Their median
+    is not affected by intervals with prompt processing or waiting.
     """
     stated = [row for row in rows if row.seconds_per_token]
     if stated:
@@ -217,7 +218,7 @@ def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
         seconds = sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed)
         return seconds * (together(rows)["mean_acceptance_length"] or 1.0), None
     known = [row for row in rows if row.running and row.tokens_per_second and not row.prefilled]
-    if rows[0].engine == "sglang":  # a line after so many steps, in which few requests come or go
+    if rows[0].engine == "sglang":  # logs a line every few steps, so the number of requests hardly changes in between
         often = Counter(row.running for row in known)
         used = [row for row in known if often[row.running] > 1]
     else:
@@ -235,8 +236,10 @@ def _alpha(row: LogTotals) -> float:
 
 
 def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
-    """The tokens that SGLang drafts a step, from α and its *accept rate*: in some versions α ÷ (drafted + 1), in others (α − 1) ÷
-    drafted; None unless exactly one number fits every row, as far as they are rounded."""
+    """Deduces the drafted tokens per step of SGLang from α and its *accept rate*; None unless exactly one number fits every row.
+
+    The rate is α ÷ (drafted + 1) in some versions and (α − 1) ÷ drafted in others. Both are rounded.
+    """
     pairs = [
         (r.mean_acceptance_length, r.acceptance_rate) for r in rows if r.mean_acceptance_length and r.acceptance_rate
     ]
@@ -251,7 +254,7 @@ def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
 
 
 def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfile]:
-    """Merges what llama.cpp prints of its requests with what it prints of its drafters since it was started."""
+    """Merges llama.cpp's figures of requests with its totals of the drafters since the program's start."""
     totals = [p for p in profiles if (p.engine, p.unit) == ("llama.cpp", "running")]
     merged: list[AcceptanceProfile] = []
     for p in [p for p in profiles if p not in totals]:
@@ -268,12 +271,12 @@ def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfil
 
 
 def _with_its_drafter(own: AcceptanceProfile, since: AcceptanceProfile) -> AcceptanceProfile:
-    """Merges the figures of requests with those of their drafter ``since`` the start."""
+    """Merges the figures of requests with the totals of their drafter ``since`` the start."""
     drafter, shares = own.drafter or since.drafter, own.by_position or since.by_position
     merged = replace(own, drafter=drafter, by_position=shares)
     partly = ended = own.steps is None or own.alpha is None
     if own.steps and own.drafted and since.steps and since.drafted and own.alpha and since.alpha:
-        # a text that ends within a draft has fewer tokens than were accepted, so that its steps are more than they seem
+        # a text that ends within a draft lacks some accepted tokens, so the number of steps is computed too low
         same = round(own.steps * own.drafted) == round(since.steps * since.drafted)
         ended = same and since.steps > own.steps and since.drafted == round(since.drafted)
         partly = (own.alpha - 1) / own.drafted > ALL > (since.alpha - 1) / since.drafted

@@ -1,7 +1,7 @@
-"""What the figures of one source of a server's log say about a drafter, and what to try.
+"""Sentences about the figures of one source of a server's log, and things to try.
 
-A log holds acceptance by position at most, and many causes give the same profile. So a profile is named only where it is out of the
-ordinary beyond chance, and causes are things to try. Where a case is named, its figures are those that were reported there.
+The most detailed figure of a log is acceptance by position, and many causes lead to the same profile. A profile is therefore named
+only if it is unusual beyond chance, and causes are given as things to try. Figures of a cited case were reported there.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from d2sd.doctor.log_cases import TRIES, published_alpha
 from d2sd.doctor.log_profiles import AcceptanceProfile, Load
 from d2sd.trace.text import escaped
 
-NONE, LOW = 0.05, 0.5  # of the steps accept position 1
-MANY_DRAFTED = 6  # tokens a step, from where fewer are worth a thought
+NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1
+MANY_DRAFTED = 6  # tokens per step from which fewer may be better
 DEAD = 3  # last positions that were never accepted
-FALL = 0.5  # of the usual share that goes on from a position to the next
-ENOUGH = 20  # steps that reach a position, to judge where it goes on
+FALL = 0.5  # of the usual share of steps that also accept the next position
+ENOUGH = 20  # steps that reach a position, to judge the next one
 FEW_STEPS = 100
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 MANY_RUNNING = 32  # requests at once
-LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
-MOST_ENGINES = 1000
+LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, from which a longer draft may be better
+MOST_ENGINES = 1000  # larger numbers are process ids
 MOST_TRIES = 5
-SHORTER = 0.6  # of a draft, if so much brings the lower part of that
-MOST_CHAIN = 16  # drafted tokens that are taken for a chain where only their number is known; more are often a tree
-MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
+SHORTER = 0.6  # share of the draft; a shorter one is suggested if this part has MOST_OF_IT[0] of the accepted tokens
+MOST_CHAIN = 16  # drafted tokens, if only their number is known; more are often a tree, not a chain
+MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
-WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # tokens, in published models
 
-ORDINARY = "Nothing in acceptance by position is out of the ordinary."
-NO_DRAFTED = "How many tokens are drafted a step is not in this log, nor acceptance by position: whether α is low depends on them."
-NO_ALPHA = "Neither α nor acceptance by position is in this log."
+ORDINARY = "Acceptance by position looks normal."
+NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
+NO_ALPHA = "This log has neither α nor acceptance by position."
 RATE = (
-    "The rate falls as γ grows, with the same drafter: look at α. llama.cpp showed rates of 15% with official drafters at an α of about 3 "
-    "(llama.cpp issue 25792)."
+    "The acceptance rate falls as γ grows, with the same drafter: look at α instead. In llama.cpp, official drafters had rates of 15% "
+    "at an α of about 3 (llama.cpp issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate
 EVERY = (
-    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at what was written. α is lower on "
-    "other text."
+    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
+    "α is lower."
 )
 WHOLE_DRAFTS = (
-    "Of models whose state cannot be taken back in part (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
-    "as a whole; its lines “statistics” count all."
+    "For models whose state cannot be partly rolled back (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
+    "as a whole. Its “statistics” lines count all drafts."
 )
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a profile says.
+    """A profile in words.
 
     profile: the figures.
-    sentences: in order.
-    named: whether something is out of the ordinary.
-    tries: what to try, likeliest first.
+    sentences: sentences in order.
+    named: whether something is unusual.
+    tries: things to try, likeliest first.
     """
 
     profile: AcceptanceProfile
@@ -89,11 +89,11 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     if not found and (p.steps is None or p.steps >= ENOUGH):
         sentences += [*_fewer(p), *_more(p)]
     if few:
-        sentences.append(f"The log has only {count(p.steps or 0, 'step')}: another text may give other figures.")
+        sentences.append(f"The log has only {count(p.steps or 0, 'step')}: figures may differ on other text.")
     if p.undrafted and p.tokens and p.steps:
         sentences.append(
-            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α leaves out: with them a step commits "
-            f"{p.tokens / (p.steps + p.undrafted):.2f} tokens."
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. With these steps, the average is "
+            f"{p.tokens / (p.steps + p.undrafted):.2f} tokens per step."
         )
     if _is_whole(p):
         sentences.append(EVERY)
@@ -105,26 +105,28 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
     if p.remote_prefill and found:
         tries = dict.fromkeys(("handover", *tries))
-    named = any(name != "busy" for name in tries)  # many requests are no fault
+    named = any(name != "busy" for name in tries)  # a high load is not a fault
     return Reading(p, tuple(sentences), named, tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
 
 
 def _ordinary(p: AcceptanceProfile) -> str:
-    """What is said where nothing is out of the ordinary."""
+    """Returns the sentence about acceptance for a profile without anything unusual."""
     drafted = round(p.drafted or 0)
     if p.alpha is None:
         return NO_ALPHA
     if len(p.by_position) > 1 or (p.by_position and drafted == 1):
         return ORDINARY
     if p.drafted and drafted < 1:
-        return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted a step on average."
+        return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted per step on average."
     if not 1 <= drafted <= MOST_DRAFTED:
         return NO_DRAFTED
     if abs(drafted - (p.drafted or 0.0)) > 0.1:
-        return f"Drafts have different lengths, {p.drafted:.3g} tokens on average; acceptance by position is not in this log."
+        return (
+            f"Drafts have different lengths, {p.drafted:.3g} tokens on average. This log has no acceptance by position."
+        )
     return (
-        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(_constant_rate(p.alpha - 1, drafted))} were accepted at every "
-        "position; acceptance by position is not in this log."
+        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted "
+        f"{percent(_constant_rate(p.alpha - 1, drafted))} of the time. This log has no acceptance by position."
     )
 
 
@@ -135,13 +137,13 @@ def _headline(p: AcceptanceProfile) -> str:
     if p.replica is not None:
         parts.append(engine_of(p))
     if not p.drafts:
-        parts.append("no figures of drafts")
+        parts.append("no draft statistics")
         if p.token_seconds:
             parts.append(f"a token takes {milliseconds(p.token_seconds)}{with_requests(p)}")
     if p.steps is not None:
         parts.append(count(p.steps, "step"))
     if p.drafted is not None:
-        parts.append(f"{p.drafted:.3g} {'token' if p.drafted == 1 else 'tokens'} drafted a step")
+        parts.append(f"{p.drafted:.3g} drafted {'token' if p.drafted == 1 else 'tokens'} per step")
     if p.alpha is not None:
         parts.append(f"α {p.alpha:.2f}")
     elif p.rate is not None:
@@ -156,7 +158,7 @@ def _headline(p: AcceptanceProfile) -> str:
 
 
 def engine_of(p: AcceptanceProfile) -> str:
-    """Returns the name of one of several engines, which vLLM numbers, or tells apart by their processes."""
+    """Returns the name of one of several engines, which vLLM identifies by a number or a process id."""
     return f"{'engine' if (p.replica or 0) < MOST_ENGINES else 'process'} {p.replica}"
 
 
@@ -165,7 +167,7 @@ def _last(shares: Sequence[float]) -> int:
 
 
 def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """What is conspicuous, each with the names of what to try; at most one about the form of the profile."""
+    """Yields sentences about unusual acceptance, each with keys of ``TRIES``; at most one is about the profile's shape."""
     shares = p.by_position
     if not shares:
         if p.alpha is None:
@@ -178,13 +180,13 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
     first, upper = shares[0], _upper(shares[0], p.steps)
     if upper < 2 * NONE and first < NONE:
         yield (
-            f"Position 1 is accepted in {percent(first)} of the steps: almost never. A drafter that is only weak gets more.",
+            f"Position 1 is accepted in {percent(first)} of the steps: almost never. Even a weak drafter reaches more.",
             ("convention", "quantised drafter", "tokenizer"),
         )
         return
     if not p.equally_long:
         yield (
-            f"The drafts have different lengths, {p.drafted:.3g} tokens on average of up to {len(shares)}: a position that is not accepted "
+            f"Drafts have different lengths, {p.drafted:.3g} tokens on average and at most {len(shares)}: a position that was not accepted "
             "may not have been drafted.",
             (),
         )
@@ -197,28 +199,28 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
 
 
 def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Whether so many drafted tokens should bring more, where acceptance by position is not known."""
+    """Checks whether α is low for the number of drafted tokens, if acceptance by position is unknown."""
     drafted = round(p.drafted or 0)
     if p.alpha is None or not 1 <= drafted <= MOST_DRAFTED or (p.steps is not None and p.steps < ENOUGH):
         return
     rate = _constant_rate(p.alpha - 1, drafted)
     if rate < LOW:
         yield (
-            f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(rate)} were accepted at every position: that is low, and limits "
-            "what drafting can gain.",
+            f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time. This is low and "
+            "limits the gain of drafting.",
             SIMPLE_LOW,
         )
 
 
 def _upper(share: float, steps: int | None) -> float:
-    """The upper end of its 95% interval; itself if the number of steps is not known."""
+    """Returns the upper end of a share's 95% interval; the share if the number of steps is unknown."""
     if not steps:
         return share
     return wilson(share, steps)[1]
 
 
 def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Where acceptance by position ends or falls."""
+    """Finds the position where acceptance ends or falls."""
     shares, steps = p.by_position, p.steps
     last = _last(shares)
     rest = len(shares) - last
@@ -226,8 +228,8 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     reach = [share * (steps or 1000) for share in shares]
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield (
-            f"Position 1 is accepted in {percent(shares[0])} of the steps, and only {percent(shares[1] / shares[0])} of those accept "
-            f"position 2: the draft breaks off after its first token.{' Until the reason is found, draft 1.' if shares[0] >= LOW else ''}",
+            f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW else ''}",
             ("first only", "window", "block"),
         )
         return
@@ -237,13 +239,13 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         if expected < 1:
             return
         chance = (
-            f"With a smooth decay, about {expected:.0f} of the {steps or 'a thousand'} steps would accept position {last + 1}."
+            f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay may end there too: a longer log would tell."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would tell."
         )
         yield (
-            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. γ {last + 1} "
-            f"would have committed the same for less work. {chance}",
+            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
+            f"per step (γ = {last + 1}) would have committed the same for less work. {chance}",
             ("window", "block", "position"),
         )
         return
@@ -251,15 +253,15 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         usual = median(onward[:k])
         if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
             yield (
-                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that get there accept it, where "
-                f"{percent(usual)} go on at the positions before.",
+                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach it accept it, compared with "
+                f"{percent(usual)} (median) at the positions before.",
                 ("block", "window", "position"),
             )
             return
 
 
 def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Compares acceptance up to and beyond each of ``WINDOWS``; yields the window with the largest significant fall."""
+    """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
     falls = []
     for window in WINDOWS:
         short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
@@ -272,8 +274,8 @@ def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str
     if falls:
         _, window, before, after = max(falls)
         yield (
-            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may be "
-            "other requests than the short ones; one long answer would tell.",
+            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may come from "
+            "other requests than the short ones; a single long answer would tell.",
             ("window", "position", "language"),
         )
 
@@ -286,7 +288,7 @@ def milliseconds(seconds: float) -> str:
 
 
 def with_requests(p: AcceptanceProfile) -> str:
-    return f" with {count(p.at_once, 'request')} at once" if p.at_once else ""
+    return f" with {count(p.at_once, 'request')}{' at once' if p.at_once > 1 else ''}" if p.at_once else ""
 
 
 def _times(p: AcceptanceProfile) -> Iterator[str]:
@@ -296,12 +298,12 @@ def _times(p: AcceptanceProfile) -> Iterator[str]:
     drafter = f", of which the drafter takes {milliseconds(p.draft_seconds)}" if p.draft_seconds else ""
     yield (
         f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {commits:.2f} tokens: drafting pays only if plain "
-        f"decoding takes more than {milliseconds(p.token_seconds)} a token."
+        f"decoding takes more than {milliseconds(p.token_seconds)} per token."
     )
 
 
 def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
-    """What the server's load means for drafting."""
+    """Yields sentences about the effect of the server's load on drafting."""
     running, waiting, kv = p.load.running, p.load.waiting, p.load.kv_use
     if waiting and waiting[1] > 0 and kv and kv[1] >= FULL:
         yield (
@@ -312,7 +314,7 @@ def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     elif running and running[1] >= MANY_RUNNING:
         yield (
             f"Many requests run at once ({', '.join(_load_parts(p.load))}): verifying drafted tokens takes time that other requests need, so "
-            "drafting gains less than with one request, or slows the server down.",
+            "drafting gains less than with one request, or even slows the server down.",
             ("busy",),
         )
 
@@ -324,9 +326,9 @@ def _load(p: AcceptanceProfile) -> list[str]:
 
 def _load_parts(load: Load) -> Iterator[str]:
     if load.running:
-        yield f"{_span(load.running)} run"
+        yield f"{_span(load.running)} running"
     if load.waiting and load.waiting[2]:
-        yield f"{_span(load.waiting)} wait"
+        yield f"{_span(load.waiting)} waiting"
     if load.kv_use and load.kv_use[2] >= 0.01:
         yield f"KV cache {_span([100 * share for share in load.kv_use])}%"
 
@@ -340,7 +342,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _fewer(p: AcceptanceProfile) -> Iterator[str]:
-    """Whether a shorter draft would commit almost as many tokens."""
+    """Suggests a shorter draft if it would commit almost as many tokens."""
     drafted = round(p.drafted or 0)
     if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
@@ -354,20 +356,20 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
     if low > SHORTER * drafted:
         return
     assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
-    which = f"{low}" if low == high else f"{low} to {high}"
+    which = count(low, "token") if low == high else f"{low} to {high} tokens"
     yield (
-        f"The first {high} of {drafted} drafted tokens bring {percent(brought[high - 1] / brought[-1])} of what is accepted{assumed}: "
-        f"draft {which}, which leaves less to verify, and less to draft where the drafter writes token by token."
+        f"The first {high} of {drafted} drafted tokens are {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
+        f"{which}. This leaves less to verify, and less to draft if the drafter is autoregressive."
     )
 
 
 def _is_whole(p: AcceptanceProfile) -> bool:
-    """Whether nearly all of drafts of several tokens are accepted."""
+    """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
     return p.alpha is not None and p.drafted is not None and p.drafted > 1.5 and p.alpha - 1 > WHOLE * p.drafted
 
 
 def _more(p: AcceptanceProfile) -> Iterator[str]:
-    """Whether the draft could be longer."""
+    """Suggests a longer draft if most of the draft is accepted."""
     if p.alpha is None or not p.drafted or not p.equally_long or _is_whole(p):
         return
     whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
@@ -381,7 +383,7 @@ def _more(p: AcceptanceProfile) -> Iterator[str]:
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
-    """Returns the rate of every position with which so many of the drafted tokens are accepted a step, Σ rate^k over k = 1 … drafted."""
+    """Returns the constant acceptance rate per position that leads to ``accepted`` = Σ rate^k over k = 1 … drafted."""
     low, high = 0.0, 1.0
     for _ in range(50):
         rate = (low + high) / 2

@@ -1,4 +1,4 @@
-"""What logs say: a reading of each source in them, what follows from several side by side, and all of it as text."""
+"""Readings of logs: one of each source, comparisons of several sources, and the report as text."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
-WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
+WHAT_TO_TRY = "Things to try, with public cases. The profile alone does not show which of them is the cause:"
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
-    """Returns what the log of a server says, a reading for each engine, model and setting in it. Raises ``InputError``."""
+    """Returns a reading for each engine, model and setting in a server's log. Raises ``InputError``."""
     return read_profiles(profiles_of(found))
 
 
 def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
-    """Returns a reading of each profile; what follows from several of them is said with the last one that it is about."""
+    """Returns a reading of each profile, with comparisons of several profiles."""
     readings = [read_profile(profile) for profile in profiles]
     for sentence, names, at in (*_unequal_engines(profiles), *_with_and_without(profiles)):
         one = readings[at]
@@ -45,16 +45,16 @@ def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
 
 
 def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
+    """Compares engines that serve one model side by side. Yields sentence, keys of ``TRIES``, and index of the profile."""
     for at, p in enumerate(profiles):
         same = [
             q for q in profiles if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)
         ]
         best = max(same, key=lambda q: q.alpha or 0.0, default=p)
-        single = len({q.replica for q in same}) == len(same)  # else they differ in something else as well
+        single = len({q.replica for q in same}) == len(same)  # otherwise they differ in more than the engine
         if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
-                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} against "
+                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} compared with "
                 f"{best.alpha:.2f}.",
                 ("replica",),
                 at,
@@ -62,7 +62,7 @@ def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[st
 
 
 def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Each source with drafts against one without, under the same load."""
+    """Compares each source with drafts with each one without, under the same load; yields as ``_unequal_engines``."""
     for at, p in enumerate(profiles):
         for q in profiles:
             same_model = q.model == p.model or None in (p.model, q.model)
@@ -78,14 +78,16 @@ def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[s
             if p.token_seconds and q.token_seconds:
                 times = q.token_seconds / p.token_seconds
                 same = (
-                    "the requests were alike, in text and length"
+                    "the requests were alike in text and length"
                     if p.unit == "request"
                     else "machine, model and prompts were the same"
                 )
-                result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
+                result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
+                begin = f"W{with_requests(q)[2:]}, a token" if q.at_once else "A token"
                 yield (
-                    f"With drafts a token takes {milliseconds(p.token_seconds)}, without {milliseconds(q.token_seconds)}{with_requests(q)}: drafting is {result}. "
-                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.step_seconds / p.token_seconds:.2f} tokens. That holds if {same}.",
+                    f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.step_seconds / p.token_seconds:.2f} tokens. "
+                    f"This is true only if {same}.",
                     (),
                     at,
                 )
@@ -95,7 +97,7 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 
 
 def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
-    """Returns a table of several sources, with the names of its columns first; empty if there is one source only."""
+    """Returns a table of the sources, column names first; empty if there is only one source."""
     rows = [
         (
             ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
@@ -114,7 +116,7 @@ def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
 
 
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yields the readings as lines of text; what several say to try comes once, at the end."""
+    """Yields the readings as lines of text; things to try come once, at the end."""
     for number, reading in enumerate(readings):
         before = {sentence for earlier in readings[:number] for sentence in earlier.sentences}
         yield from (sentence for sentence in reading.sentences if sentence not in ONCE or sentence not in before)

@@ -1,10 +1,10 @@
 """Probes: change one thing of a drafter and draft again over the same texts, or put the same prompts into another template.
 
 A few hundred steps are too few to measure a small change. Variants are therefore compared with the unchanged drafter at every
-position of the texts, by the geometric mean of the number of tokens that a draft from there adds.
+position of the texts, by the geometric mean of the tokens that a draft from there adds.
 
-Every variant is first screened at some positions of a few texts, and the best ones are tried over all. Intervals are paired
-bootstraps over prompts and hold simultaneously for all variants (Bonferroni), including those that were only screened.
+Every variant is first screened at some positions of a few texts. The best ones are then tried over all texts. Intervals are paired
+bootstraps over prompts. They hold simultaneously for all variants (Bonferroni), including variants that were only screened.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
-# Screening: at every so many positions of a few texts. So many variants go on, of those whose gain is above this.
+# Screening: number of texts, stride of positions, number of variants that are kept, and the gain that they must exceed.
 SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 4, -0.15
-SCREEN_STOP = -0.5  # a variant that loses as much in the first of these texts is not screened in the others
-# Texts, and anchors of each, over which mask tokens are compared before the best become variants.
+SCREEN_STOP = -0.5  # gain in the first text below which a variant is not screened in the others
+# Numbers of texts, and of anchors per text, over which mask tokens are compared.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
 
 
@@ -39,8 +39,8 @@ class Trial:
 
     gain: relative change of the tokens that a draft adds, with a simultaneous interval over prompts.
     helps: whether the whole interval is above 0, the gain is large enough and α is not lower.
-    walks: of all texts with it; empty if it was only screened.
-    failure: why it could not be tried; None if it was.
+    walks: steps over all texts; empty if the variant was only screened.
+    failure: why the variant could not be tried; None if it was tried.
     """
 
     variant: Variant
@@ -61,23 +61,23 @@ def relative_gain(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: in
 
 @lru_cache(4)
 def _resampler(count: int) -> Resampler:
-    """The same resamples for every variant, computed once."""
+    """Cached, so that every variant is compared with the same resamples."""
     return Resampler(count)
 
 
 def _log_gain(walked: TextWalk, base: TextWalk) -> float:
-    """Sum over positions of the logarithm of how many times as many tokens a draft adds."""
+    """Returns the log ratio of the tokens that a draft adds, summed over positions."""
     return float(np.log((1.0 + np.array(walked.by_anchor)) / (1.0 + np.array(base.by_anchor))).sum())
 
 
 def change_of_alpha(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: int) -> Estimate:
-    """Returns the change of α from ``base``, whose texts may be other responses to the same prompts."""
+    """Returns the change of α from ``base``. The texts of ``base`` may be other responses to the same prompts."""
     own, before = tokens_and_steps(walks), tokens_and_steps(base)
     return _resampler(len(walks)).difference(own, before, np.arange(len(walks)), tests)
 
 
 def is_clear(change: Estimate, least: float) -> bool:
-    """Returns whether a change is significantly positive and at least so large."""
+    """Returns whether a change is significantly positive and at least ``least``."""
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= least
 
 
@@ -85,11 +85,11 @@ def probe(
     target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[TextWalk], variants: Sequence[Variant],
     tests: int,
 ) -> Iterator[Trial]:  # fmt: skip
-    """Yields the results of all variants, those of the best ones a second time, over all texts.
+    """Yields the screening results of all variants, then the results of the best ones over all texts.
 
     visible: number of tokens after the anchor that the drafter is shown.
-    base: the unchanged drafter, over all texts.
-    tests: number of intervals that are to hold simultaneously, including those of these variants.
+    base: the unchanged drafter's steps over all texts.
+    tests: number of simultaneous intervals, including the intervals of these variants.
     """
     few = texts[:SCREEN_TEXTS]
     unchanged = [TextWalk((), 0, w.by_anchor[::SCREEN_EVERY]) for w in base[: len(few)]]
@@ -97,7 +97,7 @@ def probe(
     for variant in variants:
         try:
             screened = _screened(target, variant.apply(model), visible, few, unchanged)
-        except Exception as error:  # damaged weights may allow no such change; the others are tried
+        except Exception as error:  # a change may fail with damaged weights; the others are still tried
             gains.append(-1.0)
             yield Trial(variant, Estimate(None), failure=error_line(error))
             continue
@@ -115,7 +115,7 @@ def probe(
 def _screened(
     target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
 ) -> list[TextWalk]:
-    """Returns drafts at some positions of these texts, or of the first one alone if they lose much there."""
+    """Returns drafts at some positions of these texts; only of the first text if the drafts lose much there."""
     drafter = redrafter(target, model, visible)
     walks: list[TextWalk] = []
     for text in texts:
@@ -138,11 +138,11 @@ def score_masks(
         yield sum(sum(drafter.accepted(text, anchors, context)) for (text, anchors), context in places)
 
 
-# Other prompts for the same questions: with and without chat template, with and without thinking.
+# The same prompts in other templates: with and without chat template, with and without thinking.
 
 
-# The responses differ, and some are easier to draft whatever the drafter was trained on: only a large share of α counts, and a
-# larger one against a template that is surely the target's, since its markers are tokens of their own.
+# Relative rise of α that counts. The responses differ, and some are easier to draft for any drafter. The second value is for leaving
+# out a template whose markers are special tokens, since this is certainly the target's template.
 MIN_RISE, MIN_RISE_OWN = 0.15, 0.5
 
 
@@ -151,9 +151,9 @@ class Template:
     """A way to format prompts.
 
     description: in a few words.
-    fix: what to change.
+    fix: the option to change.
     ids: token ids of each prompt.
-    min_rise: relative rise of α from which on it is reported.
+    min_rise: smallest relative rise of α that is reported.
     """
 
     description: str
@@ -203,7 +203,7 @@ def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> l
         try:
             other = ids(chat, thinking)
         except InputError:
-            continue  # a prompt that the template refuses
+            continue  # the template rejects a prompt
         if other not in seen:
             seen.append(other)
             special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)

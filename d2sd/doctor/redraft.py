@@ -1,7 +1,7 @@
-"""Texts that the target generates, drafts after many positions of them, and the acceptance that results.
+"""Texts that the target generates, drafts after many of their positions, and the resulting acceptance.
 
-Drafting is greedy, and a drafted token is accepted if the text continues with it. The steps over a text are those of decoding:
-of the method ``dflash`` at temperature 0, or of an EAGLE-3 chain.
+Drafting is greedy, and a drafted token is accepted if the text continues with it. The steps over a text are the same as in decoding
+at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from d2sd.train.text import respond_to
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
-CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain: as deep as its trees are by default
-ROWS = 1024  # of a pass
+CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain: default depth of its trees
+ROWS = 1024  # rows per pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
-NO_TOKEN = -2  # stands after the end of a text
+NO_TOKEN = -2  # padding after the end of a text
 
 
 def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
-    """Returns greedy texts of at most so many new tokens, in the prompts' order, generated as a batch."""
+    """Returns greedy texts of at most ``tokens`` new tokens, in the prompts' order, generated as one batch."""
     responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens))
     return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]
 
 
 def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN) -> BlockRedrafter | ChainRedrafter:
-    """Returns what drafts over texts with a drafter of either kind.
+    """Returns an object that drafts over texts with a drafter of either kind.
 
     visible: number of tokens after the anchor that a block drafter is shown.
-    chain: number of tokens that an EAGLE-3 drafter drafts, as a chain.
+    chain: length of the chains that an EAGLE-3 drafter drafts.
     """
     if isinstance(model, DFlashDraftModel):
         return BlockRedrafter(target, model, visible)
@@ -63,7 +63,7 @@ def block_size(model: Drafter) -> int:
 
 
 class BlockRedrafter:
-    """Drafts blocks after any token of a text, each one from the text before it alone.
+    """Drafts blocks after any token of a text. Each block depends only on the text before it.
 
     visible: number of tokens after the anchor that the drafter is shown, as a VP-Drafter is.
     """
@@ -75,14 +75,14 @@ class BlockRedrafter:
 
     @torch.inference_mode()
     def context(self, text: Text) -> list[KeyValue]:
-        """Returns keys and values of the text, by layer; they do not depend on the mask token and the block."""
+        """Returns the text's keys and values by layer. They do not depend on the mask token or the block."""
         features = text.features_of(self.form.taps).to(self.drafter.dtype)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         return self.model.project_context(features, positions)
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
-        """Returns how many drafted tokens after each anchor the text continues with.
+        """Returns for each anchor the number of accepted tokens.
 
         context: the text's keys and values, if they are known.
         """
@@ -106,7 +106,7 @@ class BlockRedrafter:
             return (tokens[:, self.visible :] == goal).cumprod(1).sum(1).tolist()
         count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
         left = torch.arange(len(anchors), device=hidden.device)
-        for at in range(goal.shape[1]):  # rows behind a rejected token need no logits, which cost most
+        for at in range(goal.shape[1]):  # logits cost most, so rows after a rejected token are skipped
             best = self.drafter.own_ids(self.drafter.logits(rows[left, at]).argmax(-1))
             left = left[best == goal[left, at]]
             count[left] += 1
@@ -115,13 +115,13 @@ class BlockRedrafter:
         return count.tolist()
 
     def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Anchors and the tokens after them, (A, γ)."""
+        """Returns the anchors and the tokens after them, (A, γ)."""
         size = self.form.block_size
         ids = [(text.ids[at : at + size] + (NO_TOKEN,) * size)[:size] for at in anchors]
         return torch.tensor(ids, device=self.drafter.device)
 
     def _hidden(self, block: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
-        """Hidden states (A, R, hidden) of one block after every anchor."""
+        """Returns the hidden states of one block after every anchor, (A, R, hidden)."""
         form, rows, device = self.form, self.form.rows, self.drafter.device
         ids = torch.full((len(anchors), rows), form.mask_token, device=device)
         shown = min(1 + self.visible, rows)
@@ -139,7 +139,7 @@ class BlockRedrafter:
 
 
 class ChainRedrafter:
-    """Drafts a greedy EAGLE-3 chain after any token of a text, one batched pass per token, as long as the text continues with it.
+    """Drafts a greedy EAGLE-3 chain after any token of a text. Runs one batched pass per token until all chains are rejected.
 
     length: number of tokens of a chain.
     """
@@ -152,7 +152,7 @@ class ChainRedrafter:
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """Returns how many drafted tokens after each anchor the text continues with."""
+        """Returns for each anchor the number of accepted tokens."""
         model = self.model
         features = text.features_of(model.target_layer_ids).to(model.dtype)
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (self.length + 1)], device=features.device)
@@ -180,16 +180,16 @@ class ChainRedrafter:
         return self.embedding(ids.clamp_min(0)).to(self.model.dtype)
 
 
-# Acceptance over texts: tokens per step, and acceptance by position with the shapes that it is known to take.
+# Acceptance over texts: tokens per step, acceptance by position, and its shape.
 
 
 @dataclass(frozen=True, slots=True)
 class TextWalk:
     """The steps of decoding over one text.
 
-    accepted: number of drafted tokens that each step accepts; the last step may have been cut by the text's end.
+    accepted: number of drafted tokens that each step accepts; the text's end may cut the last step.
     tokens: number of generated tokens.
-    by_anchor: number of accepted tokens of a draft from every position of the text, whether a step starts there or not.
+    by_anchor: number of accepted tokens of a draft from every position of the text, even if no step starts there.
     """
 
     accepted: tuple[int, ...]
@@ -198,7 +198,7 @@ class TextWalk:
 
 
 def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
-    """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the bonus token."""
+    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
     by_anchor = drafter.accepted(text, text.anchors)
     at, end, accepted = text.start, len(text.ids) - 1, []
     while at < end:
@@ -222,15 +222,15 @@ def alpha_estimate(walks: Sequence[TextWalk]) -> Estimate:
 
 
 Shape = Literal["low", "cliff", "smooth", "unclear"]
-LOW = 0.6  # share accepted at position 1 that trained drafters are usually above
-FEWEST_STEPS = 20  # that a position needs to count
-FALL = 0.6  # of the share before it: what a position after a cliff is below
-STRICT = 3.0  # standard deviations, since every position is looked at
+LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
+FEWEST_STEPS = 20  # for a position to count
+FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
+STRICT = 3.0  # standard deviations; many, since every position is tested
 SHAPES = {
     "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
     "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
-    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as it was trained.",
-    "unclear": "Too few steps to tell the shape.",
+    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as trained.",
+    "unclear": "There are too few steps to tell the shape.",
 }
 
 
@@ -240,7 +240,7 @@ class DraftPosition:
 
     number: from 1.
     steps: number of steps that accepted all earlier tokens.
-    accepted: number of these steps that also accept this one.
+    accepted: number of these steps that also accept this token.
     """
 
     number: int
@@ -253,10 +253,10 @@ class DraftPosition:
 
 
 def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list[DraftPosition]:
-    """Returns acceptance by drafted position, without the last step of each text, which the text's end may have cut.
+    """Returns acceptance by drafted position. Ignores the last step of each text, which the text's end may have cut.
 
     gamma: γ; there are at most γ − 1 positions.
-    visible: number of tokens after the anchor that the drafter is shown, which are left out.
+    visible: number of tokens after the anchor that the drafter is shown; their positions are left out.
     """
     counts = reached([count for w in walks for count in w.accepted[:-1]])
     positions = [DraftPosition(number, *count) for number, count in enumerate(counts[: gamma - 1], 1)]
@@ -264,7 +264,7 @@ def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list
 
 
 def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:
-    """Returns the shape, and the position of a cliff: a significant drop after a good position 1."""
+    """Returns the shape, and the position of a cliff, if any: a significant drop after a good position 1."""
     known = [p for p in positions if p.steps >= FEWEST_STEPS]
     if not known:
         return "unclear", None

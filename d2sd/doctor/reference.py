@@ -1,4 +1,4 @@
-"""A drafter compared with another one that is known to be good, over the same texts."""
+"""Comparison of a drafter with a known good one over the same texts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from d2sd.doctor.changes import weights_of
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import Drafter, TextWalk
 
-EQUAL = 1e-3  # relative difference of two tensors up to which they are the same but for rounding
+EQUAL = 1e-3  # relative difference of two tensors that rounding explains
 
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
-    """A tensor that differs from the reference's: by which share of its size; None where only one has it, or in another shape."""
+    """A tensor that differs from the reference's.
+
+    share: norm of the difference ÷ norm of the reference's tensor; None if only one drafter has it, or the shapes differ.
+    """
 
     name: str
     share: float | None
@@ -28,12 +31,12 @@ class TensorDifference:
 class Reference:
     """Another drafter over the same texts.
 
-    name: of its folder.
-    walks: of each text.
-    change: α of the reference less that of the examined one, over prompts.
-    keys: of the config, that differ, with both values as text.
-    tensors: that differ, those that differ most first.
-    equal: number of tensors that do not.
+    name: folder or hub id.
+    walks: its steps, by text.
+    change: α of the reference − α of the examined drafter, over prompts.
+    keys: config keys that differ: (key, value of the examined drafter, value of the reference).
+    tensors: tensors that differ, largest difference first.
+    equal: number of equal tensors.
     """
 
     name: str
@@ -50,8 +53,8 @@ def compared(
 ) -> Reference:  # fmt: skip
     """Returns the comparison with a reference.
 
-    walks, others: of the examined drafter, and of the reference, over the same texts.
-    configs: their published ones.
+    walks, others: steps of the examined drafter and of the reference over the same texts.
+    configs: published configs of both.
     """
     own, theirs = weights_of(model), weights_of(reference)
     found, equal = [], 0

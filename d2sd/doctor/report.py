@@ -1,6 +1,6 @@
 """Findings as a report: Markdown for a bug report, or plain text for a terminal.
 
-Names and token texts come from others and are escaped or written as code.
+Names and token texts are untrusted, so they are escaped or written as code.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from d2sd.doctor.redraft import SHAPES, alpha
 from d2sd.doctor.reference import Reference
 from d2sd.trace.text import escaped
 
-MOST_TENSORS, MOST_CHARACTERS = 12, 80  # of the differences from a reference
+MOST_TENSORS, MOST_CHARACTERS = 12, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1.",
-    "Rates are per position, among the steps that accepted all earlier tokens. They are not accepted ÷ drafted tokens, which falls as γ grows.",
-    "γ counts the anchor: a block of γ has γ − 1 drafted tokens. A drafter that reads fill has γ rows, one that reads next has γ − 1.",
-    "Temperature 0. A softmax temperature changes no greedy draft, so none is tried; Calibrate suggests one for the confidence.",
+    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
+    "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
+    "γ counts the anchor: a block has γ − 1 drafted tokens. A drafter with the fill convention has γ rows; with next, it has γ − 1 rows.",
+    "The temperature is 0. A softmax temperature does not change greedy drafts, so none is tried; Calibrate suggests one for the confidence.",
 )
 
 
 def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
     """Returns the report as Markdown, one section per drafter: the likely cause, what helps, and the checks of the folder.
 
-    clean: takes out of a sentence what its readers may not see.
+    clean: removes private parts from a sentence, such as paths.
     full: also list the changes that do not help.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
@@ -44,7 +44,7 @@ def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = st
 
 
 def plain_text(markdown: str) -> str:
-    """Returns a report for a terminal: without the marks and escapes of Markdown, and with aligned tables."""
+    """Returns a report for a terminal: without Markdown syntax, and with aligned tables."""
     lines: list[str] = []
     for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
         if is_table:
@@ -86,7 +86,7 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     if e.diagnosis is not None:
         yield f"**{text(clean(e.diagnosis.sentence))}**"
         if e.diagnosis.fix:
-            yield f"To mend: {code(clean(e.diagnosis.fix))}"
+            yield f"To fix: {code(clean(e.diagnosis.fix))}"
     else:
         yield "**Stopped before the end: no cause is named.**"
     for failure in e.failures:
@@ -95,7 +95,7 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
         yield from _run(e, e.run)
     if e.trials or e.templates:
         yield from _tried(e, full)
-    yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
+    yield from ("", "### The folder", "", "| check | | finding |", "| --- | --- | --- |")
     for check in e.checks:
         yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
     yield ""
@@ -103,11 +103,11 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
 
 def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     positions, (kind, cliff) = run.positions, run.shape
-    prompts = "in the chat template" if e.asked.chat else "as they are, without a chat template"
+    prompts = "in the chat template" if e.asked.chat else "without a chat template"
     yield from ("", "### A short run", "")
-    shown = f", each draft after {run.visible} tokens that it was shown" if run.visible else ""
-    yield f"{len(run.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
-    yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
+    shown = f"; each draft is given its first {count(run.visible, 'token')}" if run.visible else ""
+    yield f"{count(len(run.walks), 'prompt')} {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
+    yield f"{SHAPES[kind]}{f' The drop is at position {cliff}.' if cliff else ''}"
     if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
         yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
@@ -117,8 +117,8 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in positions) + " |"
     if e.reference is not None:
         theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=e.reference.walks).positions}
-        yield "| of the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
-    yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
+        yield "| accepted by the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
+    yield "| steps | " + " | ".join(str(p.steps) for p in positions) + " |"
     if e.reference is not None:
         yield from _reference(e.reference)
 
@@ -127,12 +127,12 @@ def _reference(r: Reference) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
     change = with_interval(r.change, signed_decimal, "[]")
     yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}. {r.equal} tensors are the same, {len(r.tensors)} differ."
-    yield from ("", "| what | here | reference |", "| --- | --- | --- |")
+    yield from ("", "| config key | here | reference |", "| --- | --- | --- |")
     for key, own, theirs in r.keys:
         yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
     yield from ("", "| tensor | differs by |", "| --- | --- |")
     for tensor in r.tensors[:MOST_TENSORS]:
-        yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
+        yield f"| {text(tensor.name)} | {'missing in one, or another shape' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
@@ -145,16 +145,16 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
         failed = sum(t.failure is not None for t in e.trials)
         yield f"One thing was changed at a time. {others}{f', {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them'}."
     if shown:
-        yield "Gain: of the tokens that a draft adds, over all places of the texts, with 95% intervals for all changes together."
+        yield "Gain: relative change of the tokens that a draft adds, over all positions of the texts, with simultaneous 95% intervals."
         yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
     for t in shown:
         says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
-        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # it was looked at in some places of a few texts only
+        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
         yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* Other texts, with {text(trial.template.description)}: α {trial.alpha:.2f}, change {change}, {trial.texts} prompts."
+        yield f"* The same prompts with {text(trial.template.description)}, so other texts: α {trial.alpha:.2f}, change {change}, {count(trial.texts, 'prompt')}."
 
 
 def _signed_percent(share: float | None) -> str:
@@ -167,5 +167,5 @@ def code(value: str) -> str:
 
 
 def text(value: str) -> str:
-    """Returns a sentence with quoted untrusted text, escaped for Markdown and HTML."""
+    """Returns a sentence that may quote untrusted text, escaped for Markdown and HTML."""
     return re.sub(r"([\\`*_{}\[\]<>#|!~&$])", r"\\\1", escaped(value))

@@ -1,4 +1,4 @@
-"""What would perfect confidence bring? Recorded runs replayed with other choices of the prefixes that are re-drafted from."""
+"""The gain of perfect confidence: replays recorded runs with other choices of the prefixes to re-draft from."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from d2sd.errors import InputError
 from d2sd.trace.trace import Trace
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
-HEAD = "| second drafts start | tokens a step | difference |\n| --- | ---: | ---: |\n"
+HEAD = "| second drafts start | tokens per step | difference |\n| --- | ---: | ---: |\n"
 
 
 def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
-    """Returns the outcome of D²SD over a recorded greedy run with the K likeliest prefixes, with K random ones, and with one re-draft
-    from the true boundary of each first draft.
+    """Returns the outcomes of D²SD over a recorded greedy run with three choices of prefixes.
 
-    Raises ``InputError`` for a run without K, or one that cannot be replayed.
+    These are the K likeliest prefixes, K random ones, and the true boundary of each first draft. Raises ``InputError`` for a run
+    without K, or a run that cannot be replayed.
     """
     recorded = replace(recorded_config(trace), inspect=False, backend="auto", cost_aware=False)
     if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):
-        raise InputError("these runs did not select prefixes: measure with a method such as D²SD")
+        raise InputError("these runs did not select prefixes; measure with a method such as D²SD")
     chosen, random = (engine.resolve(replace(recorded, method=method)) for method in ("d2sd", "random_prefix"))
     replay = Replay(engine, trace)
     return [*replay.run([chosen, random]), replay.at_boundary(chosen)]
@@ -32,7 +32,7 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
 def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     """Returns Markdown about the outcomes of ``replay_selections`` of every text."""
     k = texts[0][0].config.num_branches
-    names = [f"at the {k} likeliest places", f"at {k} random places", "once, at the boundary, if it were known"]
+    names = [f"at the {k} likeliest prefixes", f"at {k} random prefixes", "once, at the true boundary"]
     rows = compare_replays(
         names,
         [[text[n].committed for text in texts] for n in range(len(names))],
@@ -41,9 +41,9 @@ def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     )
     table = "".join(map(_row, rows))
     return (
-        f"# What would perfect confidence bring?\n\n{_sentence(rows[2], k)} The {count(len(texts), 'text')} were replayed with the same "
-        f"drafters; at temperature 0 that is exact.\n\n{HEAD}{table}\n"
-        "Differences are from the first row; their 95% intervals hold together."
+        f"# What would perfect confidence bring?\n\n{_sentence(rows[2], k)} The replays cover {count(len(texts), 'text')} with "
+        f"the same drafters; at temperature 0, they are exact.\n\n{HEAD}{table}\n"
+        "Differences are relative to the first row, with simultaneous 95% intervals."
     )
 
 
@@ -56,8 +56,8 @@ def _row(row: DrafterFigures) -> str:
 def _sentence(known: DrafterFigures, k: int) -> str:
     difference = known.whole.difference
     if difference is None or difference.value is None or difference.low is None:
-        return "These are too few texts to say."
+        return "There are too few texts for a conclusion."
     words = with_interval(difference, signed_decimal)
     if not difference.excludes_zero:
-        return f"No clear difference: with the boundary known, one re-draft a step brings as much as {k} ({words} tokens a step)."
-    return f"With the boundary known, one re-draft a step would bring {words} tokens a step compared with {k}."
+        return f"No clear difference: if the boundary were known, one re-draft per step would be as good as {k} ({words} tokens per step)."
+    return f"If the boundary were known, one re-draft per step would change α by {words} tokens per step compared with {k}."

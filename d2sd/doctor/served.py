@@ -1,4 +1,4 @@
-"""A server's steps compared with the same drafter here: at every place where the server drafted, how much it should have accepted."""
+"""Compares a server's steps with the same drafter run locally: how many tokens should it have accepted wherever it drafted?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from d2sd.nets.target import Target
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 
-MOST_OTHERS = 0.1  # share of a text's tokens above which the target did not write it greedily
+MOST_OTHERS = 0.1  # largest share of tokens that the target would not choose, for a text to count as greedy
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class ServedStep:
     """One step of a server.
 
     run, step: numbers from 0.
-    at: tokens of the output before its first drafted one.
-    drafted: tokens that the server drafted.
-    server: of these, those that it accepted.
-    reference: those that are accepted with the drafter here, of as many.
-    cut: whether the text ended within the draft, so that more may have been accepted.
+    at: number of output tokens before the first drafted one.
+    drafted: number of tokens that the server drafted.
+    server: number of drafted tokens that the server accepted.
+    reference: number of accepted tokens if the local drafter drafts as many.
+    cut: whether the text ended within the draft, so that more tokens might have been accepted.
     """
 
     run: int
@@ -44,7 +44,7 @@ class ServedStep:
 
 @dataclass(frozen=True, slots=True)
 class PositionShares:
-    """Acceptance of one drafted position: the accepted share of the steps that accept all before it, None where none does."""
+    """Acceptance of one drafted position, among the steps that accept all earlier ones; None if there are no such steps."""
 
     server: float | None
     reference: float | None
@@ -52,15 +52,15 @@ class PositionShares:
 
 @dataclass(frozen=True, slots=True)
 class ServedComparison:
-    """All steps of a server's log against the same drafter here, at the same places.
+    """A server's steps compared with the local drafter, the reference, at the same places.
 
-    places: one a step in which something was drafted.
-    less, more: of these, those where the server accepted fewer tokens than the reference, and those where it accepted more.
-    first: the first where it accepted fewer, None where there is none.
+    places: the steps with drafted tokens.
+    less, more: number of places where the server accepted fewer, or more, tokens than the reference.
+    first: the first place where the server accepted fewer tokens; None if there is none.
     positions: acceptance by drafted position, from 1 on.
-    difference: accepted tokens a step of the server less those of the reference, with an interval over runs.
-    tokens: of the outputs.
-    others: of these, those that the target here would not have chosen.
+    difference: accepted tokens per step, server − reference, with an interval over runs.
+    tokens: number of output tokens.
+    others: number of output tokens that the local target would not have chosen.
     """
 
     places: tuple[ServedStep, ...]
@@ -74,10 +74,10 @@ class ServedComparison:
 
 
 def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> Iterator[tuple[list[ServedStep], int]]:
-    """Yields, run by run, every step that drafted something, and how many tokens of the output the target would not have chosen.
+    """Yields for each run the steps with drafted tokens, and the number of output tokens that the target would not have chosen.
 
-    model: the drafter that is served; an EAGLE-3 drafter drafts a chain. Raises ``InputError`` for a log without steps or token ids,
-    and for one of another model.
+    model: the served drafter; an EAGLE-3 drafter drafts a chain. Raises ``InputError`` for a log without steps or token ids, and
+    for a log of another model.
     """
     target = engine.models.target
     for run, trace in enumerate(traces):
@@ -90,8 +90,8 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
             text, others = read_recorded(target, text, model.target_layer_ids)
             if len(others) > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
-                    f"run {run + 1} was not written greedily by {target.name}: it would have chosen another token in "
-                    f"{len(others)} of {len(text.ids) - text.start} places; serve at temperature 0, and name the target that is served"
+                    f"run {run + 1} was not generated greedily by {target.name}: it would have chosen another token at "
+                    f"{len(others)} of {len(text.ids) - text.start} positions; serve at temperature 0, and name the served target"
                 )
             accepted = drafter.accepted(text, [s.anchor_position for s in steps])
         places = []
@@ -103,13 +103,13 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
 
 
 def _text(trace: Trace, target: Target) -> tuple[Text, list[StepDone]]:
-    """Returns the text of a log, and its steps that drafted something before its last token."""
+    """Returns the text of a log, and the steps with drafted tokens before the text's last token."""
     if not trace.steps:
-        raise InputError("it holds totals and no steps; docs/import.md says which flag makes a server log them")
+        raise InputError("it has totals but no steps; docs/import.md says which flag makes a server log steps")
     text = recorded_text(trace, target)
     steps = [s for s in trace.steps if _drafted(s) and 1 <= s.anchor_position < len(text.ids) - 1]
     if not steps:
-        raise InputError("nothing was drafted in it")
+        raise InputError("it has no drafted tokens")
     return text, steps
 
 
@@ -118,7 +118,7 @@ def _drafted(step: StepDone) -> int:
 
 
 def compare_served(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[Trace]) -> ServedComparison:
-    """Returns all runs together.
+    """Returns the comparison over all runs.
 
     found: see ``redraft_served``.
     """
@@ -141,7 +141,7 @@ def compare_served(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Se
 
 
 def _shares(accepted: Sequence[int], steps: Sequence[ServedStep]) -> list[float | None]:
-    """Accepted share by position; nothing is known after the end of a draft or of the text."""
+    """Returns the accepted share by position. Positions after the end of a draft or of the text do not count."""
     whole: list[int] = []
     ended: list[int] = []
     for count, step in zip(accepted, steps, strict=True):

@@ -1,5 +1,7 @@
-"""All changes that are tried on a drafter: other readings of its weights, as its config expresses them, and those of
-``d2sd.doctor.weight_edits``."""
+"""All changes that are tried on a drafter: other readings of its weights, and the edits of ``d2sd.doctor.weight_edits``.
+
+A reading is one that the drafter's config can express.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,15 @@ SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
 ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-MIN_GAIN_LONGER = 0.04  # some drafters draft a little further than they were trained for
-MOST_SPECIAL = 300  # special tokens that are compared as mask tokens
+MIN_GAIN_LONGER = 0.04  # of longer blocks; some drafters draft a little further than they were trained for
+MOST_SPECIAL = 300  # special tokens that are tried as mask tokens
 
 
 def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Returns all variants of a drafter of either kind but those of the mask token, each once.
+    """Returns all variants of a drafter of either kind, each once, except for other mask tokens.
 
     longest: number of tokens of the longest text.
-    whole: whether some drafts are accepted completely, so that longer ones may help.
+    whole: whether some drafts are accepted completely, so that longer drafts may help.
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
     found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
@@ -70,7 +72,7 @@ def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
     return config_line(_taps_keys(form, taps))
 
 
-# Readings: one changed setting each, with the config keys that express it.
+# Readings: each changes one setting and the config keys that express it.
 
 
 def _reading(
@@ -84,27 +86,26 @@ def _reading(
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
-    """Other target layers that a drafter may have been trained with, with descriptions: all shifted, reordered, evenly spaced,
-    and each one shifted alone."""
+    """Yields other plausible taps, with descriptions: all shifted, reordered, evenly spaced, and each one shifted alone."""
     found = [(f"every tap {by:+d}", [n + by for n in taps]) for by in SHIFTS]
     found += [("taps in ascending order", sorted(taps)), ("taps in reverse order", list(taps[::-1]))]
     even = default_target_layers(layers, len(taps))
     if len(even) == len(taps):
-        found.append(("taps spread evenly up to L − 3", even))
+        found.append(("evenly spaced taps up to L − 3", even))
     for one, other in combinations(range(len(taps)), 2):
         order = list(taps)
         order[one], order[other] = order[other], order[one]
-        found.append((f"taps {taps[one]} and {taps[other]} exchanged", order))
+        found.append((f"taps {taps[one]} and {taps[other]} swapped", order))
     for at, tap in enumerate(taps):
         for by in SHIFTS[:4]:
-            found.append((f"tap {tap} as {tap + by}", [*taps[:at], tap + by, *taps[at + 1 :]]))
+            found.append((f"tap {tap + by} instead of {tap}", [*taps[:at], tap + by, *taps[at + 1 :]]))
     for description, others in found:
         if min(others) >= 0 and max(others) < layers:
             yield f"{description}: {others}", others
 
 
 def _other_ropes(own: Mapping[str, Any], target: Target) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
+    """Yields other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
     theirs = plain_rope(target.config)
     yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
     for base in BASES:
@@ -127,13 +128,13 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
         yield _reading("eps", _eps_words(eps), {f"{at}rms_norm_eps": eps}, with_eps, as_target=True)
     yield from _windows(form, longest)
     for causal in (False, True):
-        description = "rows see no later row of their block" if causal else "rows see the whole block"
+        description = f"{'causal' if causal else 'bidirectional'} attention within the block"
         causal_form = replace(form, causal=(causal,) * len(form.causal))
         yield _reading("causal", description, _causal_keys(form, causal), causal_form)
     yield _other_anchor(form)
     for rows in ROWS:
         if rows < form.rows or (whole and form.rows < rows <= min(2 * form.rows, MAX_BLOCK - 1)):
-            description = f"{rows} rows a block, {rows - 1 + form.shift} guesses a step"
+            description = f"{rows} rows per block, {rows - 1 + form.shift} drafted tokens per step"
             min_gain = MIN_GAIN_LONGER if rows > form.rows else MIN_GAIN
             yield _reading("rows", description, {"block_size": rows}, replace(form, rows=rows), min_gain)
 
@@ -150,9 +151,9 @@ def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
             values["dflash_config.use_swa"] = None
         whole = replace(form, windows=(None,) * count)
         bidirectional = values | _causal_keys(form, False)
-        description = "no window, bidirectional in the block"
+        description = "no window, bidirectional attention within the block"
         yield _reading("window", description, bidirectional, replace(whole, causal=(False,) * count))
-        yield _reading("window", "no window, the rest as it is", values | _causal_keys(form, any(form.causal)), whole)
+        yield _reading("window", "no window", values | _causal_keys(form, any(form.causal)), whole)
         return
     for width in WINDOWS:
         if width < longest:
@@ -164,23 +165,26 @@ def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
 
 def _other_anchor(form: DrafterForm) -> Variant:
     if form.reads == "next":
-        description, other = "a row is about its own position (fill)", replace(form, reads="fill")
+        description, other = "the fill convention (a row predicts its own position)", replace(form, reads="fill")
         expressed = {
             "speculators": ("sample_from_anchor: false", set_keys({"sample_from_anchor": False})),
-            "flat": ("the nested layout of DFlash (dflash_config), since a flat one always reads next", _nested),
-            "nested": ('architectures: ["DFlashDraftModel"], since DSpark always reads next', None),
+            "flat": (
+                "the nested layout of DFlash (dflash_config), since rows of a flat one always predict next",
+                _nested,
+            ),
+            "nested": ('architectures: ["DFlashDraftModel"], since rows of DSpark always predict next', None),
         }
     else:
-        description, other = "a row is about the position after it (next)", replace(form, reads="next")
+        description, other = "the next convention (a row predicts the next position)", replace(form, reads="next")
         expressed = {
             "speculators": ("sample_from_anchor: true", set_keys({"sample_from_anchor": True})),
-            "nested": ("the flat layout of DeepSpec (all keys at the top), whose rows read next", _flat),
+            "nested": ("the flat layout of DeepSpec (all keys at the top level), whose rows predict next", _flat),
         }
     fix, edit = expressed.get(form.layout, (None, None))
     return Variant("reads", description, fix, other, edit_config=edit)
 
 
-DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # that DFlash keeps in an object of their own
+DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # DFlash nests them in an object
 
 
 def _nested(config: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +199,7 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
-    """Speculators counts a layer by its input."""
+    """Speculators number a layer by its input, hence + 1."""
     if form.layout == "speculators":
         return {"aux_hidden_state_layer_ids": [n + 1 for n in taps]}
     return {_dflash_key(form, "target_layer_ids"): list(taps)}
@@ -215,7 +219,7 @@ def _layer_prefix(form: DrafterForm) -> str:
 
 def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     for description, taps in _other_taps(form.target_layer_ids, target.config.num_hidden_layers):
-        fix = f"{LAYERS}: {taps} in eagle_config, or each one more beside it"
+        fix = f"{LAYERS}: {taps} in eagle_config, or each number + 1 at the top level"
         other = replace(form, target_layer_ids=tuple(taps))
         yield Variant("taps", description, fix, other, edit_config=partial(_set_eagle3_taps, taps))
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
@@ -225,17 +229,19 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     if eps not in (None, form.layer.rms_norm_eps):
         yield _eagle3_layer("eps", _eps_words(eps), {"rms_norm_eps": eps}, form, as_target=True)
     before, output = not form.norm_before_residual, not form.norm_output
-    description = "the residual is the normed feature" if before else "the residual is the feature as it is"
+    description = f"the feature {'after' if before else 'before'} its norm as the residual"
     yield _reading(
         "residual", description, {"norm_before_residual": before}, replace(form, norm_before_residual=before)
     )
-    source = "the final norm's output" if output else "what is before the final norm"
-    yield _reading("output", f"deeper levels read {source}", {"norm_output": output}, replace(form, norm_output=output))
+    source = f"the {'output' if output else 'input'} of the final norm"
+    yield _reading(
+        "output", f"{source} as input of deeper levels", {"norm_output": output}, replace(form, norm_output=output)
+    )
     yield from _head_sizes(form, target)
 
 
 def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
-    """In ``eagle_config`` layers are numbered by their outputs, beside it by their inputs."""
+    """Layers are numbered by their outputs in ``eagle_config``, and by their inputs at the top level."""
     if "eagle_config" in config:
         return set_keys({f"eagle_config.{LAYERS}": taps, LAYERS: None})(config)
     return set_keys({LAYERS: [n + 1 for n in taps]})(config)
@@ -244,7 +250,7 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
 def _eagle3_layer(
     kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
 ) -> Variant:
-    """With other keys of the layer's config, which speculators keep in an object of their own."""
+    """Changes keys of the layer's config, which speculators nest in an object."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
         if value is not None:
@@ -259,7 +265,7 @@ def _eagle3_layer(
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
-    """Heads of another size, as many as the same matrices hold; norms of queries and keys would fix their size."""
+    """Yields other head sizes that fit the same matrices. Norms of queries and keys would fix the size."""
     if form.qk_norm:
         return
     own, c, t = form.layer.head_dim, form.layer, target.config
@@ -269,4 +275,4 @@ def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
         if size < 2 or size % 2 or size == own or queries % size or keys % size:
             continue
         sizes = {"head_dim": size, "num_attention_heads": queries // size, "num_key_value_heads": keys // size}
-        yield _eagle3_layer("head_dim", f"heads of size {size}, {queries // size} of them", sizes, form)
+        yield _eagle3_layer("head_dim", f"{queries // size} heads of size {size}", sizes, form)

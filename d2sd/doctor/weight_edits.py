@@ -18,7 +18,7 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MOST_LAYERS = 8
-# Tensors that have one shape in most drafters, so that nothing notices when they are exchanged.
+# Tensors that have the same shape in most drafters, so that loading does not fail if they are swapped.
 PAIRS = (
     ("mlp.gate_proj", "mlp.up_proj"), ("self_attn.k_proj", "self_attn.v_proj"), ("self_attn.q_proj", "self_attn.o_proj"),
     ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
@@ -26,18 +26,18 @@ PAIRS = (
 )  # fmt: skip
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
-MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
-MOST_TIMES = 16  # largest whole factor by which ``hidden_norm`` is tried smaller or larger
+MAX_TIMES = 1.5  # log2 ratio of a weight's size to comparable ones, above which other scales are tried
+MOST_TIMES = 16  # largest factor that is tried for ``hidden_norm``
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
-OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
+OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # last projection of each sublayer
 
 Edit = tuple[Kind, str, str, WeightEdit]  # kind, description, fix and edit of a variant
 
 
 @dataclass(frozen=True, slots=True)
 class _Network:
-    """A drafter's weights, the prefixes of its layers' names, and the numbers of its heads."""
+    """A drafter's weights, the name prefixes of its layers, and its numbers of heads."""
 
     weights: Mapping[str, Tensor]
     layers: tuple[str, ...]
@@ -48,7 +48,7 @@ class _Network:
         return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
 
     def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yields all layers, then each alone, with words for them."""
+        """Yields all layers, then each layer alone, with words for a description."""
         yield "" if len(self.layers) == 1 else " in every layer", self.layers
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
@@ -93,24 +93,24 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
             if len(layers) == 1 < len(net.layers) and "norm" in one:
-                continue  # in a damaged drafter it helps too
+                continue  # this also helps damaged drafters
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
-                yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
+                yield "swapped", f"{names} swapped{where}", f"swap {names}{where}", _exchange(pairs)
     for pair in PAIRS_OF_MODEL:
         one, other = (f"{name}.weight" for name in pair)
         if {one, other} <= net.weights.keys() and net.same_shape(one, other):
             names = f"{one} and {other}"
-            yield "swapped", f"{names} exchanged", f"exchange {names}", _exchange([(one, other)])
-    if net.layers == ("layer.",):  # EAGLE-3 reads embedding and feature side by side
+            yield "swapped", f"{names} swapped", f"swap {names}", _exchange([(one, other)])
+    if net.layers == ("layer.",):  # EAGLE-3 concatenates embedding and feature
         inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
-        description = "halves of the inputs of q, k and v exchanged"
-        fix = "exchange the halves of the columns of q_proj, k_proj and v_proj"
+        description = "halves of the inputs of q, k and v swapped"
+        fix = "swap the halves of the columns of q_proj, k_proj and v_proj"
         yield "swapped", description, fix, _each(inputs, lambda w: w.roll(w.shape[1] // 2, 1))
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    """Matrices read by columns: square ones transposed, of others, in all layers, the entries in the other order."""
+    """Reads matrices column by column, which transposes square ones. Other shapes only in all layers together."""
     scopes = [
         (part.rpartition(".")[2], where, names)
         for part in MATRICES
@@ -118,9 +118,9 @@ def _transposed(net: _Network) -> Iterator[Edit]:
         if (names := net.names(part, layers)) and (layers == net.layers or net.is_square(names[0]))
     ]
     every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
-    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
+    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices of the layers", "", every)):
         if names:
-            fix = f"transpose {part}{where}, or write it row by row"
+            fix = f"transpose {part}{where}, or write the entries row by row"
             yield "transposed", f"{part} transposed{where}", fix, _each(names, _from_columns)
 
 
@@ -131,13 +131,13 @@ def _from_columns(weight: Tensor) -> Tensor:
 def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
     fc = net.weights.get("fc.weight")
     if fc is not None and taps > 1 and not fc.shape[1] % taps:
-        description = "columns of fc from feature by feature to tap by tap"
+        description = "columns of fc reordered from feature by feature to tap by tap"
         edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
-        yield "taps", description, f"order the {description}", edit
+        yield "taps", description, "reorder the columns of fc from feature by feature to tap by tap", edit
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:
-    """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
+    """Rescales weights that are much larger or smaller than the same weights of other layers, or than all other matrices."""
     sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
@@ -156,7 +156,7 @@ def _scaled(net: _Network) -> Iterator[Edit]:
 
 
 def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
-    """``hidden_norm``, compared with the ones that training begins with, since no other layer has such a norm."""
+    """Rescales ``hidden_norm`` if it is far from 1, its initial value; there is no other norm to compare with."""
     for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
         size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
         if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
@@ -170,12 +170,12 @@ def _scale(names: Sequence[str], by: float, words: str) -> Edit:
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects them."""
+    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
-    """The inverse: halves into pairs, as llama.cpp's converter does for some types."""
+    """Inverse of ``pairs_to_halves``, which llama.cpp's converter applies for some model types."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -185,8 +185,9 @@ def _reordered_heads(net: _Network) -> Iterator[Edit]:
         for parts in ("qk", "q", "k"):
             counts = {n: heads[p] for p in parts for n in net.names(f"self_attn.{p}_proj", net.layers)}
             names = " and ".join(f"{p}_proj" for p in parts)
-            description = f"rows of {names} within each head from {order}"
-            fix = f"order the {description}, as a GGUF conversion undone"
+            rows = f"rows of {names} within each head"
+            description = f"{rows} reordered from {order}"
+            fix = f"reorder the {rows} from {order}, which undoes a GGUF conversion"
             yield "rotary", description, fix, _reorder(counts, change)
 
 
@@ -195,7 +196,7 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:
-    """Only shifts after which the weights are nearer to 1: in a damaged drafter others help too."""
+    """Shifts norms by 1, only towards 1; the other direction also helps damaged drafters."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": every,
@@ -205,27 +206,27 @@ def _shifted_norms(net: _Network) -> Iterator[Edit]:
         medians = [float(net.weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):
             if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
-                change = "add 1 to" if by > 0 else "take 1 off"
-                fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
-                yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+                change = "add 1 to" if by > 0 else "subtract 1 from"
+                fix = f"{change} the weights of {group} (norms of some model types multiply by weight + 1)"
+                yield "norms", f"weights of {group} {by:+g}", fix, _each(names, partial(torch.add, other=by))
 
 
 def _strangeness(median: float) -> float:
-    """Returns by how many powers of two the median of a norm's weights differs from 1, where training begins."""
+    """Returns the distance of a norm's median weight from 1, its initial value, in powers of two."""
     return abs(log2(max(median, 1e-3)))
 
 
 def _reordered_layers(net: _Network) -> Iterator[Edit]:
-    """All layers rotated or reversed, or two of them exchanged."""
+    """Rotates or reverses all layers, or swaps two of them."""
     own = tuple(range(len(net.layers)))
     orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
     for one, other in combinations(own, 2):
         exchanged = tuple({one: other, other: one}.get(n, n) for n in own)
-        orders[exchanged] = f"layers {one} and {other} exchanged"
+        orders[exchanged] = f"layers {one} and {other} swapped"
     for order, words in orders.items() if 1 < len(own) <= MOST_LAYERS else ():
         places = zip(net.layers, order, strict=True)
         sources = {n: net.layers[source] + n.removeprefix(at) for at, source in places for n in net.weights if n.startswith(at)}  # fmt: skip
-        yield "order", words, f"the layers in this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip
+        yield "order", words, f"put the layers into this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip
 
 
 def _tables(net: _Network, target: Target) -> Iterator[Edit]:
@@ -241,7 +242,7 @@ def _tables(net: _Network, target: Target) -> Iterator[Edit]:
             if table.shape == own.shape and not table.is_meta:
                 yield "tables", f"the target's own {part}", f"the target's {part}, or none", _each([name], table.to)
         for by in (1, -1):
-            description = f"rows of {part} moved by {by:+d}"
+            description = f"rows of {part} shifted by {by:+d}"
             yield "tables", description, description, _each([name], partial(torch.roll, shifts=by, dims=0))
 
 
@@ -255,7 +256,7 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
-    """Layers, and the attention or the MLP of one, with the weights that remove it where they are 0."""
+    """Yields layers, and the attention or MLP of each, with the weights that disable them if set to 0."""
     if len(net.layers) > MOST_LAYERS:
         return
     for number, at in enumerate(net.layers):

@@ -322,5 +322,5 @@ def test_perfect_confidence_is_answered_for_measured_runs():
     calibrate.recorded(recordings)
     *progress, last = calibrate.perfect(Job(), recordings.runs[:4], Chosen("tiny"))
     assert progress[-1].news == "Replaying text 4 of 4 …"
-    assert "The 4 texts were replayed" in last.value
-    assert "at 4 random places" in last.value
+    assert "The replays cover 4 texts" in last.value
+    assert "at 4 random prefixes" in last.value

@@ -40,7 +40,7 @@ def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
     report = list(updates(Job()))[-1].value
     assert "srv" not in report
     assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
-    assert "To mend: `rename …/late`" in report
+    assert "To fix: `rename …/late`" in report
 
 
 def test_drafter_folder_is_first_drafter_of_choice():

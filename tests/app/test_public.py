@@ -146,7 +146,7 @@ def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     runs, note = read_all(log)
     assert runs == []
-    assert note.startswith("sglang, 33 steps, 7 tokens drafted a step, α 3.09, accepted up to position 1: 88%")
+    assert note.startswith("sglang, 33 steps, 7 drafted tokens per step, α 3.09, accepted up to position 1: 88%")
     good, bad = recordings.read_uploads([log])
     assert (good, bad) == ([], [f"{log.name} was not read: it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"])  # fmt: skip
 

@@ -37,7 +37,7 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
     [
         ("--context 10,20", "bench cpu takes one context"),
         ("--context 0", "bench cpu takes one context of at least 1 token"),
-        ("--dtype bfloat16", "needs a target and a drafter whose layers are packed"),
+        ("--dtype bfloat16", "needs a target and a drafter with packed layers"),
     ],
 )
 def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):

@@ -86,14 +86,14 @@ def test_redraft_served_refuses_unusable_logs(bundled):
     model = bundled.models.first
     (run, _) = written(bundled, "dflash", first=model)
     refused = {
-        "holds totals and no steps": replace(run, steps=()),
+        "has totals but no steps": replace(run, steps=()),
         "return_token_ids": changed(run, missing=["tokens"]),
         "needs a run at temperature 0": changed(run, config={"temperature": 1.0}),
-        "nothing was drafted": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
+        "has no drafted tokens": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
         "its token ids or its length do not fit": replace(
             run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
         ),
-        "was not written greedily": replace(
+        "was not generated greedily": replace(
             run, prefill=structs.replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
         ),
     }

@@ -186,7 +186,7 @@ def test_selections_report_compares_chosen_random_and_known_prefixes(engine):
     assert chosen == [tuple(len(step.committed) for step in trace.steps) for trace in traces]  # as recorded
     report = selections_report(texts)
     alpha = sum(map(sum, chosen)) / sum(map(len, chosen))
-    assert f"| at the 4 likeliest places | {alpha:.2f}" in report
-    assert report.count("\n| at 4 random places |") == report.count("\n| once, at the boundary") == 1
+    assert f"| at the 4 likeliest prefixes | {alpha:.2f}" in report
+    assert report.count("\n| at 4 random prefixes |") == report.count("\n| once, at the true boundary") == 1
     with pytest.raises(InputError, match="did not select prefixes"):
         replay_selections(engine, engine.generate("the cat sat", DecodeConfig("autoregressive", 8)))

@@ -48,11 +48,11 @@ def test_parse_settings_sweep_keeps_explicit_fields_without_duplicates():
     ("methods", "sweep", "sentence"),
     [
         ("magic", [], "unknown method"),
-        ("d2sd:seed=1", [], "'seed' is none of"),
+        ("d2sd:seed=1", [], "'seed' is not one of"),
         ("dflash:K=2", [], "does not use K"),
         ("d2sd:K=two", [], "K must be a whole number"),
         ("d2sd:cost_aware=2", [], "cost_aware must be true or false"),
-        ("d2sd", ["width=3"], "'width' is none of"),
+        ("d2sd", ["width=3"], "'width' is not one of"),
     ],
 )
 def test_parse_settings_refuses_invalid_settings(methods, sweep, sentence):

@@ -73,7 +73,7 @@ def test_generate_bad_input_exits_2_with_one_sentence(capfd, arguments, sentence
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no prompts"),
+        ("", "has no prompts"),
         ("{", "line 1: not JSON"),
         ('{"prompt": "a"}\n{"turns": ["b", "c"]}\n{"x": 1}', "line 3: needs a text"),
         ('{"prompt": "a"}\n{"prompt": "caf\xe9"}', "line 2: not UTF-8"),

@@ -81,9 +81,9 @@ def test_weight_faults_finds_damaged_weights(bundled):
     model.fc.weight.data.clamp_(-limit, limit)
     assert faults_of(model, target) == [
         "its weights were damaged: layers.2.mlp.down_proj.weight holds only zeros.",
-        "its weights were damaged: fc.weight was clipped: many of its entries are as large as the largest one.",
-        "the weights of layers.2.self_attn.k_norm.weight were lost: all are equal, while those of other norms were trained.",
-        "the weights of norm.weight were lost: all are equal, while those of other norms were trained.",
+        "its weights were damaged: fc.weight was clipped: many of its entries have the same, largest magnitude.",
+        "the weights of layers.2.self_attn.k_norm.weight were lost: all are equal, although comparable norms were trained.",
+        "the weights of norm.weight were lost: all are equal, although comparable norms were trained.",
         "its weights were damaged: layer 1 is a copy of layer 0.",
     ]
 
@@ -99,7 +99,7 @@ def test_weight_faults_finds_weights_that_look_random(bundled):
     assert faults_of(model, target) == []
     shuffle(model.layers[0].self_attn.q_proj.weight)
     (one,) = weight_faults(model, target)
-    assert "layers.0.self_attn.q_proj.weight does not differ from random numbers" in one.sentence
+    assert "layers.0.self_attn.q_proj.weight looks like random numbers" in one.sentence
     assert not one.certain
     for w in model.layers[1].parameters():
         shuffle(w)
@@ -111,7 +111,7 @@ DAMAGED = {
     "half of every MLP": "50% of the rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
     "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
     "fc without a tap": "20% of the columns of fc.weight hold only zeros",
-    "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
+    "fp8 without scales": "8-bit floats whose scales were dropped: the largest entry of",
     "2 bits": "quantised to 2 bits",
     "a copied layer": "layer 2 is a copy of layer 1",
     "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
@@ -269,7 +269,7 @@ def test_repair_confirmed_only_if_drafter_works(bundled):
     assert little.sentence.startswith(
         "No fault was proved: position 1 is accepted 90% of the time. The best change found is a window"
     )
-    assert "α rises from 3.40 to 4.55, which does not show that it is the cause." in little.sentence
+    assert "α rises from 3.40 to 4.55. This does not prove that it is the cause." in little.sentence
 
 
 def test_repair_confirmed_only_near_known_level(bundled):
@@ -281,8 +281,11 @@ def test_repair_confirmed_only_near_known_level(bundled):
     asked, run = Asked("d", expected=9.0), ran(*random_walks(1), block=16)
     named = concluded(repair=replace(found, level=9.0), run=run, asked=asked)
     assert (named.cause, named.changes) == ("below", ())
-    assert "α rises from 1.00 to 4.55, of the 9.00 that are known to be possible" in named.sentence
-    assert "and other changes still help. More is wrong, so it is not taken for the cause." in named.sentence
+    assert "α rises from 1.00 to 4.55 (known to be possible: 9.00)" in named.sentence
+    assert (
+        "and other changes still help. Something else is wrong too, so this change is not named as the cause."
+        in named.sentence
+    )
 
 
 @pytest.fixture
@@ -310,7 +313,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     found = progress.found
     assert seen.count("mask tokens") > 1
     assert list(dict.fromkeys(seen)) == [
-        "read the folder", "read the weights", "write the texts", "read and draft them", "read the texts", "mask tokens", "probes", "done",
+        "reading the folder", "reading the weights", "generating the texts", "drafting over the texts", "reading the texts", "mask tokens", "probes", "done",
     ]  # fmt: skip
     report = doctor_report([found])
     assert found.diagnosis is not None
@@ -356,7 +359,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     assert found.level == alpha(found.reference.walks)
     assert diagnose(found).names_fault
     report = doctor_report([found])
-    assert "| of the reference | " in report
+    assert "| accepted by the reference | " in report
     assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
     poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
@@ -399,4 +402,4 @@ def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, caps
     first, second = capsys.readouterr().out.split(f"{TINY / 'vp'} for tiny/target")
     assert "Stopped before the end" in first
     assert "Not examined" in second
-    assert "what was found" not in second
+    assert "The folder" not in second

@@ -84,7 +84,7 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("generate_texts", "write the texts"), ("walk_text", "read and draft them"), ("weight_faults", None)],
+    [("generate_texts", "generating the texts"), ("walk_text", "drafting over the texts"), ("weight_faults", None)],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
     monkeypatch.setattr(examination, name, broken)
@@ -121,7 +121,7 @@ def test_examine_reports_failed_change(engine, monkeypatch):
 def test_diagnose_prefers_named_fault_to_failure():
     failure = Failure("the run", "it broke", whole=True)
     unfinished = diagnose(Findings(Asked("d"), "t", failures=(failure,)))
-    assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
+    assert unfinished.sentence == "The examination ended early: the run failed (it broke)."
     assert not unfinished.names_fault
     weights = (WeightFault("padded", False),)  # not certain: the drafter may work
     assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
@@ -146,7 +146,7 @@ def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypa
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--limit", "1"]) == 2
     out = capsys.readouterr().out
     assert re.search(r"^tensors +ok ", out, re.MULTILINE)
-    assert "write the texts failed" in out
+    assert "generating the texts failed" in out
 
 
 @pytest.mark.parametrize(("gain", "complete"), [(0.5, False), (0.01, True)])

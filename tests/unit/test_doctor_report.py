@@ -44,7 +44,7 @@ def test_examine_refuses_invalid_input():
     for arguments, sentence in (
         (("tiny", "gone/drafter/folder"), "cannot load the drafter"),
         (("gone/target/folder", str(TINY / "dflash")), "cannot load the target"),
-        (("tiny", str(TINY / "dflash"), "a text"), "give a list of texts"),
+        (("tiny", str(TINY / "dflash"), "a text"), "must be a list of texts"),
     ):
         with pytest.raises(InputError, match=sentence):
             examine(*arguments)

@@ -145,6 +145,7 @@ def test_get_command_lists_targets(tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert str(tmp_path) in out
     assert (
-        "SmolLM2-135M-Instruct (Apache-2.0), 271 MB from the hub or 93 MB from the package index; not downloaded yet" in out
+        "SmolLM2-135M-Instruct (Apache-2.0), 271 MB from the hub or 93 MB from the package index; not downloaded yet"
+        in out
     )
     assert main(["get", "large"]) == 2

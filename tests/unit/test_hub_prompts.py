@@ -57,7 +57,7 @@ def test_hub_prompts_refuse_unusable_column(asked, source, sentence):
 
 def test_hub_prompts_need_limit_for_many_rows(asked, monkeypatch):
     monkeypatch.setattr(hub_prompts, "MAX_ROWS", 1)
-    with pytest.raises(InputError, match="more than 1 rows; say with --limit"):
+    with pytest.raises(InputError, match="more than 1 rows; set --limit"):
         read_prompts("org/set:test:question")
 
 

@@ -258,18 +258,18 @@ def profile(*shares, steps=2000, **fields):
 @pytest.mark.parametrize(
     ("found", "named", "sentence", "case"),
     [
-        (profile(0.8, 0.65, 0.5, 0.4, 0.3), False, "Nothing in acceptance by position is out of the ordinary.", ""),
-        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. γ 6", "vLLM pull request 40898"),
+        (profile(0.8, 0.65, 0.5, 0.4, 0.3), False, "Acceptance by position looks normal.", ""),
+        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. 5 drafted tokens per step (γ = 6)", "vLLM pull request 40898"),
         (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would tell", "vLLM pull request 40898"),
         (profile(0.01, 0.001, 0.0), True, "Position 1 is accepted in 1% of the steps: almost never.", "vLLM issue 56792"),
-        (profile(0.34, *[0.0] * 14), True, "breaks off after its first token", "speculators issue 613"),
+        (profile(0.34, *[0.0] * 14), True, "break off after the first token", "speculators issue 613"),
         (profile(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), True, "Acceptance falls at position 4: 19%", "vLLM pull request 41834"),
         (profile(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
-        (profile(0.4, 0.25, 0.15, steps=15), False, "Nothing in", ""),
+        (profile(0.4, 0.25, 0.15, steps=15), False, "Acceptance by position looks normal", ""),
         (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
-        (profile(alpha=3.0), False, "How many tokens are drafted a step is not in this log", ""),
-        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens bring 94% of what is accepted, if all positions are accepted equally often: draft 3 to 4", ""),
-        (profile(alpha=1.5, drafted=3.0), True, "α is 1.50 of at most 4, as if 34% were accepted at every position: that is low", "z-lab/dflash issue 133"),
+        (profile(alpha=3.0), False, "neither the number of drafted tokens per step nor", ""),
+        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens are 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
+        (profile(alpha=1.5, drafted=3.0), True, "α is 1.50 of at most 4, as if every position were accepted 34% of the time. This is low", "z-lab/dflash issue 133"),
         (profile(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
         (profile(0.8, 0.6, 0.02), True, "Acceptance falls at position 3", "vLLM pull request 41834"),
     ],
@@ -326,7 +326,7 @@ def test_doctor_log_exits_3_when_cause_is_named(tmp_path, capsys):
     assert "vLLM pull request 40898" in out
     log.write_text(VLLM, encoding="utf-8")
     assert main(["doctor", "--log", str(log), "--out", str(tmp_path / "o.md")]) == 0
-    assert "Nothing in acceptance by position" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    assert "Acceptance by position looks normal" in (tmp_path / "o.md").read_text(encoding="utf-8")
     assert main(["doctor"]) == 2
     assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err
 
@@ -338,8 +338,8 @@ def test_doctor_compares_several_logs(tmp_path, capsys):
     assert main(["doctor", *logs]) == 0
     said = capsys.readouterr().out
     assert "with.log: llama.cpp, 29 steps" in said
-    assert "without.log: llama.cpp, no figures of drafts, a token takes 25 ms" in said
-    assert "drafting is 1.28 times slower" in said
+    assert "without.log: llama.cpp, no draft statistics, a token takes 25 ms" in said
+    assert "drafting takes 1.28 times as long" in said
     assert main(["doctor", *logs, "--json"]) == 0
     drafted, plain = json.loads(capsys.readouterr().out)
     assert drafted["profile"]["step_seconds"] == pytest.approx(3.2 / 100 * (1 + 70 / 29))
@@ -350,7 +350,7 @@ def test_doctor_log_reads_standard_input_without_torch(tmp_path):
     code = "import sys; sys.modules['torch'] = None; from d2sd.__main__ import main; sys.exit(main(['doctor', '--log', '-']))"
     found = subprocess.run([sys.executable, "-c", code], input=VLLM, capture_output=True, encoding="utf-8")
     assert (found.returncode, found.stderr) == (0, "")
-    assert "vllm, 100 steps, 5 tokens drafted a step, α 2.40" in found.stdout
+    assert "vllm, 100 steps, 5 drafted tokens per step, α 2.40" in found.stdout
 
 
 def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
