@@ -1,4 +1,4 @@
-"""Answers to questions about a step of the shown run: a re-draft from another prefix, or a reader's own draft."""
+"""Answers to questions about a step of the shown run: a re-draft from another prefix, or the user's own draft."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the G
 def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
     """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
 
-    ``job.data`` comes from the page, and may be anything: ``key`` of the run, what the question needs, and its ``number``. An
-    answer that a newer question has overtaken is not yielded, nor one about a run that is not shown any more.
+    Yields nothing if a newer question has replaced this one.
 
-    name: of the question, see ``QUESTIONS``.
+    name: a key of ``QUESTIONS``.
+    job: its ``data`` comes from the page and is untrusted: ``key`` of the run, ``number`` and arguments of the question.
+    shown: the run that is shown; a question about another run is a ``problem``.
     """
 
     def answered(**fields: Any) -> Update[Answer]:
@@ -55,7 +56,7 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
         found = answered(**_computed(chosen, ask, shown.trace()))
     except InputError as error:
         found = refused(f"{error}")
-    except Exception as error:  # it is the answer
+    except Exception as error:  # reported as the answer
         found = refused(failure_sentence(error, f"{called} failed").rstrip("."))
     if not job.cancelled():
         yield found
@@ -89,7 +90,7 @@ def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
     return asdict(verify_typed(engine, trace, step, words))
 
 
-# by the name of the page's event: how sentences call it, and what an engine is asked for the event's data
+# by name of the page's event: the name in sentences, and the parser of the event's data
 QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
     "redraft": ("the re-draft", _read_redraft),
     "typed": ("the check", _read_typed),
@@ -97,7 +98,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
 
 
 def _models_of(header: dict[str, Any]) -> Chosen:
-    """Returns the models of a run: those that are loaded, or bundled ones, which load in a moment. Raises ``InputError``."""
+    """Returns the models of a run if they are loaded, or bundled and thus quick to load. Raises ``InputError`` otherwise."""
     if (found := models.loaded_for(header)) is not None:
         return found
     recorded = header.get("models")
