@@ -1,5 +1,4 @@
-// Race: lanes that replay how each method wrote the text, and what the race came to. A new value is another state of a running
-// race, or another race.
+// Race: lanes that replay how each method wrote the text, and the results. A new value is a new state of a race, or another race.
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
@@ -51,7 +50,7 @@ export function start(element, trigger, props, watch) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let lanes = [];
   let query = ""; // of a link to the race
-  let waiting = false; // for the first time that a finished race can be seen
+  let waiting = false; // to start the replay when the finished race is first visible
 
   function draw() {
     const grown = lanes.filter((lane) => lane.show(player.time));
@@ -84,7 +83,7 @@ export function start(element, trigger, props, watch) {
       : resultWords(raw);
     [result.textContent, more.textContent] = [told.title, told.more];
     heading.textContent = running ? "" : data.recorded ? "A recorded race" : "Your race";
-    // the form beside it may hold another prompt and model by now
+    // prompt and model of the race: the form may have changed since
     const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
       .filter(Boolean)
       .join(" ");
@@ -112,7 +111,7 @@ export function start(element, trigger, props, watch) {
       );
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
-    // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
+    // No replay while methods still run: finished lanes are shown complete.
     if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
@@ -125,7 +124,7 @@ export function start(element, trigger, props, watch) {
     player.play();
   }
 
-  // The tab may be hidden when the race arrives: start when it is first seen.
+  // The tab may be hidden when the race arrives: start when it is first visible.
   new ResizeObserver(begin).observe(root);
   watch("value", show);
   show();

@@ -1,4 +1,4 @@
-// What if: a figure for every setting that was varied.
+// What if: a figure for every varied setting.
 
 import { h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
