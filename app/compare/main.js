@@ -1,4 +1,4 @@
-// Compare: what differs between two sides in words and a figure, and their texts place by place.
+// Compare: the differences between two sides as sentences and a figure, and their texts side by side.
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
@@ -20,7 +20,7 @@ export function start(element, trigger, props, watch, server, options) {
       JSON.stringify({ titles, reading: data.reading, comparison }, null, 1),
     );
   });
-  const differences = new FigureView("differences", options); // figure and numbers, one below the other
+  const differences = new FigureView("differences", options); // figure, with its numbers below
   differences.numbers.hidden = false;
   differences.button.remove();
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));

@@ -1,14 +1,14 @@
-// Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
+// Two runs side by side: bars of their steps, and their texts. Steps at the same place in the text are selected together.
 
 import { button, h, list, s, text, whole } from "../../assets/viewer/dom.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { count, LONE, OUTCOMES, spoken } from "../../assets/viewer/words.js";
 
-/** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
+/** Mark and words for the outcome of a step's prediction. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
 function readPair(raw) {
-  // before the first step stands what prefill committed, once
+  // the text committed by prefill precedes the first step
   const side = (steps, number) => {
     const before = text(list(raw.leads)[number]);
     let from = [...before].length;
@@ -36,7 +36,7 @@ function readPair(raw) {
   };
 }
 
-/** The first step that ends elsewhere on the other side, and how many tokens both commit there. */
+/** States the first step that ends at different places on both sides, and its number of tokens. */
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
