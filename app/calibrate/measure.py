@@ -21,7 +21,7 @@ from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
 from app.models import Chosen
 from app.presets import ASSETS
-from app.runs.recordings import Recording, Recordings, prompt_label, read_uploads, short, what_it_says
+from app.runs.recordings import Recording, Recordings, log_readings, prompt_label, read_uploads, short
 from app.streaming import RunRecorder, announce_loading, on_worker, paced, prepare_run
 from app.visitors import without_paths
 from d2sd import InputError
@@ -122,12 +122,12 @@ def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
     said: list[Reading] = []
     for path in (paths or ())[:MAX_FILES]:
         with suppress(InputError):
-            said += what_it_says(path) if is_log(path) else []
+            said += log_readings(path) if is_log(path) else []
     if pasted and pasted.strip():
         with TemporaryDirectory() as folder:
             file = Path(folder) / "pasted.log"
             file.write_bytes(pasted.encode("utf-8", "replace"))
-            said += what_it_says(file)
+            said += log_readings(file)
     return markdown_of_logs(said)
 
 

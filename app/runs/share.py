@@ -1,6 +1,6 @@
 """Files made on the server: of the shown run (GraphML of a step, a standalone page) and of all runs of a window.
 
-The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
+The other formats (JSON lines, SVG, PNG) are made in the browser.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TITLE = 120  # characters
 MAX_PART = 40  # characters of each part of a file name
 PROMPT_WORDS = 3
 PLAIN_WORD = re.compile(r"[a-z0-9]+")
-MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
+MAX_PAGE_MEGABYTES = 32  # of traces; the page is a fifth of this, which a browser opens quickly
 
 
 def window_file(runs: Sequence[Recording]) -> bytes:
@@ -48,12 +48,12 @@ def class_page(
     chosen: Collection[str] | None = None,
     title: str = "",
 ) -> str:
-    """Returns a page that works offline: the runs, each with its quiz and the chapters of Learn, numbered as in the list.
+    """Returns an offline page of runs, each with its quiz and the chapters of Learn, numbered as in the list.
 
-    runs: of the list, newest first; the oldest is number 1.
-    shown: key of a run that opens with this ``step``.
-    chosen: keys of the runs that the page has; None: all.
-    title: of the page; empty: that of the application.
+    runs: runs of the list, newest first; the oldest is number 1.
+    shown: key of the run that opens at ``step``.
+    chosen: keys of the runs to include; None: all.
+    title: title of the page; empty: name of the application.
 
     Raises ``InputError``.
     """
@@ -66,7 +66,7 @@ def class_page(
         raise InputError("no run is ticked; tick those that the class is to see")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
-        # runs of one prompt are told apart by method
+        # the method distinguishes runs of the same prompt
         PageRun(
             k.run,
             f"{run_title(k.header)}: {k.label}",
@@ -94,7 +94,7 @@ def _tour(run: RecordedRun) -> str:
 
 
 def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
-    """Raise ``InputError`` where a run is in progress, all are empty, or their traces are larger together."""
+    """Raise ``InputError`` if a run is in progress, all runs are empty, or the traces have more than ``megabytes`` together."""
     size = 0
     for run in runs:
         if run.live:
@@ -112,8 +112,10 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
 
 
 def file_name(header: Mapping[str, Any]) -> str:
-    """Returns the name of a file of a run, without its ending: method, model and the first words of the prompt, in small letters and
-    digits. ``header``: of the run, which may hold anything."""
+    """Returns a file name without suffix: method, model and the first words of the prompt, in lower-case letters and digits.
+
+    header: header of the run, untrusted.
+    """
     named = header.get("models")
     model = named.get("preset") or named.get("target") if isinstance(named, Mapping) else None
     parts = [
