@@ -1,4 +1,4 @@
-// The appendices of Learn: K and γ by hand, what a pass costs, and sampling.
+// The appendices of Learn: sliders for K and γ, the cost of a pass, and sampling.
 
 import { MEASURED } from "../../assets/viewer/constants.js";
 import { button, h, s, sum } from "../../assets/viewer/dom.js";
@@ -8,21 +8,20 @@ import { count, fixed, percent, probability, quoted, visible } from "../../asset
 const [WIDE, HIGH] = [340, 160];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
 const ROWS = [1, 4, 16, 64, 256];
-const [MOST_ROWS] = MEASURED.verify.at(-1); // that were measured
+const [MOST_ROWS] = MEASURED.verify.at(-1); // largest measured number
 
-/** A pass over so many tokens on the H200, in plain steps. */
+/** Cost of a pass over `nodes` tokens on the H200, in plain steps. */
 export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
 
-/** What the chart says of a pass. */
 export function passWords(nodes) {
   const cost = passCost(nodes);
   const more = cost < 1.05 ? "no more than one" : `${fixed(cost, 1)} times as much as one`;
   return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
 }
 
-/** Why a pass over many tokens may cost little more than one: the time of a pass against its tokens. */
+/** The cost of a pass against its number of tokens: many tokens may cost little more than one. */
 class PassView {
-  /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
+  /** `nodes` and `seconds` of the step's own pass; `plain`: seconds of a plain step on the same machine, null if not timed. */
   constructor({ nodes, seconds, plain }) {
     this.own = { nodes, ratio: plain ? seconds / plain : null };
     this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
@@ -86,8 +85,8 @@ class PassView {
   }
 }
 
-/** The target's possible tokens at the rejection of the first draft, likeliest first; after the anchor if nothing was rejected. Empty
- *  if the probabilities were not recorded. `drafted`: whether a node has it. */
+/** The possible tokens of the target where the first draft was rejected, or after the anchor if nothing was rejected; likeliest first.
+ *  Empty if the probabilities were not recorded. `drafted`: whether a node has the token. */
 export function oddsOf({ boundary, accepted, choices, nodes }) {
   const at = boundary ?? 0;
   const place = [0, ...accepted][at];
@@ -100,9 +99,9 @@ export function oddsOf({ boundary, accepted, choices, nodes }) {
   return odds.sort((a, b) => b.probability - a.probability);
 }
 
-/** Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up. */
+/** Draws repeatedly from the target's probabilities at one place, and counts how often the token was drafted. */
 class DrawsView {
-  /** What is not among the `odds` is drawn as “another token”. */
+  /** Tokens that are not in `odds` are drawn as “another token”. */
   constructor(odds) {
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });
@@ -162,7 +161,7 @@ class DrawsView {
   }
 }
 
-/** The appendices of a step, as chapters with a `box` each; `settings`: the view of K and γ, null where no others were replayed. */
+/** The appendices of a step, as chapters with a `box` each; `settings`: view of K and γ, null if no other settings were replayed. */
 export function appendices(step, store, settings) {
   const odds = oddsOf(step);
   const seconds = step.seconds.verify;

@@ -1,5 +1,5 @@
-// The chapters in which Learn tells a step, each on stages of its drawing: a few sentences, and what folds out below them, all from
-// the recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
+// The chapters of Learn about a recorded step. Each plays some stages of the drawing and has a few sentences and foldable details.
+// An equation is a list of pieces: plain text, or [kind, text] for a variable or an index.
 
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
@@ -8,28 +8,28 @@ import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
-const RESTS = -0.2; // where the large model has written its tokens one by one
+const RESTS = -0.2; // place after the large model has written its tokens one by one, see stages.js
 
 const v = (words) => ["var", words];
 const sub = (words) => ["sub", words];
 const hat = (index) => [v("t̂"), sub(index)];
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
-/** A token in running words, without the space that it begins with. */
+/** A quoted token without its leading space. */
 const word = (words) => quoted(words.replace(/^ (?=\S)/, ""));
 const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
 
 /**
- * The chapters of a step that there is something to tell of, in their order.
+ * The chapters that apply to a step, in order.
  *
- * Each has its number `id`, `name` and `title`, its sentences `say`, `from` and `to`: between which places among the stages of the step
- * it plays, and what folds out: `formula`, an equation and the `numbers` in it, pairs of name and value, and `asked`, pairs of question
- * and answer. `store`: of the run; `there`: what a step of it costs on the paper's machine, in plain steps, null: not known.
+ * Each has a number `id`, `name`, `title` and sentences `say`. It plays the stages `from` … `to` of the step. Its details are a
+ * `formula` (an equation) with `numbers` (pairs of name and value), and `asked` (pairs of question and answer). `store`: store of the
+ * run; `there`: cost of a step of the run on the paper's machine, in plain steps, null if unknown.
  */
 export function chaptersOf(step, store, there) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
   const share = undrawn(store);
-  /** How long a stage took, as in the clock of the step: without the time that drawing it took. */
+  /** The time of a stage without the time for drawing, as in the clock of the step. */
   const took = (name) => (step.seconds[name] ? `, in ${milliseconds(share * step.seconds[name])}` : "");
   const told = [
     oneByOne(step, store),
@@ -204,7 +204,7 @@ function prepare(step, time) {
   };
 }
 
-/** Re-drafts that repeat tokens of the first draft: they diverge from it later than at their prefix. */
+/** Re-drafts that repeat tokens of the first draft after their prefix. */
 function repetitions({ branches, nodes }) {
   const trunk = [...nodes.values()].filter(({ candidates }) => candidates.includes(0));
   return branches.flatMap(({ base, drafter, prefix }, at) => {
@@ -308,7 +308,7 @@ function whatItBuys(step, store, there) {
   };
 }
 
-/** The tokens that a step would have brought with its first `most` re-drafts alone: exact, as they come best first. */
+/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact, as the best re-drafts come first. */
 export function tokensWith({ accepted, nodes, committed }, most) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
   const reached = accepted.findIndex((id) => later(nodes.get(id)));

@@ -1,19 +1,19 @@
-// K and γ by hand: the recorded text, cut into the steps that other settings would have taken.
+// Sliders for K and γ: the recorded text, divided into the steps that other settings would have taken.
 
 import { h, list, s, sum, text, whole } from "../../assets/viewer/dom.js";
 import { meanCost, originWords, readWork } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
 import { PAPER } from "../../assets/viewer/constants.js";
 
-/** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
+/** Cost of the text with a point's settings on a machine, in plain steps of this machine; null if unknown. */
 export function costOf({ k, works }, machine, method) {
   const mean = meanCost(machine, k ? method : "dflash", works);
   return mean === null ? null : mean * works.length;
 }
 
-const LINE = 13; // pixels from one line of words to the next
+const LINE = 13; // pixels between two lines of text
 
-/** Heights moved so that no two are closer than `least`, in the same order, as little as may be upwards from the lowest. */
+/** Moves heights up, from the lowest one on, until no two are closer than `least`; their order stays. */
 export function apart(heights, least) {
   const out = [...heights];
   const order = out.map((_, at) => at).sort((a, b) => out[b] - out[a]);
@@ -21,9 +21,9 @@ export function apart(heights, least) {
   return out;
 }
 
-/** Every setting was replayed when the run was recorded, so nothing is waited for. */
+/** Sliders and results. Every setting was replayed when the run was recorded, so results are immediate. */
 export class SettingsView {
-  /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
+  /** `chosen(k)` is called when the setting changes; `k` is null unless γ is the recorded one. */
   constructor(chosen) {
     Object.assign(this, { chosen, live: null });
     this.inputs = {};
@@ -65,13 +65,13 @@ export class SettingsView {
     );
   }
 
-  /** What the step under the text would have brought; null: what it did bring. */
+  /** Shows how many tokens the step below the text would have brought; null: hides this. */
   showStep(tokens, k) {
     this.said.hidden = tokens === null;
     this.said.textContent = `With K = ${k} the step below would have brought ${count(tokens ?? 0, "token")}.`;
   }
 
-  /** `here`: the machine that recorded the run; null: not measured. */
+  /** `here`: costs on the machine that recorded the run; null if not measured. */
   load(live, here, opening) {
     this.here = here && typeof here === "object" ? here : null;
     this.task.hidden = !this.here;
@@ -106,7 +106,7 @@ export class SettingsView {
     this.show();
   }
 
-  /** The point that the sliders stand at; K is as large as the block allows. */
+  /** The selected `point`, whose K is at most what the block allows, and the selected K (`wantedK`). */
   at() {
     const { points, k, gamma } = this.live;
     const [wantedK, wantedGamma] = [k[this.inputs.k.input.value], gamma[this.inputs.gamma.input.value]];
@@ -138,7 +138,7 @@ export class SettingsView {
     this.chosen(point.gamma === live.own[1] ? point.k : null);
   }
 
-  /** What the text costs here and with an 8B model on the paper's H200: calculated from what every pass costs. */
+  /** Shows the cost of the text here and with an 8B model on the paper's H200, calculated from the costs of the passes. */
   showTimes(point) {
     const { live, here } = this;
     const plain = live.tokens.length;
@@ -177,7 +177,7 @@ export class SettingsView {
     return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
   }
 
-  /** α against K, a line for every γ; the one that is set stands out. */
+  /** α against K, a line for every γ; the selected one is emphasised. */
   drawChart(point) {
     const { points, k, gamma } = this.live;
     const most = Math.max(...points.map((p) => p.alpha));
