@@ -80,7 +80,7 @@ export function verdictWords(verdict) {
   const [says, exact = ""] = verdict
     .slice(at + 1)
     .trim()
-    .split(/; (?=bins)/);
+    .split(/; (?=ECE)/);
   return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
 }
 

@@ -1,7 +1,7 @@
-"""Can a drafter's confidence be trusted? Reliability, ECE, boundary hits, gains, temperature advice.
+"""Calibration of drafters: reliability of the confidence, ECE, boundary hits, gains, temperature advice.
 
 ``calibrate(traces)`` returns all figures of recorded runs; ``read_report`` summarizes them in sentences.
-Intervals are 95% percentile bootstraps that resample whole prompts (``steps.units``); for a share of 0 or 1, Wilson's.
+Intervals are 95% percentile bootstraps over whole prompts (``steps.units``); for a share of 0 or 1, Wilson intervals.
 """
 
 from __future__ import annotations

@@ -17,31 +17,30 @@ from d2sd.calibration.steps import UNSEEN, StepTable, widened
 from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.boundary import boundary_posteriors
 
-# Sequential temperature scaling: a temperature for every position, fitted from left to right so that the product of the
-# confidences, the probability that all tokens up to there are accepted, is calibrated. This product is what prefixes are selected by
-# and what decides how many tokens are worth verifying; temperatures that are fitted to each position alone need not calibrate it.
+# Sequential temperature scaling: one temperature per position, fitted from left to right. It calibrates the product of the
+# confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product, and
+# temperatures fitted to each position alone need not calibrate it.
 #
-# Steps may hold the probability of every drafted token at several temperatures. Between these, its log-odds are interpolated in
-# the logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
+# Steps may hold the probability of every drafted token at several temperatures. In between, log-odds are interpolated in the
+# logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
 
 EDGE = 1e-6
 KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
-AS_IT_IS = KNOWN.index(1.0)
-TRIED, ROUNDS = 13, 3  # temperatures side by side, each time closer about the best: to 1% in the end
+AT_ONE = KNOWN.index(1.0)
+TRIED, ROUNDS = 13, 3  # temperatures per round; every round narrows the range around the best, to 1% in the last
 MIN_FITTED_POSITIONS = 50
-MIN_OUTCOMES = 30  # of one position; one with fewer takes the temperature of the position before it
+MIN_OUTCOMES = 30  # per position; with fewer, a position takes the previous position's temperature
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """Temperatures by position, fitted on every other unit and evaluated on the rest.
+    """Temperatures by position, fitted on every other resampling unit and evaluated on the rest.
 
-    temperatures: of the first position, the second, …
-    error_before, error_after: ECE of the probability that the first k tokens are all accepted, over every step and k of the
-        evaluation half for which that is known.
-    improvement: their difference, with its interval.
-    hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
-    changed: share of the steps with selected prefixes in which other prefixes would be selected; None without such a step.
+    temperatures: one per position.
+    error_before, error_after: ECE of the probability that the first k tokens are all accepted, over all known outcomes.
+    improvement: error_before − error_after.
+    hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without boundaries.
+    changed: share of steps whose selected prefixes would change; None without selected prefixes.
     """
 
     temperatures: tuple[float, ...]
@@ -54,12 +53,12 @@ class TemperatureAdvice:
 
 
 def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Returns confidence by temperature, (…, len(KNOWN)), from that at 1 (…) and those at ``TEMPERATURES``."""
-    return np.insert(tempered, AS_IT_IS, confidence, axis=-1)
+    """Returns confidence by temperature, (…, len(KNOWN)), from ``confidence`` at 1 and ``tempered`` at ``TEMPERATURES``."""
+    return np.insert(tempered, AT_ONE, confidence, axis=-1)
 
 
 def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns confidence (…) at a temperature within ``KNOWN``, from ``curves``."""
+    """Returns confidence (…) at a temperature within the range of ``KNOWN``. curve: result of ``curves``."""
     place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
     low = min(int(place), len(KNOWN) - 2)
     before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
@@ -72,10 +71,11 @@ def _log_odds(confidence: np.ndarray) -> np.ndarray:
 
 
 def fit_temperature(curve: np.ndarray, accepted: np.ndarray, before: np.ndarray | float = 1.0) -> float:
-    """Returns the temperature within ``KNOWN`` with the largest likelihood of the outcomes ``accepted`` (M,).
+    """Returns the maximum-likelihood temperature, within the range of ``KNOWN``.
 
     curve: result of ``curves``, (M, len(KNOWN)).
-    before: probability that all tokens before were accepted, (M,).
+    accepted: outcomes, 0 or 1, (M,).
+    before: probability that all previous tokens were accepted, (M,).
     """
     low, high, best = KNOWN[0], KNOWN[-1], 1.0
     for _ in range(ROUNDS):
@@ -89,20 +89,18 @@ def fit_temperature(curve: np.ndarray, accepted: np.ndarray, before: np.ndarray 
 def likelihoods(
     curve: np.ndarray, accepted: np.ndarray, temperature: float, before: np.ndarray | float = 1.0
 ) -> np.ndarray:
-    """Returns the log-likelihoods (M,) of the outcomes ``accepted`` (M,) at a temperature within ``KNOWN``; see
-    ``fit_temperature``."""
+    """Returns the log-likelihood of each outcome at a temperature, (M,); arguments as for ``fit_temperature``."""
     sure = np.clip(before * at_temperature(curve, temperature), EDGE, 1 - EDGE)
     found: np.ndarray = np.log(np.where(accepted > 0, sure, 1 - sure))
     return found
 
 
 def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:
-    """Returns the temperature of every position: that with which the product of the confidences up to it explains best which drafts
-    were accepted up to it.
+    """Returns the maximum-likelihood temperature of every position, fitted from left to right.
 
     curve: result of ``curves``, (N, G, len(KNOWN)).
     survived: whether all tokens up to each position were accepted, (N, G).
-    observed: where that is known, (N, G).
+    observed: whether ``survived`` is known, (N, G).
     """
     before, latest, found = np.ones(len(curve)), 1.0, list[float]()
     for k in range(curve.shape[1]):
@@ -115,7 +113,7 @@ def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarr
 
 
 def scaled(curve: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
-    """Returns confidence (N, G) at a temperature for every position."""
+    """Returns confidence (N, G) with one temperature per position."""
     return np.stack([at_temperature(curve[:, k], t) for k, t in enumerate(temperatures)], axis=1)
 
 
@@ -133,7 +131,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         return None
     at = np.arange(known.shape[1])
     survived = at < table.matched[:, None]
-    # After a rejection nothing survives. That counts only as far as the tree reached: beyond, survivors would not be seen.
+    # No token survives a rejection. Positions beyond the verified nodes are left out, since survivors would not be seen there.
     observed = survived | (table.partly[:, None] & (at <= table.nodes[:, :1]))
     temperatures = fit_temperatures(curve, survived, fit & observed)
     other = scaled(curve, temperatures)
@@ -163,7 +161,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
 
 
 def _likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Returns which prefixes are the ``count`` (N,) likeliest of each step, (N, G), ties to the shorter prefix."""
+    """Returns a mask of the ``count`` (N,) likeliest prefixes of each step, (N, G); ties go to the shorter prefix."""
     posterior, _ = boundary_posteriors(confidence)
     place = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
     return (place < count[:, None]) & (posterior >= 0)

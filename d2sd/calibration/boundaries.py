@@ -1,4 +1,4 @@
-"""What the drafters predict of a step against what happened: the end of the first draft, and the tokens that drafts add."""
+"""Predicted against actual boundaries of first drafts, and the tokens that each draft adds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from d2sd.calibration.scores import (
 from d2sd.calibration.steps import RedraftTable, StepTable
 from d2sd.tree.boundary import boundary_posteriors
 
-OTHER = -1  # the mark of what lower-ranked alternatives added
+OTHER = -1  # mark of lower-ranked alternatives in the chart of gains
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Matrix:
     Steps without confidences are left out.
 
     counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
-    unseen: number of other steps that drafted.
+    unseen: number of drafting steps whose boundary is unknown.
     """
 
     counts: tuple[tuple[int, ...], ...]
@@ -39,11 +39,11 @@ class Ranks:
     counts: [n]: number of steps where it had rank n+1.
     within: [n]: share of steps where it was among the n+1 likeliest (the hit rate at K = n+1).
     chance: [n]: the same for prefixes drawn at random.
-    chosen: number of steps that re-drafted; the following are over these steps, and None if there are none.
+    chosen: number of steps that re-drafted. The figures below are over these steps; None without them.
     used: hit rate of the prefixes that were re-drafted from.
-    chance_used: the same for equally many prefixes drawn at random.
-    repaired: share of the steps where re-drafts also added tokens there.
-    mean_used: mean number of prefixes.
+    chance_used: the same for equally many random prefixes.
+    repaired: share of steps where re-drafts also added tokens at the boundary.
+    mean_used: mean number of re-drafted prefixes.
     """
 
     steps: int
@@ -84,7 +84,7 @@ def outcome_matrix(table: StepTable) -> Matrix:
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties to the shorter prefix; G if it is none."""
+    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties to the shorter prefix; G without boundary."""
     r, _ = boundary_posteriors(confidence)
     rows, size = np.arange(len(r)), r.shape[1]
     if not size:
@@ -122,11 +122,11 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One source of tokens. A token in several drafts counts for the first of them, so a re-draft counts only what it adds.
+    """One source of tokens. A token in several drafts counts for the first of them, so re-drafts count only added tokens.
 
     branch: 0 = first draft, j = re-draft j, None = lower-ranked alternatives of a drafter.
-    present, won: number of steps with this source, and of those in which it added a token.
-    tokens, nodes: accepted and verified per step, means over all steps.
+    present, won: number of steps with this source, and number of steps in which it added a token.
+    tokens, nodes: accepted tokens and verified nodes per step, over all steps.
     wasted: share of its verified nodes that were not accepted.
     """
 

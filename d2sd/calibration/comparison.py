@@ -1,8 +1,7 @@
-"""Comparison of two sets of runs: every figure of both and the difference with its interval, and their texts side by side.
+"""Comparison of two sets of runs: figures of both sides, differences with intervals, and an alignment of two texts.
 
-If both have the same prompts or texts, their difference is resampled together (a paired bootstrap): texts that are hard for one
-are hard for the other, which cancels. Otherwise each is resampled separately. The interval of a side by itself is that of its
-calibration report in either case.
+If both sides have the same prompts or texts, differences use a paired bootstrap, in which the difficulty of a text cancels.
+Otherwise each side is resampled separately. The intervals of a single side always equal those in its calibration report.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 
-MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
+MIN_BLOCK = 16  # tokens; longer than most steps, so that a block holds the steps of both sides over the same text
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Side:
 
     table: its steps.
     prompts: prompt of every run, by its number in the table.
-    drafter: the first drafter of all runs; empty if unknown or not the same.
+    drafter: fingerprint of the first drafter; empty if unknown or not the same in all runs.
     """
 
     table: StepTable
@@ -54,7 +53,7 @@ class ResampledSide:
     """One side with its resampler.
 
     scores: all positions with a known outcome and a confidence.
-    alone: the side as its calibration report resamples it; None if that is the same.
+    alone: the side as resampled in its calibration report; None if identical.
     """
 
     table: StepTable
@@ -71,7 +70,7 @@ class ResampledSide:
         return cls(table, unit, Resampler(count, seed), score(table, unit).known(), alone)
 
 
-# Of one side: numerators, denominators and units of the rows that a figure is over.
+# A function that returns numerators, denominators and units of a figure's rows on one side.
 Rows = Callable[[ResampledSide], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
@@ -91,7 +90,7 @@ def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndar
 
 
 def text_starts(table: StepTable) -> np.ndarray:
-    """Returns the tokens committed before each step, including earlier runs, (N,)."""
+    """Returns the number of tokens committed before each step, including earlier runs, (N,)."""
     return np.cumsum(table.committed) - table.committed
 
 
@@ -129,7 +128,7 @@ class Comparison:
     unit: name of the resampling unit of the differences.
     paired: whether both sides are resampled together, for the differences.
     same_drafter: whether both have the same first drafter.
-    figures: those of ``FIGURES``, and "ece_above_chance", the ECE less the one expected by chance.
+    figures: the figures of ``FIGURES``, and "ece_above_chance", the ECE minus the ECE expected by chance.
     """
 
     unit: str
@@ -146,12 +145,12 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
     count = [max(count)] * 2 if paired else count
-    # resampled together, both have the same draws
+    # paired sides use the same seed, and therefore the same draws
     sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
     same = bool(a.drafter) and a.drafter == b.drafter
     tests = len(FIGURES) + 1
     figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
-    if same:  # one and the same network at other positions of the text: its figures are not tested
+    if same:  # one drafter at different positions of the text: its calibration is not tested
         figures = tuple(
             replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
         )
@@ -171,8 +170,11 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
 
 
 def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
-    as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
+    """Returns the difference in ECE − ``chance_error``.
+
+    The ECE of a calibrated drafter depends on the number of positions, which would appear as a difference. Resampling adds chance
+    error again, so the resamples are shifted until their mean is the figure.
+    """
 
     def above_chance(side: ResampledSide) -> Resampled:
         error = resampled_error(side.scores, side.resampler)
@@ -187,7 +189,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
 def _over(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the rows of a mean of ``values`` over the steps or positions that ``where`` picks."""
+    """Returns the rows of a mean of ``values`` over the steps or positions selected by ``where``."""
     picked = values[where].astype(float)
     return picked, np.ones(len(picked)), unit[where]
 
@@ -205,9 +207,9 @@ FIGURES: dict[str, Rows] = {
 OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
 
 
-# Texts side by side: the steps of two runs over the characters, and where the texts diverge.
+# Alignment of the steps of two runs by the characters of their texts, and the first difference of the texts.
 
-TEXTLESS = {"tokens", "target"}  # of ``Trace.missing``
+TEXTLESS = {"tokens", "target"}  # entries of ``Trace.missing`` that make a text incomplete
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +240,10 @@ def text_of(step: StepDone) -> str:
 
 
 def align(a: Trace, b: Trace) -> Alignment:
-    """Returns the alignment of two runs by the characters of their texts, which works across tokenizers; by tokens if a log
-    does not hold the text."""
+    """Returns the alignment of two runs by the characters of their texts, which works across tokenizers.
+
+    If a log lacks the text, the alignment is by tokens.
+    """
     by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
     texts = [[lead_of(run), *map(text_of, run.steps)] for run in (a, b)]
     if by_tokens:

@@ -1,7 +1,6 @@
-"""Several drafters, or checkpoints of a training run, over the same recorded texts: tokens per step in total, by prompt group and
-by position.
+"""Comparison of drafters, or of checkpoints of a training run, on the same recorded texts: tokens per step and acceptance.
 
-Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over prompts.
+Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over texts.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ class Replayed:
     """Committed tokens of one drafter.
 
     alpha: committed tokens per step.
-    difference: α minus that of the first drafter (None for the first), with an interval that holds simultaneously for all
-        drafters and groups of a table with 95% (Bonferroni).
+    difference: α minus the first drafter's α; None for the first. The 95% intervals of all drafters and groups of a table hold
+        simultaneously (Bonferroni).
     steps: number of steps.
     """
 
@@ -38,8 +37,8 @@ class DrafterFigures:
 
     whole: over all texts.
     groups: by prompt group, if there are several.
-    reached: [k]: share of steps that accept more than k drafted tokens, among those that accept at least k. If a text ends
-        within a draft, the tokens up to there count, and the next one does not.
+    reached: [k]: among the steps that accept at least k drafted tokens, the share that accepts more. If a text ends within a
+        draft, only the tokens before the end count.
     """
 
     name: str
@@ -54,9 +53,9 @@ def compare_replays(
 ) -> list[DrafterFigures]:  # fmt: skip
     """Returns one row per drafter.
 
-    committed: by drafter and text, the numbers of committed tokens of the steps.
+    committed: [drafter][text]: committed tokens of each step.
     groups: prompt group of every text.
-    cut: by drafter and text, whether the text ended within the draft of its last step.
+    cut: [drafter][text]: whether the text ended within the draft of its last step.
     """
     kinds = sorted(set(groups))
     kinds = kinds if len(kinds) > 1 else []
@@ -93,7 +92,7 @@ def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estim
 
 
 def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
-    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and of those that accept more.
+    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more.
 
     accepted: number of drafted tokens that each step accepts.
     at_least: the same for steps in which the text ends; whether they would accept more is unknown.
@@ -112,7 +111,7 @@ def lines(row: DrafterFigures) -> list[str]:
     return [
         f"{row.name}: {_words(row.whole)}",
         *groups,
-        f"  accepted by position (of the steps that got there, as far as the text goes): {shares or '–'}",
+        f"  acceptance by position (among the steps that reached it): {shares or '–'}",
     ]
 
 
@@ -121,25 +120,25 @@ def _words(found: Replayed) -> str:
     return (
         words
         if found.difference is None
-        else f"{words}; {with_interval(found.difference, signed_decimal, '[]')} against the first"
+        else f"{words}; difference from the first {with_interval(found.difference, signed_decimal, '[]')}"
     )
 
 
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     if texts < MIN_UNITS:
-        return f"Intervals take at least {MIN_UNITS} texts."
+        return f"Intervals need at least {MIN_UNITS} texts."
     if len(rows) == 1:
         return "Brackets: 95% bootstrap interval over texts."
-    return "Brackets: 95% bootstrap intervals over texts; those of the differences hold all together (Bonferroni)."
+    return "Brackets: 95% bootstrap intervals over texts. The intervals of the differences hold simultaneously (Bonferroni)."
 
 
-# Checkpoints of a training run: which is the best, and whether it differs from the last by more than chance.
+# Checkpoints of a training run: the best one, and whether it differs significantly from the last.
 
 
 def compare_checkpoints(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
 ) -> list[DrafterFigures]:
-    """Returns one row per checkpoint in the same order; differences are from the last one, which has none.
+    """Returns one row per checkpoint, in the same order. Differences are relative to the last one, which has none.
 
     committed, cut: as for ``compare_replays``.
     """
@@ -162,16 +161,16 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
         return f"There is one checkpoint, {last.name}: {alpha}."
     if found is last:
         rival = best(others)
-        return f"The last checkpoint, {last.name}, is the best: {alpha}. The next, {rival.name}: {_chance(rival)}."
-    return f"The best checkpoint is {found.name}: {alpha}. Against the last one, {last.name}: {_chance(found)}."
+        return f"The last checkpoint, {last.name}, is the best: {alpha}. Difference of the second best, {rival.name}: {_chance(rival)}."
+    return f"The best checkpoint is {found.name}: {alpha}. Difference from the last one, {last.name}: {_chance(found)}."
 
 
 def _chance(row: DrafterFigures) -> str:
     difference = row.whole.difference or Estimate(None)
     words = with_interval(difference, signed_decimal, "[]")
     if difference.low is None:
-        return f"{words}; too few texts to say whether that is chance"
-    return f"{words}, {'more than chance' if difference.excludes_zero else 'which may be chance'}"
+        return f"{words}; too few texts to judge significance"
+    return f"{words}, {'significant' if difference.excludes_zero else 'not significant'}"
 
 
 def first_position(row: DrafterFigures) -> str:

@@ -1,4 +1,4 @@
-"""All calibration figures of a set of runs, the statistics behind them, gathered run by run, and the list of the steps."""
+"""The calibration report of a set of runs, its data gathered run by run, and the list of steps."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ from d2sd.trace.metrics import verdict, weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 
-AT_ONCE = 1024  # steps that are counted together
+BATCH = 1024  # steps that are tabulated together
 OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header that differ from run to run
 
 
@@ -73,11 +73,11 @@ class Report(ConfidenceFigures):
     matrix: predicted against actual boundaries.
     ranks: how often the actual boundary was among the likeliest predicted ones.
     gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
-    advice: softmax temperature that would calibrate the confidence; None if none clearly would.
+    advice: effect of fitted softmax temperatures; None with too few positions.
     head: errors of a trained confidence head; None without one.
-    second: the same figures of the re-drafts; None without re-drafts.
+    second: the same figures of the second drafter; None without re-drafts.
     domains: figures by prompt group; empty if there is only one.
-    stops: what thresholds and shorter drafts would do; None without confidences.
+    stops: effect of thresholds and shorter drafts; None without confidences.
     """
 
     runs: int
@@ -110,8 +110,8 @@ def calibrate_steps(
 ) -> Report:
     """Returns all figures of these steps; an empty table gives a report without observations.
 
-    paths: their trees without a block draft, which are used if no step has a block draft.
-    redrafts: their re-drafts.
+    paths: nodes of the trees without a block draft; used only if no step has a block draft.
+    redrafts: re-drafts of the steps.
     domains: prompt group of every run.
     costs, sequential: as for ``stop_report``.
     """
@@ -158,7 +158,7 @@ class RunStatistics:
     traces: runs to begin with.
     texts: a digest of the prompt and generated text of every run.
     ended: number of runs without a step, because the text ended with prefill.
-    costs: of steps, for calculated times; may be set before ``report``.
+    costs: costs of steps, for calculated times; may be set before ``report``.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
@@ -176,12 +176,7 @@ class RunStatistics:
         return len(self.texts)
 
     def add(self, trace: Trace) -> None:
-        """Add a run.
-
-        trace: the run.
-
-        Raises ``InputError`` if its drafts are too long to tabulate.
-        """
+        """Add a run. Raises ``InputError`` if its drafts are too long to tabulate."""
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
@@ -189,7 +184,7 @@ class RunStatistics:
         self.texts.append(blake2b(trace.prompt.encode("utf-8", "replace") + b"\0" + ids.tobytes()).digest())
         self.ended += len(ids) == 1 and not trace.steps
         self._waiting.append(trace)
-        if sum(len(t.steps) for t in self._waiting) >= AT_ONCE:
+        if sum(len(t.steps) for t in self._waiting) >= BATCH:
             self._count()
 
     @property
@@ -206,7 +201,7 @@ class RunStatistics:
         return self._parts[0]
 
     def report(self) -> Report:
-        """Returns every calibration figure, computed once, since intervals take time."""
+        """Returns all calibration figures, cached until a run is added."""
         if self._report is None:
             counted = self.counted()
             chain = self.costs, {header.get("method") for header in self.headers} == {"draft_model"}
@@ -252,10 +247,10 @@ def _together(parts: list[Counted]) -> Counted:
     )
 
 
-# The steps behind the figures: their texts, their columns in a list of steps, and the marks of figures that each belongs to. A click on
-# a mark of a figure can therefore list its steps without another computation.
+# The list of steps: their texts, their columns, and the chart marks that each step belongs to. With these, a click on a mark lists
+# its steps without another computation.
 
-MAX_CHARACTERS = 24  # of a token's text
+MAX_CHARACTERS = 24  # characters of a token's text
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +279,7 @@ class StepWords:
 
 
 class MeasuredRuns:
-    """Runs measured together: what figures and the list of steps need is extracted from each run as it ends.
+    """Runs measured together: the data for the figures and the list of steps, extracted from each run when it is added.
 
     statistics: the data for the figures.
     words: the texts of every step, in the order of the runs.
@@ -302,8 +297,7 @@ class MeasuredRuns:
         self.words += map(StepWords.of, trace.steps)
 
     def listing(self) -> dict[str, Any]:
-        """Returns the list of steps as JSON-ready data: its columns ("steps"), and the marks of every figure that each step belongs
-        to ("places")."""
+        """Returns the list of steps as JSON-ready data: columns ("steps"), and chart marks of each step ("places")."""
         counted, report = self.statistics.counted(), self.statistics.report()
         paths = counted.paths if report.of_paths else None
         return {
@@ -313,10 +307,10 @@ class MeasuredRuns:
 
 
 def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
-    """The tree nodes of the first ``count`` tokens of the first draft; fewer where the tree leaves some out."""
+    """Returns the tree nodes of the first ``count`` tokens of the first draft; fewer if the tree lacks some."""
     found, parent, nodes = [], 0, step.nodes
     for token in step.first_draft.ids[:count] if step.first_draft else ():
-        here = parent + 1  # where a tree that begins with the first draft has it
+        here = parent + 1  # its id in a tree that begins with the first draft
         if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
             here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
         if not here:
@@ -331,7 +325,7 @@ def cut_label(text: str) -> str:
 
 
 def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns rows of steps, confidences and depths of the scored positions, or of ``paths`` where these are scored instead."""
+    """Returns step row, confidence and depth of the scored positions, or of ``paths`` if given."""
     if paths is not None:
         return paths.row, paths.probability, paths.depth
     rows, at = np.nonzero(table.scored)
@@ -341,11 +335,11 @@ def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarra
 def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | None = None) -> dict[str, list[Any]]:
     """Returns the columns of the list of steps, one entry per step.
 
-    * run, step: where it is.
-    * matched: scored positions (or of ``paths``) that were accepted; −1: nothing was drafted.
+    * run, step: number of the run, and of the step in it.
+    * matched: number of accepted scored positions (or nodes of ``paths``); −1: nothing was drafted.
     * predicted, happened: outcomes as in the matrix.
-    * rank: of the true boundary, from 1; 0: none.
-    * confidence, depths, tokens, nodes: of its scored positions.
+    * rank: rank of the true boundary, from 1; 0: none.
+    * confidence, depths, tokens, nodes: one list per step, over its scored positions.
     * wanted: the target's token at the first rejection.
     * outcome: ``d2sd.trace.metrics.verdict``; empty: none.
     """
@@ -379,9 +373,9 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
 
 
 def step_places(counted: Counted, report: Report, paths: Paths | None = None) -> dict[str, dict[str, list[list[int]]]]:
-    """Returns by figure the indices of the marks that each step belongs to.
+    """Returns the chart marks of each step: "positions" or "steps", then chart, then step, then indices of marks.
 
-    ``positions`` has one for every scored position of a step, ``steps`` those of the step as a whole.
+    "positions" has one index per scored position of a step, "steps" the indices for the step as a whole.
     """
     table, redrafts = counted.table, counted.redrafts
     count, (rows, confidence, depths) = len(table), scored(table, paths)
@@ -411,7 +405,7 @@ def _rank(table: StepTable) -> np.ndarray:
 
 
 def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]]:
-    """The values of each of so many steps; ``rows`` in order."""
+    """Returns the values of each of ``count`` steps; ``rows`` must be sorted."""
     starts, own = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
     return [own[a:b] for a, b in pairwise(starts)]
 

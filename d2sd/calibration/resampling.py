@@ -14,7 +14,7 @@ MIN_UNITS = 4
 LEVEL = 0.95
 Z95 = 1.96
 
-Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose sums it is
+Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, both summed
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +43,21 @@ class Resampled(NamedTuple):
 
     def minus(self, other: Resampled) -> Resampled:
         """Returns the difference from a figure of the same resamples, or of as many independent ones."""
-        with np.errstate(invalid="ignore"):  # a ratio over no rows may be infinite in both
+        with np.errstate(invalid="ignore"):  # both may be infinite, if their denominators are 0
             return Resampled(self.value - other.value, self.resamples - other.resamples)
 
 
 class Resampler:
     """Resamples units with replacement. The same seed gives the same resamples, so that figures can be compared.
 
-    weights: how often each resample holds each unit, (RESAMPLES, count).
+    weights: how often each resample contains each unit, (RESAMPLES, count).
     """
 
     def __init__(self, count: int, seed: int = 0):
         self.count = count
         self.weights = np.zeros((RESAMPLES, count))
         draw = np.random.default_rng(seed)
-        for row in self.weights if count else ():  # one by one: all at once are whole numbers, as large again
+        for row in self.weights if count else ():  # one row at a time: drawing all needs twice the memory
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -88,7 +88,7 @@ class Resampler:
         return ratios
 
     def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Estimate:
-        """Returns Σ numerator / Σ denominator of ``own`` minus that of ``base``; units are resampled for both together.
+        """Returns the ratio of ``own`` minus the ratio of ``base``; both use the same resampled units.
 
         own, base: numerators and denominators, both (M,).
         unit: (M,) unit of each row.
@@ -97,7 +97,7 @@ class Resampler:
         return self.figure(*self.resampled(*own, unit).minus(self.resampled(*base, unit)), tests)
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Returns the share of true rows (M,), ``bounded``."""
+        """Returns the share of true rows (M,), with its interval (see ``bounded``)."""
         return bounded(self.mean(yes, unit), len(yes))
 
     def figure(self, value: float, resamples: np.ndarray, tests: int = 1) -> Estimate:
@@ -116,7 +116,7 @@ class Resampler:
 
 
 def bounded(share: Estimate, count: int) -> Estimate:
-    """Returns a share of ``count`` rows; one of 0 or 1 is so in every resample as well, so its interval becomes Wilson's."""
+    """Returns a share of ``count`` rows. For 0 or 1, where all resamples are equal, the interval becomes Wilson's."""
     if share.low is None or share.value is None or 0 < share.value < 1:
         return share
     return Estimate(share.value, *wilson(share.value, count))
@@ -125,7 +125,7 @@ def bounded(share: Estimate, count: int) -> Estimate:
 def wider(figure: Estimate, tests: int) -> Estimate:
     """Returns a 95% interval widened so that ``tests`` of them hold simultaneously (Bonferroni).
 
-    The factor is that of a normal distribution, since the resamples are too few for the extreme quantiles of many tests.
+    The factor comes from a normal distribution, since there are too few resamples for extreme quantiles.
     """
     value, low, high = figure.value, figure.low, figure.high
     if tests <= 1 or value is None or low is None or high is None:

@@ -1,7 +1,7 @@
 """Reliability of a drafter's confidence: bins, ECE, figures by prompt group.
 
-Only positions up to the first rejection are scored, and only as far as tokens were committed: whether a later token
-would have been accepted was never observed.
+Only positions up to the first rejection are scored, and only within the committed text, since the acceptance of later
+tokens is never observed.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Scores:
     confidence: (M,) in [0, 1]; NaN if not recorded.
     accepted: (M,) 0 or 1.
     position: (M,) k, from 1.
-    row: (M,) of the step in its table.
-    unit: (M,) that the step is resampled with.
+    row: (M,) row of the step in its table.
+    unit: (M,) resampling unit of the step.
     """
 
     confidence: np.ndarray
@@ -104,7 +104,7 @@ def reliability(scores: Scores) -> list[Bin]:
 
 
 def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
-    """Acceptance at every position that was reached; position 1 is the first drafted token."""
+    """Returns the acceptance at every position that was reached; position 1 is the first drafted token."""
     sums = _sums(scores.position, int(scores.position.max(initial=0)) + 1, scores)
     return [
         PositionAcceptance(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n))
@@ -114,7 +114,7 @@ def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
 
 
 def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, float]]:
-    """Count, Σ confidence and Σ accepted by place."""
+    """Returns count, Σ confidence and Σ accepted by place."""
     weights = (None, scores.confidence, scores.accepted)
     columns = (np.bincount(at, weights=w, minlength=size).tolist() for w in weights)
     return list(zip(*columns, strict=True))
@@ -138,7 +138,7 @@ def resampled_error(scores: Scores, resampler: Resampler) -> Resampled:
 
 
 def chance_error(confidence: np.ndarray) -> float:
-    """Returns the expected ECE of a perfectly calibrated drafter with as many positions.
+    """Returns the expected ECE of a perfectly calibrated drafter with the same number of positions.
 
     A bin's summed gap is then close to normal with variance Σ c(1−c), and E|x| = σ·√(2/π).
     """
@@ -188,7 +188,7 @@ def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Figures of a prompt group: of its scored positions, tokens per step (α), and the share of repaired steps."""
+    """Figures of a prompt group: its scored positions, tokens per step (α), and share of repaired steps."""
 
     name: str
     positions: int
@@ -222,7 +222,7 @@ def by_domain(
                 positions=len(own),
                 confidence=float(own.confidence.mean()) if some else None,
                 accepted=float(own.accepted.mean()) if some else None,
-                # resamples of few units hardly differ
+                # no interval for few units, whose resamples hardly differ
                 gap=gap if len(np.unique(own.unit)) >= MIN_UNITS else Estimate(gap.value),
                 ece=expected_calibration_error(own.confidence, own.accepted) if some else None,
                 tokens=resampler.mean(table.committed[steps], unit[steps]),

@@ -1,4 +1,4 @@
-"""Figures in words: numbers, and sentences about reports and comparisons, which claim only what the sample is large enough for."""
+"""Figures as text: numbers, and sentences about reports and comparisons, which claim only significant effects."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from d2sd.calibration.scores import Bin
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
 SHOWN_TEMPERATURES = 6
-CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
+CLEAR = 2.81  # standard errors (99.5%), since ten bins are tested
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
-SLIGHT, FAR = 0.03, 0.1  # a gap between confidence and accepted share below and above which it is called so
-MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
+# Gaps between confidence and accepted share: "slightly" below the first, "far" above the second.
+SLIGHT, FAR = 0.03, 0.1
+MAX_UNSEEN = 0.05  # share of steps with unknown boundary that is too small to mention
 
-# Numbers. "—" stands for a value that is not known.
+# Numbers; "—" means unknown.
 
 Write = Callable[[float | None], str]
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
+    """Returns a share as a whole percentage; with one decimal if it would otherwise round to 0% or 100%."""
     if share is None:
         return "—"
     whole = f"{share:.0%}"
@@ -100,18 +101,16 @@ class Sentence:
 def read_report(report: Report) -> list[Sentence]:
     """Returns sentences about a report: the verdict first, then its reasons.
 
-    report: of ``calibrate``.
+    report: result of ``calibrate``.
     """
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:
-        nothing = "no step drafted a block whose boundary was seen" if report.steps else "there are no steps"
+        nothing = "no step drafted a block with a known boundary" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
     verdict = _verdict(report)
     if report.of_paths:
-        trees = (
-            "No block was drafted: every verified node of the trees is scored, by the probability of its whole path."
-        )
+        trees = "No block was drafted: every verified node of the trees is scored by the probability of its whole path."
         return [Sentence("note", trees), verdict, *_ranges(report, verdict), _unit(report)]
     return [
         verdict,
@@ -126,13 +125,13 @@ def read_report(report: Report) -> list[Sentence]:
 
 
 def _unsure(report: Report) -> Sentence:
-    """Sentences about runs recorded without confidences, as logged by most serving engines."""
+    """Returns the sentence about runs without confidences, such as logs of most serving engines."""
     first, steps = report.by_position[0], report.gains.sources[0].present
     gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
     return Sentence(
         "note",
-        f"These runs hold no confidences, so there is nothing to calibrate. The boundary is known in {count(first.count, 'step')}: "
-        f"the first draft gets {gained:.2f} tokens accepted on average, its first token {percent(first.accepted)} of the time.",
+        f"Nothing to calibrate: these runs have no confidences. On average, {gained:.2f} tokens of the first draft are accepted. "
+        f"Its first token is accepted in {percent(first.accepted)} of {count(first.count, 'step')} with a known outcome.",
     )
 
 
@@ -143,28 +142,30 @@ def _verdict(report: Report) -> Sentence:
     assert report.confidence is not None
     assert report.accepted is not None
     assert report.ece.value is not None
-    means = f"it says {percent(report.confidence)} on average and {percent(report.accepted)} are accepted"
+    means = f"mean confidence {percent(report.confidence)}, accepted {percent(report.accepted)}"
     if report.positions < MIN_POSITIONS:
-        return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
+        return Sentence(
+            "few", f"Too little data for a verdict: {where}; at least {MIN_POSITIONS} are needed. So far: {means}."
+        )
     gap, ece, chance = report.gap, report.ece.value, report.chance or 0.0
-    off = f"bins are off by {with_interval(report.ece, digits)} (ECE), by chance alone {digits(chance)}"
+    off = f"ECE {with_interval(report.ece, digits)}, expected by chance {digits(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
         return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
     if ece <= max(TRUSTED_ERROR, 1.5 * chance):
         return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
-    return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
+    return Sentence("mixed", f"The confidence is right on average, but not in all bins: {means}; {off} ({where}).")
 
 
 def gap_words(gap: float) -> tuple[str, Tone]:
-    """Returns what a drafter with this clear gap is called, and the tone of it. gap: accepted share − mean confidence."""
+    """Returns the description and the tone of a significant gap. gap: accepted share − mean confidence."""
     size = abs(gap)
     much = "slightly " if size < SLIGHT else "far " if size > FAR else ""
     return f"{much}{'over' if gap < 0 else 'under'}-confident", "mixed" if size < SLIGHT else "bad"
 
 
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
-    """Adjacent bins that are clearly off to the same side, in one sentence each; that none is, only where the verdict agrees."""
+    """Yields one sentence per group of adjacent bins that are clearly over- or under-confident, and one about small bins."""
 
     def side(place: int) -> str:
         b = report.uniform[place]
@@ -180,18 +181,18 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
             bins = [report.uniform[p] for p in places]
             n = sum(b.count for b in bins)
             says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
-            text = f"{word.capitalize()}-confident at {_span(bins)}: it says {percent(says)}, {percent(gets)} of {n} are accepted."
+            text = f"{word.capitalize()}-confident at {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n}."
             yield Sentence(tone, text, "uniform", places)
     clear = [p for kind, p in runs if kind in ("over", "under")]
     fine = [p for kind, p in runs if kind == "fine"]
     if fine and not clear and verdict.tone == "good":
-        yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly off its confidence.")
+        yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly over- or under-confident.")
     few = [p for kind, p in runs if kind == "few"]
     if few and not fine and not clear:
-        yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet: too few to say where it is off.")
+        yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet, so single bins cannot be judged.")
     elif few:
         spans = listed([_span([report.uniform[p] for p in places]) for places in few])
-        yield Sentence("few", f"Too few to say at {spans}: fewer than {MIN_IN_BIN} positions in a bin.")
+        yield Sentence("few", f"Too few positions at {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
 def _span(bins: list[Bin]) -> str:
@@ -206,46 +207,43 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         return
     if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
         k, steps, chance = max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
-        hits, what = ranks.used, f"the {k} prefixes that were re-drafted from"
+        hits, what = ranks.used, f"the {k} re-drafted prefixes"
     else:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
     assert hits.value is not None
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
-        f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; "
-        f"prefixes drawn at random would hit {percent(chance)}.",
+        f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; with random prefixes, in {percent(chance)}.",
         "ranks",
         tuple(range(k)),
     )
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
             "note",
-            f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft differed; these are not among "
-            "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
+            f"In {count(matrix.unseen, 'more step')}, the tree or the text ended before target and draft differed. These steps are not "
+            "counted here, so long boundaries are underrepresented. Their confidence is scored up to that end.",
         )
 
 
 def _temperature(report: Report) -> Iterator[Sentence]:
     advice = report.advice
-    if advice is None:  # too few positions, or runs that do not say what another temperature would give
+    if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     shown = [f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES]]
     more = [] if len(advice.temperatures) <= SHOWN_TEMPERATURES else ["…"]
-    name = f"a softmax temperature for every position ({', '.join(shown + more)}), fitted on one half of the prompts,"
-    verdict = f"{name[0].upper()}{name[1:]}" if helps else f"No temperatures by position clearly help: {name}"
+    name = f"Softmax temperatures by position ({', '.join(shown + more)})"
     text = (
-        f"{verdict} takes the ECE of the probability that a draft is accepted up to a position, on the other half, from "
+        f"{name} {'improve' if helps else 'do not clearly improve'} the calibration. Fitted on one half of the data, they change the "
+        "ECE of the probability that a draft is accepted up to a position, on the other half, from "
         f"{digits(advice.error_before)} to {digits(advice.error_after)}"
     )
     if advice.changed is not None:
-        text += f"; {percent(advice.changed)} of the prefix choices would change"
+        text += f"; {percent(advice.changed)} of the steps would select other prefixes"
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary found in {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
-    yield Sentence(
-        "mixed" if helps else "note", f"{text}. It calibrates the drafter and is not the temperature of a run."
-    )
+    yield Sentence("mixed" if helps else "note", f"{text}. They are not the sampling temperature of a run.")
 
 
 def _head(report: Report) -> Iterator[Sentence]:
@@ -258,8 +256,8 @@ def _head(report: Report) -> Iterator[Sentence]:
         verdict = f"the {'head' if (head.difference.value or 0.0) < 0 else 'softmax'} is better"
     yield Sentence(
         "note",
-        f"The trained confidence head has an ECE of {with_interval(head.head, digits)}, the softmax one of "
-        f"{with_interval(head.softmax, digits)} over the same {count(head.positions, 'position')}: {verdict}.",
+        f"ECE of the trained confidence head: {with_interval(head.head, digits)}; of the softmax: "
+        f"{with_interval(head.softmax, digits)}, over the same {count(head.positions, 'position')}; {verdict}.",
     )
 
 
@@ -269,15 +267,15 @@ def _gains(report: Report) -> Iterator[Sentence]:
         return
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
     last = redrafts[-1]
-    text = f"Re-drafts bring {total:.2f} of the {alpha:.2f} tokens a step"
-    if total < 0.005:  # 0.00 as it is said
-        text += ": the first draft alone does as well with fewer nodes"
+    text = f"Re-drafts add {total:.2f} of the {alpha:.2f} tokens per step"
+    if total < 0.005:  # displayed as 0.00
+        text += ", so the first draft alone does as well with fewer nodes"
     elif len(redrafts) > 1:
-        text += f"; the last of them, number {last.branch}, adds {last.tokens.value or 0:.2f} for {last.nodes:.1f} verified nodes"
+        text += f"; the last one, number {last.branch}, adds {last.tokens.value or 0:.2f} tokens for {last.nodes:.1f} verified nodes"
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
-            text += ", a share of the nodes more than twice its share of the tokens: "
-            text += f"fewer than K = {len(redrafts)} may do as well, which What if answers"
+            text += ". Its share of the nodes is more than twice its share of the tokens, so "
+            text += f"fewer than K = {len(redrafts)} may do as well; What if shows whether they do"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 
@@ -285,10 +283,10 @@ def _second(report: Report) -> Iterator[Sentence]:
     second = report.second
     if second is None or second.confidence is None or second.accepted is None:
         return
-    where = f"{count(second.positions, 'token')} of re-drafts with a right prefix"
-    says = f"it says {percent(second.confidence)} on average and {percent(second.accepted)} are accepted ({where})"
+    where = f"{count(second.positions, 'token')} of re-drafts with a correct prefix"
+    says = f"mean confidence {percent(second.confidence)}, accepted {percent(second.accepted)} ({where})"
     if second.positions < MIN_POSITIONS or second.gap.low is None:
-        yield Sentence("few", f"Too few to say of the second drafter: {says}.")
+        yield Sentence("few", f"Too few tokens to judge the second drafter: {says}.")
     elif second.gap.excludes_zero:
         word, tone = gap_words(second.gap.value or 0.0)
         yield Sentence(tone, f"The second drafter is {word}: {says}.")
@@ -298,23 +296,23 @@ def _second(report: Report) -> Iterator[Sentence]:
 
 def _unit(report: Report) -> Sentence:
     if report.unit == "prompt":
-        return Sentence("note", "Intervals are 95%, by bootstrap over whole prompts.")
+        return Sentence("note", "95% intervals, by bootstrap over whole prompts.")
     return Sentence(
         "few",
-        f"Only {count(report.prompts, 'prompt')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
+        f"Only {count(report.prompts, 'prompt')}: the intervals (bootstrap by {report.unit}) do not apply to other prompts.",
     )
 
 
-# Comparisons: differences that are not significant are not claimed.
+# Comparisons: only significant differences are claimed.
 
-# The name of every compared figure, and how it and a difference are written.
+# Label of every compared figure, and the functions that write the figure and a difference.
 COMPARED: dict[str, tuple[str, Write, Write]] = {
     "tokens": ("Tokens per step α", decimal, signed_decimal),
     "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
-    "first": ("Accepted of the first draft", decimal, signed_decimal),
-    "hit": ("Boundary re-drafted from", percent, signed),
+    "first": ("Accepted tokens of the first draft", decimal, signed_decimal),
+    "hit": ("Boundary hit rate", percent, signed),
     "repaired": ("Repaired", percent, signed),
-    "redraft": ("Tokens a re-draft brings", digits, change),
+    "redraft": ("Tokens per re-draft", digits, change),
     "nodes": ("Nodes per step", partial(digits, places=1), partial(change, places=1)),
     "gap": ("Accepted − confidence", signed, signed),
     "ece_above_chance": ("ECE above chance", digits, change),
@@ -322,7 +320,7 @@ COMPARED: dict[str, tuple[str, Write, Write]] = {
 
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
-    """Returns sentences about the differences; those that are not significant are not claimed."""
+    """Yields sentences about the differences; only significant ones are claimed."""
     clear = [d for d in comparison.figures if d.difference.excludes_zero]
     for d in clear:
         words, write, changed = COMPARED[d.name]
@@ -337,13 +335,13 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         )
     alpha = next(d for d in comparison.figures if d.name == "tokens")
     if alpha.difference.value is not None and alpha not in clear:
-        yield f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, which is not clear."
+        yield f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, no clear difference."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
 
 
 def compared_in_short(comparison: Comparison) -> tuple[str, str]:
-    """Returns whether B commits more tokens a step than A, as a title that claims no more than the interval does, and the figures."""
+    """Returns a title that says whether B commits more tokens per step than A, and a text with the figures."""
     alpha = next(d for d in comparison.figures if d.name == "tokens")
     difference = alpha.difference
     if difference.value is None or difference.low is None:
@@ -351,13 +349,13 @@ def compared_in_short(comparison: Comparison) -> tuple[str, str]:
     more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, a difference of {with_interval(difference, signed_decimal)}."
     speed = next((d for d in comparison.figures if d.name == "speed" and d.difference.value is not None), None)
     if speed is not None:
-        clear = "" if speed.difference.excludes_zero else ", which is not clear"
+        clear = "" if speed.difference.excludes_zero else ", no clear difference"
         more += (
             f" Tokens per second: {COMPARED['speed'][1](speed.a.value)} → {COMPARED['speed'][1](speed.b.value)}{clear}."
         )
     if not difference.excludes_zero:
         return "No difference beyond chance.", more
-    return f"B commits {abs(difference.value):.1f} tokens {'more' if difference.value > 0 else 'fewer'} a step.", more
+    return f"B commits {abs(difference.value):.1f} {'more' if difference.value > 0 else 'fewer'} tokens per step.", more
 
 
 def how_compared(comparison: Comparison) -> str:
@@ -365,6 +363,6 @@ def how_compared(comparison: Comparison) -> str:
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )
     return (
-        f"The interval of A or B is the one that Calibrate gives. Those of the differences: bootstrap by {comparison.unit}, "
-        f"{together}; they hold simultaneously for a whole table with 95%."
+        f"The intervals of A and B are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
+        f"{together}; all of them in a table hold simultaneously with 95%."
     )

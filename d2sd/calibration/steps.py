@@ -16,8 +16,8 @@ from d2sd.trace.metrics import verdict
 UNSEEN = -1
 MIN_PROMPTS = 8
 MAX_BLOCKS = 200
-MAX_WIDTH = 1026  # the largest block, and two columns of sources: a table of outcomes has the square of it
-MAX_CELLS = 8 * 10**6  # of a column that is as wide as the longest draft, in numbers of 8 bytes
+MAX_WIDTH = 1026  # largest block plus two columns of sources; the outcome matrix has its square
+MAX_CELLS = 8 * 10**6  # numbers of 8 bytes in a column that is as wide as the longest draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +28,19 @@ class StepTable:
     prompt: number of the run's prompt, (N,).
     drafted: number of tokens of the first draft, (N,).
     confidence: c_k, (N, G); NaN after the last drafted token, and in steps recorded without confidences.
-    tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) if no step recorded them.
+    tempered: confidence at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) if no step recorded it.
     head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has one.
     matched: number of leading first-draft tokens that equal the committed ones, (N,); UNSEEN if nothing was drafted.
     boundary: ``matched`` if the next token is known to be rejected or all were accepted, (N,); UNSEEN if the text ended, or a
         node budget cut the draft, before the target and the draft differed.
     selected: number of selected prefixes, (N,).
-    hit: whether the boundary was one of them, (N,).
-    repaired: whether re-drafts then added tokens there, (N,).
+    hit: whether the boundary was a selected prefix, (N,).
+    repaired: whether re-drafts then added tokens at the boundary, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
-        re-draft j adds to the earlier drafts, and the last column nodes on lower-ranked alternatives only.
+        re-draft j adds to the earlier drafts, and the last column the nodes on lower-ranked alternatives only.
     """
 
     run: np.ndarray
@@ -196,7 +196,7 @@ def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> Ste
 
 
 def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """The rows of several columns, those of narrower ones filled up with NaN."""
+    """Returns the rows of several columns; narrower columns are padded with NaN."""
     shape = np.max([part.shape[1:] for part in parts], axis=0)
     return np.concatenate(
         [
@@ -214,12 +214,12 @@ def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:
 
 
 def _with_sources(counts: np.ndarray, width: int) -> np.ndarray:
-    """Counts by source, (N, W), for a larger number of re-drafts: the last column stays the last."""
+    """Returns counts by source (N, W) widened to (N, width) for more re-drafts; the last column stays last."""
     return np.concatenate([widened(counts[:, :-1], width - 1), counts[:, -1:]], axis=1)
 
 
 def _numbered(prompts: Sequence[str]) -> np.ndarray:
-    """A number for the prompt of each run; one that is not known is its own."""
+    """Returns a number for the prompt of each run; every unknown prompt gets a separate number."""
     numbers = {key: n for n, key in enumerate(dict.fromkeys(prompts))}
     return np.array([numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts)], dtype=int)
 
@@ -227,7 +227,7 @@ def _numbered(prompts: Sequence[str]) -> np.ndarray:
 def _check_size(steps: int, widest: int) -> None:
     if widest > MAX_WIDTH or steps * widest > MAX_CELLS:
         raise InputError(
-            f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
+            f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to measure together; measure fewer"
         )
 
 
@@ -244,7 +244,7 @@ def observed(step: StepDone) -> tuple[int, int]:
 
 
 def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
-    """Verified and accepted nodes (the anchor left out) by the first candidate that runs through them."""
+    """Returns verified and accepted nodes (without the anchor) by the first candidate that contains them."""
     most = max((len(s.branches) for s in steps), default=0)
     sizes = [len(s.nodes) for s in steps]
     owners = np.fromiter((min(n.candidates, default=most + 1) for s in steps for n in s.nodes), int, sum(sizes))
@@ -292,12 +292,12 @@ def stacked(tables: Sequence[Any], before: Sequence[int]) -> Iterator[np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class RedraftTable:
-    """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
+    """M re-drafts of the second drafter, and S scored tokens of the re-drafts with a correct prefix.
 
     right: (M,) whether the prefix was accepted and the text continued after it.
     row: (S,) row of the token's step in the ``StepTable``.
     position: (S,) position of the token after the prefix, from 1.
-    confidence, accepted: (S,) of the token.
+    confidence, accepted: (S,) confidence and acceptance of the token.
     """
 
     right: np.ndarray
@@ -327,8 +327,10 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]]) -> RedraftTable:
 
 
 def candidates(step: StepDone) -> list[tuple[int, ...]]:
-    """Returns all tokens of every candidate: the prefix that it continues from an earlier candidate, and its drafted tokens.
-    Number 0 is the first draft."""
+    """Returns the tokens of every candidate: a prefix of an earlier candidate, then its drafted tokens.
+
+    Candidate 0 is the first draft.
+    """
     known = [step.first_draft.ids if step.first_draft else ()]
     for draft in step.branches:
         known.append((*known[draft.base if draft.base < len(known) else 0][: draft.prefix], *draft.ids))
@@ -344,15 +346,15 @@ def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, f
             return
 
 
-# Trees without a block draft (EAGLE-3). Every verified node counts: those that the target did not reach are not accepted, since it
-# chose another path. Steps that the token limit cut short are left out, because the end of their walk is unknown.
+# Trees without a block draft (EAGLE-3). Every verified node counts; a node that the target did not reach counts as not accepted,
+# since the target chose another path. Steps cut off by the token limit are left out, because the end of their path is unknown.
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
     """M verified nodes: row of the step in its table, node, depth, the drafter's probability of the path, accepted 0/1.
 
-    They are ordered by step; within a step accepted nodes come first, then the others by descending probability.
+    Nodes are ordered by step; within a step, accepted nodes come first, then the others by descending probability.
     """
 
     row: np.ndarray

@@ -1,6 +1,6 @@
-"""Where drafting should stop: α, verified nodes and time per token by threshold on the confidence, or by length.
+"""Shorter drafts: α, verified nodes and time per token by threshold on the confidence, or by length.
 
-First drafts count alone, as chains. The steps are those recorded: with another cut, they would start at other places of the text.
+Only first drafts count, as chains. The recorded steps are used, although with another cut they would start at other tokens.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler
 from d2sd.calibration.steps import StepTable, units
 
 THRESHOLDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-KEPT, SURELY_KEPT = 0.99, 0.95  # of α, without times: by a cut where it is chosen, and clearly where it is judged
+KEPT, SURELY_KEPT = 0.99, 0.95  # share of α that a cut must keep if times are unknown: when fitted, and when evaluated
 
 
 class DraftCosts(NamedTuple):
-    """A machine's name, and its seconds of a step by the rows of the draft and the verified nodes, anchor included in both."""
+    """A machine's name, and a function from draft rows and verified nodes, both with the anchor, to seconds of a step."""
 
     machine: str
     seconds: Callable[[int, int], float]
@@ -30,8 +30,8 @@ class Stop:
     """The recorded steps with every first draft cut by a rule of ``kept_tokens``.
 
     alpha, nodes: committed tokens (bonus included) and verified nodes (anchor included) per step.
-    kept: α as a share of that of whole drafts.
-    seconds, slowdown: calculated time per token, and as a share of that of whole drafts; unknown without costs.
+    kept: α as a share of the α of whole drafts.
+    seconds, slowdown: calculated time per token, and its ratio to the time with whole drafts; unknown without costs.
     """
 
     rule: str
@@ -45,8 +45,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopAdvice:
-    """A rule's best value on every other prompt, and no cut, as measured on the others; ``clear``: whether a token clearly takes
-    less time there, or, without costs, whether clearly ``SURELY_KEPT`` of α is kept."""
+    """The best value of a rule, fitted on every other prompt and evaluated on the rest.
+
+    stop, whole: figures with this cut, and without any cut.
+    clear: whether a token takes significantly less time or, without costs, significantly more than ``SURELY_KEPT`` of α is kept.
+    """
 
     stop: Stop
     whole: Stop
@@ -55,13 +58,14 @@ class StopAdvice:
 
 @dataclass(frozen=True, slots=True)
 class Stops:
-    """What cuts of the first drafts would do.
+    """Effect of cutting the first drafts.
 
-    steps: number of steps that have confidences; others do not count.
-    sequential, machine: whether every drafted token takes a pass; that of the times, empty without costs.
-    stops: of all rules and values; the last one cuts nothing.
-    advice: of each rule that is of use, clear ones first; None with too few prompts.
-    groups: by prompt group: its name, no cut, and the first advice's.
+    steps: number of steps with confidences; other steps do not count.
+    sequential: whether every drafted token takes a pass.
+    machine: machine of the calculated times; empty without costs.
+    stops: all rules and values; the last one cuts nothing.
+    advice: one entry per useful rule, clear ones first; None with too few prompts.
+    groups: prompt group, figures without a cut, and figures with the cut of the first advice.
     """
 
     steps: int
@@ -73,8 +77,11 @@ class Stops:
 
 
 def kept_tokens(table: StepTable, rule: str, value: float) -> np.ndarray:
-    """Returns how many tokens of each first draft are left, (N,), if it ends before the "product" of the confidences, or a "single"
-    one, falls below the value, or after a "length" of so many tokens."""
+    """Returns the number of tokens of each first draft that remain after a cut, (N,).
+
+    rule: "product": cut before the product of the confidences falls below ``value``; "single": before a confidence does;
+        "length": after ``value`` tokens.
+    """
     if rule == "length":
         return np.minimum(table.drafted, int(value))
     sure = np.cumprod(table.confidence, axis=1) if rule == "product" else table.confidence
@@ -99,8 +106,10 @@ class _Chains:
     def _sums(self, rule: str, value: float) -> np.ndarray:
         """Returns steps, tokens, nodes and seconds, summed over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
-        whole = np.minimum(table.matched + table.seen, table.committed)  # tokens, as far as the text goes
-        # A pass must draft the token whose confidence is then too low; a block's only pass drafts all.
+        whole = np.minimum(
+            table.matched + table.seen, table.committed
+        )  # committed tokens of whole drafts within the text
+        # A sequential drafter also drafts the token whose confidence is too low; a block takes one pass.
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
         works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
         times = np.array([self.costs.seconds(*w) if self.costs else np.nan for w in works.T.tolist()])[which.ravel()]
@@ -111,7 +120,7 @@ class _Chains:
 def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
-    """Returns what cuts would do; None without a step that has confidences. domains: group of every run."""
+    """Returns the effect of cuts; None if no step has confidences. domains: prompt group of every run."""
     there, (unit, name) = table.sure, units(table)
     if not there.any():
         return None

@@ -1,8 +1,8 @@
 """Drafter folders in their published forms, read by their configs, checked for complete weights, and written.
 
 Block drafters (``d2sd.nets.layouts``) and EAGLE-3 drafters (SpecForge and SGLang, AngelSlim, speculators). Config keys and
-tensor names are listed in docs/drafter-format.md. Reading needs safetensors, runs no code of the folder and refuses whatever
-it does not know how to compute.
+tensor names are listed in docs/drafter-format.md. Reading requires safetensors, runs no code of the folder, and refuses
+unsupported drafters.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from d2sd.nets.target import Target
 
 log = logging.getLogger(__name__)
-SHARD = "9MB"  # what a Space takes without large-file storage
-BORROWED = ("embed_tokens", "lm_head")  # parts of a block drafter that are the target's where its folder has none
+SHARD = "9MB"  # largest file in a Space without large-file storage
+BORROWED = ("embed_tokens", "lm_head")  # parts of a block drafter that are the target's if its folder has none
 MAPS = ("d2t", "t2d")
 ARCHITECTURES = frozenset(
     {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}
 )  # fmt: skip
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-# Options that EAGLE-3 drafters may set to true, and values of others that change nothing.
+# Options that EAGLE-3 drafters may set to true, and supported values of other options.
 EAGLE3_FLAGS = frozenset(
     {"norm_before_residual", "norm_output", "fc_norm", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses"}
 )  # fmt: skip
 EAGLE3_NEUTRAL = {"num_hidden_layers": (1,), "use_sliding_window": (False,), "is_causal": (True,)}
-# Keys of the layer's shape: the rest of a config is about training, serving or files.
+# Keys that define the layer's shape. The other keys of a config are about training, serving or files.
 LAYER_KEYS = (
     "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
     "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias",
@@ -51,12 +51,12 @@ LAYER_KEYS = (
 
 
 def published_config(source: str) -> dict[str, Any]:
-    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` where it is not there, or is no object."""
+    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object."""
     check_place(source)
     from_cache = not Path(source).exists() and not hub_answers()
     config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
     if not isinstance(config, dict):
-        raise InputError("its config.json is no JSON object")
+        raise InputError("its config.json is not a JSON object")
     return config
 
 
@@ -69,18 +69,18 @@ def own_name(key: str) -> str | None:
 def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
     """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
 
-    d2t: what to add to each draft id, (D,).
-    t2d: which of the target's tokens are there, (V,).
+    d2t: (D,), differences between the target's ids and the draft ids.
+    t2d: (V,), whether each token of the target is in the draft vocabulary.
     """
     if d2t is None:
         if count != vocabulary:
-            raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
+            raise InputError(f"it drafts {count} of {vocabulary} tokens, but has no d2t tensor that names them")
         return torch.arange(count)
     if d2t.shape != (count,):
         raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
     ids = torch.arange(count) + d2t.long()
     if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
-        raise InputError(f"its d2t does not lead to {count} different tokens of the target's {vocabulary}")
+        raise InputError(f"its d2t does not map to {count} different tokens of the target's {vocabulary}")
     if t2d is not None and (
         t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
     ):
@@ -100,7 +100,7 @@ def _load(
 
     name: maps published names of tensors to ours.
     make: builds the network from the names of its tensors.
-    borrowed: the target's modules that take the place of parts of this name if their weights are equal.
+    borrowed: the target's modules, which replace the drafter's parts of the same name if the weights are equal.
     rotary: config of the rotary embedding, whose frequencies are not stored.
     """
     files = weight_files(source)
@@ -119,7 +119,7 @@ def _load(
             setattr(model, part, None)
         else:
             log.warning(
-                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
+                "the drafter's %s differs from the target's, so the drafter's is used: it was made for another target, or trained",
                 key,
             )
     model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
@@ -144,8 +144,8 @@ def _save(
 ) -> None:
     """Write ``config.json`` and safetensors files.
 
-    names: published names of parameters that have other ones here.
-    ids: the target's ids of a draft vocabulary; None where it is the target's of ``vocabulary`` tokens.
+    names: published names of parameters, if different from our names.
+    ids: the target's ids of the draft vocabulary; None for all ``vocabulary`` tokens.
     """
     weights = {names.get(k, k): v.detach().cpu().contiguous() for k, v in model.named_parameters()}
     if ids is not None:
@@ -153,7 +153,7 @@ def _save(
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
-    # Last, since a folder counts as a drafter by it.
+    # Written last: with this file the folder counts as a drafter.
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -196,8 +196,8 @@ def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
 
 
 def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
-    """Write a drafter in the form of speculators; embedding and LM head stay the target's, whose rows it reads where it has a
-    draft vocabulary."""
+    """Write a drafter in speculators' form. It uses the target's embedding and LM head; with a draft vocabulary, the head's rows for
+    these tokens."""
     form = model.form
     layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
     vocabulary = form.shape["vocab_size"]
@@ -248,7 +248,7 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     eagle = published.get("eagle_config") or {}
     if eagle.get("use_aux_hidden_state") is False:
         raise InputError(
-            "its config sets use_aux_hidden_state to false: it reads one layer, as EAGLE-1 and 2 did, and is not supported"
+            "its config sets use_aux_hidden_state to false: it reads one layer, like EAGLE-1 and EAGLE-2, and is not supported"
         )
     refuse_options(published, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
     kind = layer.get("model_type", "llama")
@@ -286,15 +286,16 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
 def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]:
     """Returns the tapped layers, counted by their outputs.
 
-    ``eagle_config`` numbers outputs of layers; the same key at the top level, as speculators and vLLM write it, numbers inputs, so
-    that n there is the output of layer n − 1.
+    In ``eagle_config`` they are numbered by their outputs. At the top level (speculators, vLLM) the same key numbers them by their
+    inputs, where n means the output of layer n − 1.
     """
     inner, outer = (published.get("eagle_config") or {}).get(LAYERS), published.get(LAYERS)
     from_outer = None if outer is None else tuple(int(n) - 1 for n in outer)
     from_inner = None if inner is None else tuple(int(n) for n in inner)
     if from_inner and from_outer and from_inner != from_outer:
         raise InputError(
-            f"its config names two sets of layers: outputs {list(from_inner)} in eagle_config and inputs {list(outer or ())} beside it"
+            f"its config names two different sets of layers: outputs {list(from_inner)} in eagle_config, and inputs "
+            f"{list(outer or ())} at the top level"
         )
     found = from_inner or from_outer
     if not found:
@@ -314,7 +315,7 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
 def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> Eagle3DraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, for this target.
 
-    Raises ``InputError`` where something is missing, unknown or does not fit.
+    Raises ``InputError`` if something is missing, unknown or does not fit.
     """
     config = read_config(published_config(source), target.config, name)
 
@@ -324,7 +325,7 @@ def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> E
     model, d2t, t2d = _load(source, eagle3_name, make, {"embedding": target.embedding}, dtype, config.layer)
     if model.embedding is None and config.layer.hidden_size != config.target_hidden_size:
         raise InputError(
-            f"it has hidden size {config.layer.hidden_size} and no embedding of its own, the target's has {config.target_hidden_size}"
+            f"it has hidden size {config.layer.hidden_size} and no embedding, and the target's has {config.target_hidden_size}"
         )
     model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
     return cast(Eagle3DraftModel, model)
@@ -340,10 +341,10 @@ def eagle3_name(key: str) -> str | None:
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
-    """Write ``config.json`` and safetensors files in the form of SpecForge and SGLang; the embedding stays the target's."""
+    """Write a drafter in the form of SpecForge and SGLang; it uses the target's embedding."""
     config = model.config
     if config.qk_norm or model.embedding is not None:
-        raise ValueError("this form has neither norms of queries and keys nor an embedding")
+        raise ValueError("this form supports neither norms of queries and keys nor an embedding")
     c, vocabulary = config.layer, config.layer.vocab_size
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],

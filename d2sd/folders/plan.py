@@ -1,4 +1,4 @@
-"""What a target with a drafter would run as, from their configs alone; no weights are downloaded."""
+"""Plans how a target with a drafter would run, from their configs alone; no weights are downloaded."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from d2sd.nets.types import (
     window,
 )
 
-CONTEXT, NODES = 4096, 64  # tokens and tree nodes that memory is stated for
+CONTEXT, NODES = 4096, 64  # tokens and tree nodes of the memory estimate
 SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in one number format: weights; keys, values and states at a context; and buffers of a pass over a tree."""
+    """Bytes in one number format: weights, keys and values of ``CONTEXT`` tokens, states, and buffers of a pass over a tree."""
 
     target: int
     drafter: int
@@ -57,15 +57,15 @@ class Memory:
 class ModelPlan:
     """Properties of a target and drafter, known from configs alone.
 
-    refused: why it cannot run, one sentence without a full stop; None where it can.
-    layers: target layers by kind.
-    window: tokens that a row of a sliding layer sees.
-    experts: of a layer of a mixture.
-    eager: why passes are not captured as CUDA graphs; None where they are, on a GPU of one's own.
-    taps: layers that the drafter reads, and the kind of each.
-    drafter_layers: what each of its layers sees.
-    mask: its mask token, None where it needs none.
-    draft_vocabulary: tokens that it can draft, None: all of the target's.
+    refused: why it cannot run, one sentence without a full stop; None if it can.
+    layers: number of target layers by kind.
+    window: number of tokens that a row of a sliding layer sees.
+    experts: number of experts per layer; 0 if layers are dense.
+    eager: why passes are not captured as CUDA graphs; None if they are (on a CUDA GPU, but not on ZeroGPU).
+    taps: target layers that the drafter reads, and the kind of each.
+    drafter_layers: visible text and causality of each drafter layer.
+    mask: the drafter's mask token; None if it needs none.
+    draft_vocabulary: number of tokens that it can draft; None for all of the target's.
     """
 
     target: str
@@ -88,9 +88,10 @@ class ModelPlan:
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> ModelPlan:
-    """Returns the plan of a target with a drafter, folders or hub ids; dtype: the number format for memory figures.
+    """Returns the plan of a target with a drafter. Errors in their configs are reported in ``refused``.
 
-    Whatever the two configs say wrongly becomes ``refused``.
+    target, drafter: folders or hub ids.
+    dtype: number format of the memory estimate.
     """
     found = ModelPlan(target, drafter or "", dtype=dtype)
     try:
@@ -100,7 +101,7 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Mo
         found.memory = _memory(whole, own, text_config(config), SIZES[dtype])
     except InputError as error:
         found.refused = str(error)
-    except Exception as error:  # a config is anybody's file
+    except Exception as error:  # configs are untrusted
         found.refused = f"its config cannot be read: {first_line(error)}"
     return found
 
@@ -111,7 +112,7 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     if into.type in (*SUPPORTED, *TYPES):
         check_config(text_part(raw), (*SUPPORTED, *TYPES))
         config = AutoConfig.for_model(**raw)
-    else:  # a type that transformers does not know: its keys still name unsupported parts
+    else:  # an unsupported type, perhaps unknown to transformers; its keys may name the unsupported part
         config = _named(raw)
     check_supported(config, source)
     kinds = layer_kinds(config)
@@ -120,10 +121,10 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     method = (raw.get("quantization_config") or {}).get("quant_method")
     if method == "mxfp4":
         into.notes.append(
-            "its weights are MXFP4, four bits each, and are widened at loading: memory is stated for that"
+            "its weights are MXFP4 (four bits) and are dequantised on loading: the memory is for dequantised weights"
         )
     elif method:
-        into.notes.append(f"its weights are quantised ({method}): memory is stated for whole ones")
+        into.notes.append(f"its weights are quantised ({method}): the memory is for weights that are not")
     return config
 
 
@@ -168,7 +169,7 @@ def _meta(make: Any) -> Any:
 
 
 def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
-    """Returns bytes at ``CONTEXT`` tokens and ``NODES`` tree nodes; size: bytes per number."""
+    """Returns bytes for ``CONTEXT`` tokens and ``NODES`` tree nodes. ``size``: bytes per number."""
     cache = states = tree = 0
     rows = row_shape(NODES + 1)
     for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
@@ -190,7 +191,7 @@ def markdown(found: ModelPlan) -> str:
     if found.layers:
         lines.append(f"* Target: type {found.type}, layers: {_counted(found)}")
     if found.experts:
-        lines.append(f"* Experts: {found.experts} a layer")
+        lines.append(f"* Experts: {found.experts} per layer")
     if found.kind:
         size = f", γ = {found.block_size}" if found.block_size else ""
         count = len(found.drafter_layers)
@@ -203,20 +204,20 @@ def markdown(found: ModelPlan) -> str:
     if found.mask is not None:
         lines.append(f"* Mask token: {found.mask}")
     if (m := found.memory) is not None:
-        lines.append(f"* Memory in {found.dtype}: {_size(m.total)}, of which {_size(m.target)} are the target's weights, "
-                     f"{_size(m.drafter)} the drafter's, {_size(m.cache)} keys and values of {CONTEXT} tokens, "
-                     f"{_size(m.states)} states and {_size(m.tree)} what linear layers keep of a tree of {NODES} nodes")  # fmt: skip
+        lines.append(f"* Memory in {found.dtype}: {_size(m.total)} (target {_size(m.target)}, drafter {_size(m.drafter)}, "
+                     f"keys and values of {CONTEXT} tokens {_size(m.cache)}, states of linear layers {_size(m.states)}, "
+                     f"their buffers for a tree of {NODES} nodes {_size(m.tree)})")  # fmt: skip
     lines += [f"* Note: {note}" for note in found.notes]
     return "\n".join(lines) + "\n"
 
 
 def plan_verdict(found: ModelPlan) -> str:
-    """Returns one line: runs, runs eagerly, or refused, and why."""
+    """Returns one line: whether the plan runs, runs eagerly or is refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:
         return f"runs eagerly, also on a GPU: {found.eager}"
-    return "runs, on a GPU as captured CUDA graphs"
+    return "runs, with passes captured as CUDA graphs on a GPU"
 
 
 def summary(found: ModelPlan) -> str:
@@ -224,8 +225,8 @@ def summary(found: ModelPlan) -> str:
         line = plan_verdict(found)
         return f"{line[0].upper()}{line[1:]}."
     return (
-        f"Type {found.type}, layers: {_counted(found)}. It {plan_verdict(found)}. With a text of {CONTEXT} tokens it takes "
-        f"{_size(found.memory.total)} in {found.dtype}."
+        f"Type {found.type}, layers: {_counted(found)}. It {plan_verdict(found)}. It needs {_size(found.memory.total)} in "
+        f"{found.dtype} for a text of {CONTEXT} tokens."
     )
 
 
@@ -236,5 +237,5 @@ def _counted(found: ModelPlan) -> str:
 
 def _size(count: int) -> str:
     if count < 1e8:
-        return f"{count / 1e6:.1f} MB" if count else "nothing"
+        return f"{count / 1e6:.1f} MB"
     return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

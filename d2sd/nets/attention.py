@@ -1,16 +1,16 @@
-"""Attention of block rows over a shared prefix plus their own block, behind one signature.
+"""Attention of block rows over a shared prefix and their own block. All backends have one signature:
 
 ``attend(query, prefix, block, block_mask, scale, joined, seen, sinks)``
 
 * query: (B, H, R, D); prefix: keys and values (1, KV heads, C, D), seen by every row, C may be 0;
 * block: keys and values (B, KV heads, R, D); block_mask: (R, R) bool, True = visible, None = all visible;
-* joined: the same keys and values as one view (1, KV heads, C+R, D) where they lie side by side, else None;
-* seen: (C,) bool, the prefix slots that count where the prefix is padded to a fixed shape, or (R, C) bool where windows make
-  rows see different ones, None = all;
-* sinks: (H,), one logit per head that is part of the softmax without a value, None = none;
+* joined: the same keys and values as one view (1, KV heads, C+R, D) if they are adjacent in memory, else None;
+* seen: (C,) bool, the filled slots of a prefix that is padded to a fixed shape, or (R, C) bool, the slots in each row's sliding
+  window, None = all visible;
+* sinks: (H,), one extra logit per head in the softmax, without a value, None = no sinks;
 * returns (B, H, R, D).
 
-``cascade`` and ``dense`` are plain torch and run anywhere; ``flashinfer`` needs a CUDA GPU and a compiler.
+``cascade`` and ``dense`` are plain torch and run on any device; ``flashinfer`` needs a CUDA GPU and a compiler.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ def attend_cascade(
     seen: Tensor | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention merged from two levels; ``joined`` is not needed.
+    """Computes attention in two levels and merges them; ``joined`` is not used.
 
-    Level 1: all rows of all branches over the shared prefix, without a mask, in one product. Level 2: every row over its own
-    block under the block mask. The two are merged by their log-sum-exp weights (natural logarithm), which is exact: softmax over
-    the union = lse-weighted mean of the softmaxes over the parts.
+    Level 1: all rows of all branches over the shared prefix, in one product. Level 2: every row over its own block under the
+    block mask. The results are merged with weights from their log-sum-exp (natural logarithm). This is exact: the softmax over
+    the union is the lse-weighted mean of the softmaxes over the parts.
     """
     batch, heads, rows, dim = query.shape
     kv_heads = block[0].shape[1]
@@ -79,7 +79,7 @@ def attend_cascade(
     mask = None if block_mask is None else block_mask.repeat(group, 1)
     out, lse = _level(grouped, *block, mask)
     if prefix[0].shape[2]:
-        # the prefix is shared: branches become rows of one product
+        # all branches share the prefix, so their rows form one product
         shared = grouped.transpose(0, 1).reshape(1, kv_heads, batch * group * rows, dim)
         if seen is not None and seen.dim() == 2:
             seen = seen.repeat(batch * group, 1)
@@ -88,7 +88,7 @@ def attend_cascade(
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
         out = merge_attention(above, above_lse, out, lse)
         lse = lse.logaddexp(above_lse)
-    if sinks is not None:  # what they take of the softmax over everything
+    if sinks is not None:  # scale by the keys' share of the softmax over keys and sinks
         out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
     return out.to(query.dtype).reshape(batch, heads, rows, dim)
 
@@ -97,14 +97,14 @@ def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Ke
     """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
     scores = _product(query, key.transpose(-1, -2))
     if mask is not None:
-        # finite: a padded prefix may hold nothing yet, and then this level is to weigh nothing instead of NaN
+        # finite instead of -inf: if the prefix is padded but empty, this level must get weight 0 instead of NaN
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
     return _product((scores - lse).exp(), value), lse
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Returns a @ b, (B, H, …), in float32; a GPU multiplies 16-bit inputs without converting a long prefix."""
+    """Returns a @ b, (B, H, …), in float32. A GPU multiplies 16-bit inputs directly, without a float32 copy of the prefix."""
     if b.device.type == "cpu" or b.dtype == torch.float32:
         return a.float() @ b.float()
     product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
@@ -112,7 +112,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
-    """Attention over the union of two disjoint key sets from the attention over each."""
+    """Returns attention over the union of two disjoint key sets from the attention over each set."""
     weight = torch.sigmoid(a_lse - b_lse)
     return weight * a + (1 - weight) * b
 
@@ -120,7 +120,7 @@ def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tenso
 def attend_with_sinks(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
 ) -> Tensor:
-    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D), for which torch's function has no argument.
+    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D). torch's function does not support sinks.
 
     key, value: (B, KV heads, S, D).
     mask: (R, S) bool, True = visible, or (B, 1, 1, S); None to see everything.
@@ -138,18 +138,18 @@ def attend_with_sinks(
 
 
 def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
-    """Sinks (H,) of R rows whose heads are grouped by key-value head, (1, KV heads, H / KV heads · R, 1) float32."""
+    """Returns sinks (H,) repeated for R rows, grouped by key-value head: (1, KV heads, H / KV heads · R, 1) float32."""
     return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
 
 
-BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # those that run anywhere
+BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # plain torch, for any device
 NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
     """Returns the backend for a name or "auto": dense on a CPU, flashinfer on a GPU that can run it, otherwise cascade.
 
-    plain: whether all rows of the target see the whole prefix, without sinks.
+    plain: whether all rows of the target attend to the whole prefix, without sinks.
 
     Raises ``InputError`` if flashinfer is requested and cannot be used.
     """
@@ -159,14 +159,14 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
         return name
     reason = flashinfer.obstacle(device, dtype, head_dim)
     if reason is None and not plain:
-        reason = "is used without sliding windows and attention sinks only, and this target has them"
+        reason = "does not support sliding windows or attention sinks, which this target has"
     if name == "auto":
         return "cascade" if reason else "flashinfer"
     if reason:
-        raise InputError(f"the attention backend flashinfer {reason}; use cascade, or auto to have it chosen")
+        raise InputError(f"the attention backend flashinfer {reason}; use cascade or auto")
     return "flashinfer"
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """Returns a backend by its name, for one generation; ``fixed``: its passes have fixed shapes and may be captured."""
+    """Returns the backend of this name for one generation. ``fixed``: for fixed-shape passes, which can be captured."""
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

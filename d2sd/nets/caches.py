@@ -1,5 +1,4 @@
-"""Preallocated storage of one generation: keys and values of attention layers, written in place and compacted after every step, and
-states of linear layers."""
+"""Preallocated caches of one generation: keys and values of attention layers, and states of linear layers."""
 
 from __future__ import annotations
 
@@ -15,13 +14,13 @@ from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class KeyValueCache:
-    """Keys and values of layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
+    """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
 
-    The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, which is also
-    transformers' cache protocol. ``commit`` keeps some of these rows and forgets the rest.
+    The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, a method of
+    transformers' cache protocol. ``commit`` keeps some of these rows and discards the rest.
 
-    shapes: key-value heads and the size of a head, by layer; layers alike on one device share a buffer.
-    homes: where each layer's keys and values lie, as a model spread over GPUs has them.
+    shapes: by layer, number of key-value heads and head_dim. Layers of the same shape and device share a buffer.
+    homes: by layer, the device of its keys and values; a model may be spread over GPUs.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class KeyValueCache:
         self.length = 0
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
-        """One layer's whole keys and values, (batch, KV heads, capacity, D)."""
+        """Returns all slots of one layer's keys and values, (batch, KV heads, capacity, D) each."""
         part, index = self._at[layer]
         keys, values = self._whole[part][index]
         return keys, values
@@ -65,9 +64,9 @@ class KeyValueCache:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together.
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of the committed slots and these rows.
 
-        kwargs: of the attention layer, from transformers 5.24 on; not used.
+        kwargs: passed by transformers 5.24 and later; not used.
         """
         refuse_unknown("caches", others)
         end = self.length + key.shape[2]
@@ -80,8 +79,8 @@ class KeyValueCache:
     def views(self, rows: int) -> list[tuple[Tensor, ...]]:
         """Returns, for each layer, views for a pass over ``rows`` rows. All layers must have one shape and device.
 
-        Three views: the slots for the pass's own keys and values, (2, batch, KV heads, rows, D), then the keys and the values to
-        attend to, committed slots and own rows together, (batch, KV heads, length + rows, D) each.
+        Each layer has three views: the slots that the pass writes, (2, batch, KV heads, rows, D), and the keys and the values to
+        attend to (committed slots and new rows), (batch, KV heads, length + rows, D) each.
         """
         end = self.length + rows
         self._check(end)
@@ -90,7 +89,7 @@ class KeyValueCache:
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
+        """Write rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must have one shape and device."""
         ((own_keys, own_values),) = self.parts
         end = self.length + keys.shape[3]
         self._check(end)
@@ -102,7 +101,7 @@ class KeyValueCache:
             raise ValueError(f"{end} cache slots are needed, {self.capacity} were allocated")
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]:
-        """Views of one layer's committed keys and values, (batch, KV heads, length, D)."""
+        """Returns views of one layer's committed keys and values, (batch, KV heads, length, D) each."""
         keys, values = self.buffers(index)
         return keys[:, :, : self.length], values[:, :, : self.length]
 
@@ -116,7 +115,7 @@ class KeyValueCache:
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
-        """Keys and values of all layers at these slots (S,), in the order of ``parts``."""
+        """Returns keys and values of all layers at these slots (S,), in the order of ``parts``."""
         return tuple(buffer.index_select(3, slots) for part in self.parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
@@ -128,18 +127,18 @@ class KeyValueCache:
         self._whole = [whole[:, :, index] for whole in self._whole]
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Committed slots (the name that transformers asks for)."""
+        """Returns the number of committed slots (transformers' cache protocol)."""
         return self.length
 
 
 class CacheWindow:
-    """Stands in for a cache during a fixed-shape pass: rows are written to slots given on the device.
+    """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
 
-    ``update`` returns the whole prefix window, whose committed slots ``seen`` marks, and leaves the rows' own keys and
-    values in ``fresh``. ``filled`` also marks the slot of a single row, if the window reaches as far, and is None for several
-    rows. Needed where passes are captured as CUDA graphs (``d2sd.nets.passes``).
+    ``update`` returns the first ``read`` slots and stores the new rows' keys and values in ``fresh``. ``seen`` marks the
+    committed slots. ``filled`` also marks the new slot of a single row, if it is inside the window; it is None for several rows.
 
-    write: how a layer's rows are written (``d2sd.nets.lean.Kernels.writer``).
+    slots: (R,) on the device, the slots that the rows are written to.
+    write: writes a layer's rows (``d2sd.nets.lean.Kernels.writer``).
     """
 
     def __init__(self, cache: KeyValueCache, read: int, slots: Tensor, write: Write):
@@ -152,7 +151,7 @@ class CacheWindow:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each; ``kwargs`` as there."""
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each; ``kwargs`` is not used."""
         refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
@@ -160,18 +159,18 @@ class CacheWindow:
         return keys[:, :, : self._read], values[:, :, : self._read]
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Slots that the window shows (the name that transformers asks for)."""
+        """Returns the number of slots in the window (transformers' cache protocol)."""
         return self._read
 
 
 class Ring:
-    """Stands in for a cache while the rows of a batch are at different places of their texts.
+    """Replaces a cache if the texts of a batch are at different positions.
 
-    Every pass writes one token of each row to the same slot, and the slot moves on by one, around the capacity. A row at place p of
-    its text therefore sees the p + 1 newest slots. Shapes never change, and no text is padded.
+    Every pass writes one token per text, all to the same slot. The next pass writes to the next slot, modulo the capacity. A text
+    at position p therefore sees the p + 1 newest slots. Shapes never change, and no text is padded.
 
-    slot: (1,) int64, which the pass writes.
-    places: (B,) int64 of the tokens in their texts, less than the capacity.
+    slot: (1,) int64, the slot that the pass writes.
+    places: (B,) int64, positions of the tokens in their texts, below the capacity.
     """
 
     def __init__(self, cache: KeyValueCache, slot: Tensor, places: Tensor):
@@ -182,7 +181,7 @@ class Ring:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (B, KV heads, 1, D) rows; returns all slots of the layer, (B, KV heads, capacity, D); ``kwargs`` as there."""
+        """Write (B, KV heads, 1, D) rows; returns all slots, (B, KV heads, capacity, D) each; ``kwargs`` is not used."""
         refuse_unknown("caches", others)
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
@@ -190,20 +189,20 @@ class Ring:
         return keys, values
 
     def seen(self, window: int | None) -> Tensor:
-        """Returns the slots that each row sees, (B, 1, 1, capacity) bool, through a window of so many tokens; None for all."""
+        """Returns the slots that each text sees, (B, 1, 1, capacity) bool. ``window``: in tokens; None for no window."""
         if window not in self._seen:
             seen = self._ages <= self._places[:, None]
             self._seen[window] = (seen if window is None else seen & (self._ages < window))[:, None, None]
         return self._seen[window]
 
     def commit(self) -> None:
-        """Advance the states of linear layers to the token that was written."""
+        """Advance the states of linear layers past the written token."""
         if isinstance(self.cache, LayerCache):
             for state in self.cache.states.values():
                 state.commit(0)
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Slots that the ring shows (the name that transformers asks for)."""
+        """Returns the number of slots (transformers' cache protocol)."""
         return self.cache.capacity
 
 
@@ -212,13 +211,13 @@ class Ring:
 
 @dataclass(frozen=True, slots=True)
 class DeltaRows:
-    """The contributions of a pass's rows to a gated delta net, kept until the accepted path is known.
+    """The contributions of a pass's rows to the state of a gated delta net, stored until the accepted path is known.
 
-    inputs: (B, channels, kernel − 1 + R), the last inputs of the text's convolution and those of the rows.
-    places: (R, kernel), by row where the inputs of its convolution stand there, its own last.
-    key, update: (B, H, R, K) and (B, H, R, V), what each row adds to the matrix.
-    total: (B, H, R), the sum of logarithms of decays along a row's path.
-    ancestors: (R, R) bool, a row's ancestors and itself.
+    inputs: (B, channels, kernel − 1 + R), the convolution's last inputs from the text, then the rows' inputs.
+    places: (R, kernel), by row, the indices into ``inputs`` that its convolution reads, its own last.
+    key, update: (B, H, R, K) and (B, H, R, V); each row adds their outer product to the matrix.
+    total: (B, H, R), sum of the log decays along a row's path.
+    ancestors: (R, R) bool, True for a row's ancestors and itself.
     """
 
     inputs: Tensor
@@ -234,7 +233,7 @@ class LinearState:
 
     inputs: (B, channels, kernel − 1), the last inputs of its convolution.
     matrix: (B, H, K, V) float32.
-    rows: of the last pass, until ``commit``.
+    rows: contributions of the last pass, until ``commit``.
     """
 
     def __init__(self, inputs: Tensor, matrix: Tensor):
@@ -256,10 +255,10 @@ class LinearState:
 
 
 class LayerCache(KeyValueCache):
-    """Keys and values of the attention layers, and ``states`` of the linear ones by layer.
+    """Keys and values of the attention layers, and ``states`` of the linear layers by layer number.
 
-    A text is read from its beginning in one pass, which is committed whole. The names of transformers' cache protocol serve the
-    layers' own code in that pass; in later ones ``d2sd.nets.linear_attention`` runs.
+    The prompt is read in one pass and committed whole. In this pass transformers' own code of linear layers runs and calls the
+    methods of its cache protocol below. In later passes ``d2sd.nets.linear_attention`` runs.
     """
 
     def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
@@ -273,17 +272,17 @@ class LayerCache(KeyValueCache):
             state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the last pass, a path from its first row on, in every layer."""
+        """Keep these rows of the last pass in every layer. They must form a path that starts at the first row."""
         super().commit(rows)
         for state in self.states.values():
             state.commit(rows[-1])
 
     def snapshot(self) -> list[tuple[Tensor, Tensor]]:
-        """Returns the states after the committed text, for ``restore``; they are never written in place."""
+        """Returns the states after the committed text, for ``restore``. These tensors are never modified in place."""
         return [(state.inputs, state.matrix) for state in self.states.values()]
 
     def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Go back to the first ``length`` committed slots, behind which these were the states."""
+        """Go back to the first ``length`` committed slots and to the ``states`` after them."""
         self.length = length
         for state, (inputs, matrix) in zip(self.states.values(), states, strict=True):
             state.become(inputs, matrix)
@@ -299,16 +298,16 @@ class LayerCache(KeyValueCache):
             state.become(inputs, matrix)
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
-        """There is none at the beginning of a text."""
+        """Returns None: there is no state at the start of a text."""
 
     get_recurrent_state = get_conv_state
 
     def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
-        """Keep the last of these inputs (B, channels, T), which are returned as they are."""
+        """Store the last of these inputs (B, channels, T); returns all of them unchanged."""
         state, size = self.states[layer], self.states[layer].inputs.shape[-1]
         state.become(F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone(), state.matrix)
         return inputs
 
     def update_recurrent_state(self, matrix: Tensor, layer: int) -> None:
-        """Keep the matrix (B, H, K, V) behind the text."""
+        """Store the matrix (B, H, K, V) after the text."""
         self.states[layer].matrix = matrix

@@ -1,5 +1,5 @@
-"""Checks of untrusted model folders: of every field of config.json before anything is built from it, of options and kinds of
-drafters that are not supported, and of weights. Errors are ``InputError`` with one sentence that names the field."""
+"""Checks of untrusted model folders: fields of config.json (before anything is built from it), unsupported drafters, and weights.
+Errors are ``InputError`` with one sentence that names the field."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ MAY_BE_NULL = ("num_key_value_heads", "head_dim")
 BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 MAX_TAPS = 64
-ENGINES = "vLLM or SGLang"  # run drafters that are refused here
-# Options of any drafter that are understood where they are true, or that say nothing about what the network computes.
+ENGINES = "vLLM or SGLang"  # engines that run drafters which are refused here
+# Options that any drafter may set to true: they are supported, or do not affect the network's output.
 FLAGS_OF_DRAFTERS = frozenset(
     {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
 )
-# Other values of these change what any drafter computes, and no code here knows how.
+# Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
     "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
@@ -44,7 +44,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-# Kinds of tensors that no network here has, by a part of their names.
+# Unsupported kinds of tensors, by a part of their names.
 TENSORS = {
     "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
     "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
@@ -93,10 +93,10 @@ def _check_heads(config: Mapping[str, Any]) -> None:
 def _check_rope(rope: Any, name: str) -> None:
     if rope is None:
         return
-    require(isinstance(rope, Mapping), f"its {name} is no object")
+    require(isinstance(rope, Mapping), f"its {name} is not a JSON object")
     kind = rope.get("rope_type", rope.get("type", "default"))
     known = isinstance(kind, str) and kind in ROPE_TYPES
-    require(known, f"its {name} is of the unknown type {short(kind)}; known are {', '.join(sorted(ROPE_TYPES))}")
+    require(known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(sorted(ROPE_TYPES))}")
     for field in ("rope_theta", "factor", "original_max_position_embeddings"):
         check_number(rope, field, 0, inf, f"{name}.")
 
@@ -110,11 +110,11 @@ def _check_quantization(quantization: Any) -> None:
 
 
 def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
-    """Check the target layers that a drafter reads, counted by their outputs."""
+    """Check the numbers of the target layers whose outputs a drafter reads."""
     good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
     require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
     if good and min(taps) < 0:
-        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not read here")
+        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not supported")
     layers = config.get("num_target_layers")
     if layers is not None:
         check_whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
@@ -166,9 +166,9 @@ def short(value: Any) -> str:
 def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: Mapping[str, tuple[Any, ...]]) -> None:
     """Raise ``InputError`` if a drafter's config sets an option that may change what it computes.
 
-    parts: the objects of the config.
+    parts: JSON objects of the config.
     flags: options besides ``FLAGS_OF_DRAFTERS`` that this kind of drafter may set to true.
-    neutral: besides ``NEUTRAL``, by option the values that change nothing.
+    neutral: supported values by option, in addition to ``NEUTRAL``.
     """
     neutral = {**NEUTRAL, **neutral}
     for key, value in ((k, v) for part in parts for k, v in part.items()):
@@ -177,9 +177,7 @@ def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: M
                 f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run it"
             )
         if value is True and key not in FLAGS_OF_DRAFTERS and key not in flags and key not in neutral:
-            raise InputError(
-                f"its config sets {key}, which this version does not know and which may change what it computes"
-            )
+            raise InputError(f"its config sets {key}, which this version does not know and which may change its output")
 
 
 def refuse_others(raw: Mapping[str, Any]) -> None:
@@ -189,7 +187,7 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
     inner = raw.get("dflash_config")
     parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
     if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
-        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens a pass", "vLLM")
+        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens per pass", "vLLM")
     if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
         "Domino" in n for n in names
     ):
@@ -199,7 +197,7 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
     if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
         raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
     if any(name in p for p in parts for name in LATENT):
-        raise _refused("a drafter with latent attention (MLA), as that of DeepSeek-V4", ENGINES)
+        raise _refused("a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES)
     if any(p.get(name) for p in parts for name in EXPERTS):
         raise _refused("a drafter with experts (MoE)", ENGINES)
     if any("Gemma" in n for n in names):
@@ -216,7 +214,7 @@ def _refused(what: str, runs: str) -> InputError:
 def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
     """Check tensor shapes, by parameter name, against the model that ``make`` builds.
 
-    A few numbers in a config could otherwise ask for more memory than the machine has.
+    Otherwise a config with large sizes could request more memory than the machine has.
     """
     with torch.device("meta"):
         wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
@@ -224,12 +222,12 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
-        f"its weights do not match its config ({numbers} numbers are there, and it asks for {needed})",
+        f"its weights do not match its config ({numbers} numbers are stored, and its config needs {needed})",
     )
 
 
 def check_weights(model: nn.Module, held: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that tensors of these shapes, by parameter name, are exactly the parameters of a drafter's network."""
+    """Check that stored tensors (shapes by parameter name) are exactly the parameters of a drafter's network."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     _compare(held, wanted)
     missing = sorted(wanted.keys() - held.keys())
@@ -242,7 +240,7 @@ def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int
         stored, built = list(held[name]), list(wanted[name])
         require(
             stored == built,
-            f"its weights do not match its config ({name} is {stored}, and its config makes it {built})",
+            f"its weights do not match its config ({name} has shape {stored}, and its config needs {built})",
         )
 
 
@@ -262,4 +260,6 @@ def check_finite(model: nn.Module) -> None:
         if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
             continue
         if not bool(torch.isfinite(weight).all()):
-            raise InputError(f"its weight {name} holds NaN or infinity; the file is damaged, fetch or train it again")
+            raise InputError(
+                f"its weight {name} holds NaN or infinity; the file is damaged: download it or train the model again"
+            )

@@ -1,9 +1,9 @@
 """The draft network of DFlash and of D²SD's variable-prefix drafter (same shape for both), with the additions of DSpark and DFlash 2.
 
-A small Qwen3-style stack without embedding and LM head of its own: it borrows the target's. Every layer attends
-to projected target features of the committed context and, without a causal mask, to the whole block
-(DFlash, arXiv 2602.06036, section 3; D²SD, arXiv 2606.04446, section 3.2). Parameter names are the published ones
-(docs/drafter-format.md), so that folders load unchanged. Untrained drafters are initialised from the target.
+It is a small Qwen3-style stack that uses the target's embedding and LM head. Every layer attends to projected target
+features of the committed context and, without a causal mask, to the whole block (DFlash, arXiv 2602.06036, section 3;
+D²SD, arXiv 2606.04446, section 3.2). Parameters have their published names (docs/drafter-format.md), so that published
+folders load unchanged. Untrained drafters are initialised from the target.
 """
 
 from __future__ import annotations
@@ -25,16 +25,15 @@ from d2sd.nets.lean import Kernels, MergedLayers, Product
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
-Attend = Callable[
-    ..., Tensor
-]  # query, keys and values of the context if they are separate, keys and values of the rows
+# query, keys and values of the context (if separate), keys and values of the rows → like query
+Attend = Callable[..., Tensor]
 
 
 # Decoder layers.
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies RoPE to queries or keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
+    """Applies RoPE to queries or keys (B, heads, R, D); cos, sin: (B or 1, R, D)."""
     a, b = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
 
@@ -43,7 +42,7 @@ class DraftAttention(nn.Module):
     """Grouped-query attention of drafted rows.
 
     config: a Llama or Qwen3 config.
-    width: of the inputs.
+    width: size of the inputs.
     qk_norm: whether queries and keys are normed, as in Qwen3.
     """
 
@@ -74,10 +73,10 @@ class DraftAttention(nn.Module):
 
 
 class GroupedConvolution(nn.Module):
-    """Mixes a row with the ones before it in its block, before and after a sublayer (DFlash 2).
+    """Mixes each row with earlier rows of its block, before and after a sublayer (DFlash 2).
 
-    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}, with the dynamic part shared by a group of channels and computed, for both
-    sides, from the sublayer's input.
+    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The dynamic part is shared by a group of channels. For both sides it is
+    computed from the sublayer's input.
     """
 
     def __init__(self, hidden: int, form: Selector):
@@ -87,11 +86,11 @@ class GroupedConvolution(nn.Module):
         self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
-        """Of both sides, (2, …, R, K, H/G), from the sublayer's normed input (…, R, H)."""
+        """Returns the dynamic part of both sides, (2, …, R, K, H/G), from the sublayer's normed input (…, R, H)."""
         return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
 
     def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
-        """Mixed rows (…, R, H); side 0: before the sublayer, 1: after it."""
+        """Returns mixed rows (…, R, H). ``side``: 0 before the sublayer, 1 after it."""
         out = torch.zeros_like(x)
         for k in range(min(self.kernel, x.shape[-2])):
             earlier = F.pad(x, (0, 0, k, 0))[..., : x.shape[-2], :]
@@ -101,7 +100,7 @@ class GroupedConvolution(nn.Module):
 
 
 class DraftLayer(nn.Module):
-    """Pre-norm attention and SwiGLU block, each between convolutions where the drafter has them (DFlash 2)."""
+    """Pre-norm attention and SwiGLU MLP; in DFlash 2 each has a convolution before and after it."""
 
     def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
@@ -127,14 +126,14 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
     return convolution(sublayer(convolution(x, dynamic, 0)), dynamic, 1)
 
 
-# Heads that make tokens depend on the ones before them.
+# Heads that condition a token on previous tokens.
 
 
 class MarkovHead(nn.Module):
-    """Corrects a row's logits by the token before it (DSpark, arXiv 2607.05147): vanilla by that token alone, gated with the
-    row's hidden state, rnn with all tokens of the block before it.
+    """Corrects a row's logits by the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses this token alone, ``gated`` also
+    the row's hidden state, ``rnn`` also the hidden state and all earlier tokens of the block.
 
-    vocabulary: number of tokens that may stand before.
+    vocabulary: number of possible previous tokens.
     drafted: number of tokens that can be drafted.
     """
 
@@ -149,11 +148,11 @@ class MarkovHead(nn.Module):
             self.joint_proj = nn.Linear(2 * rank + hidden, 3 * rank)
 
     def start(self, hidden: Tensor) -> Tensor:
-        """Returns the initial state, (…, r), for rows like (…, hidden)."""
+        """Returns the initial state, (…, r), for rows (…, hidden)."""
         return hidden.new_zeros(*hidden.shape[:-1], self.rank)
 
     def forward(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns corrections (…, V) to the logits of rows (…, hidden) after the tokens ``before`` (…), and the next state."""
+        """Returns logit corrections (…, V) of rows (…, hidden) that follow the tokens ``before`` (…), and the next state."""
         e = self.markov_w1(before)
         if self.kind == "gated":
             e = torch.sigmoid(self.gate_proj(torch.cat([hidden, e], -1))) * e
@@ -165,9 +164,10 @@ class MarkovHead(nn.Module):
 
 
 class ConfidenceHead(nn.Module):
-    """The probability that a row's token is accepted if all before it were (DSpark).
+    """Predicts the probability that a row's token is accepted if all earlier tokens of the block are (DSpark).
 
-    It reads the row's hidden state and, in some drafters, the Markov head's embedding of the token before; never the token itself.
+    Its input is the row's hidden state and, in some drafters, the Markov head's embedding of the previous token. The row's own
+    token is not an input.
     """
 
     def __init__(self, width: int):
@@ -175,13 +175,13 @@ class ConfidenceHead(nn.Module):
         self.proj = nn.Linear(width, 1)
 
     def forward(self, hidden: Tensor, before: Tensor | None) -> Tensor:
-        """The logit of that probability, (…) float32, from (…, hidden) and (…, r)."""
+        """Returns the logit of this probability, (…) float32, from ``hidden`` (…, hidden) and ``before`` (…, r)."""
         read = hidden if before is None else torch.cat([hidden, before], -1)
         return self.proj(read)[..., 0].float()
 
 
 class CandidateSelector(nn.Module):
-    """Scores the likeliest tokens of a row after each token that may stand before it (DFlash 2)."""
+    """Scores a row's most likely tokens for each possible previous token (DFlash 2)."""
 
     def __init__(self, form: Selector, hidden: int, vocabulary: int):
         super().__init__()
@@ -191,7 +191,7 @@ class CandidateSelector(nn.Module):
         self.hidden_projection = nn.Linear(hidden, form.rank, bias=False)
 
     def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the head's logits (…, V): the likeliest tokens' own scores and their places, best first, (…, C) each."""
+        """Returns scores and indices of the most likely tokens, best first, (…, C) each, from the LM head's logits (…, V)."""
         scores = logits.float() * self.form.multiplier
         if self.form.cap is not None:
             scores = self.form.cap * torch.tanh(scores / self.form.cap)
@@ -199,7 +199,10 @@ class CandidateSelector(nn.Module):
         return best.values, best.indices
 
     def forward(self, own: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
-        """Scores (…, P, C) of the candidates ``tokens`` (…, C) with scores ``own`` after each of ``before`` (…, P)."""
+        """Returns scores (…, P, C) of candidates ``tokens`` (…, C) after each of the tokens ``before`` (…, P).
+
+        own: (…, C), the candidates' scores from ``candidates``.
+        """
         read = self.predecessor_codebook[before] * self.hidden_projection(hidden)[..., None, :]
         return own[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
 
@@ -212,8 +215,8 @@ class DFlashDraftModel(PreTrainedModel):
 
     ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
 
-    form: what the folder says where its layout is another one (``d2sd.nets.layouts``).
-    own: which of ``embed_tokens`` and ``lm_head`` it does not borrow from the target.
+    form: the folder's description if its layout is another one (``d2sd.nets.layouts``); None to read it from ``config``.
+    own: modules that the drafter does not take from the target, of ``embed_tokens`` and ``lm_head``.
     """
 
     config_class = Qwen3Config
@@ -238,7 +241,7 @@ class DFlashDraftModel(PreTrainedModel):
         width = hidden + (rank if form.confidence == "markov" else 0)
         self.confidence_head = None if form.confidence is None else ConfidenceHead(width)
         self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
-        self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
+        self.token_ids: Tensor | None  # the target's ids of the draft vocabulary; None if all tokens can be drafted
         self.register_buffer("token_ids", None, persistent=False)
         self._packed: PackedLayers | None = None
         self._merged: dict[Kernels, MergedLayers] = {}
@@ -275,7 +278,7 @@ class DFlashDraftModel(PreTrainedModel):
     def packed(self) -> PackedLayers | None:
         """Returns its packed layers if possible, created at the first call after the weights are frozen; else None."""
         if self._packed is not None and not self._packed.frozen:
-            self._packed = None  # they may change
+            self._packed = None  # weights that are not frozen may change
         elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
             self._packed = PackedLayers(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
         return self._packed
@@ -292,7 +295,7 @@ class DFlashDraftModel(PreTrainedModel):
         return held
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """Returns the LM head of a drafter with a draft vocabulary and no head of its own: the target's rows of these tokens.
+        """Returns the LM head for a drafter with a draft vocabulary but without a head: the target's rows of these tokens.
 
         weight: (V, hidden) of the target's LM head. The rows are copied at the first call.
         """
@@ -306,16 +309,14 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def _plain(self) -> bool:
-        """Whether every row sees all of the context and of its block, and layers are as in Qwen3."""
+        """Whether every row sees the whole context and block, and the layers are Qwen3's."""
         return not self.form.masked and self.form.selector is None
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
-        """Keys and values of context tokens, once per committed token.
+        """Returns, by layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
 
         features: (B, T, taps·hidden) target features.
         position_ids: (B, T) absolute positions.
-
-        Returns per layer a pair of (B, KV heads, T, head_dim).
         """
         context = self.hidden_norm(self.fc(features))
         cos, sin = self.rotary_emb(context, position_ids)
@@ -328,12 +329,12 @@ class DFlashDraftModel(PreTrainedModel):
         context: list[KeyValue],
         attend: Attend | Sequence[Attend],
     ) -> Tensor:
-        """Hidden states of every block row, ready for the target's LM head.
+        """Returns hidden states of the block's rows, (B, R, hidden), after the final norm.
 
         block: (B, R, hidden), embedded with the target's table.
         position_ids: (B or 1, R) absolute positions.
         context: keys and values by layer, (B or 1, KV heads, T, head_dim).
-        attend: joins the two levels; one by layer where layers differ in what they see.
+        attend: attention over context and block; one function per layer if the layers' masks differ.
         """
         cos, sin = self.rotary_emb(block, position_ids)
         ways = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
@@ -345,11 +346,11 @@ class DFlashDraftModel(PreTrainedModel):
 def attention_mask(
     form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
 ) -> Tensor:
-    """Returns what a layer's rows see of the context's slots and of the rows of their own block, (R, C + R) bool.
+    """Returns a layer's mask of a block's rows over the context's slots and the block, (R, C + R) bool.
 
-    start: position of the first row; of many blocks (A, 1, 1), which gives (A, R, C + R).
-    context: C, number of slots. Their numbers are their positions, and those before ``start`` are filled.
-    rows: R, of the block.
+    start: position of the first row; for A blocks (A, 1, 1), which gives (A, R, C + R).
+    context: C, number of slots. Slot n has position n, and slots before ``start`` are filled.
+    rows: R, rows of the block.
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
@@ -373,7 +374,7 @@ def drafter_config(
     mask_token_id: int,
     target_layer_ids: list[int] | None = None,
 ) -> Qwen3Config:
-    """A drafter's config for a target's text config, in the published form."""
+    """Returns a drafter's config for a target's text config, in the published form."""
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {
         "num_hidden_layers": layers,
@@ -385,8 +386,8 @@ def drafter_config(
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
-    """Returns the settings of a drafter's layers that follow from a target's text config; a mixture of experts has 3 × its hidden
-    size for the width of an MLP if it states none."""
+    """Returns a drafter's layer settings for a target's text config. If it has no ``intermediate_size`` (mixtures of experts), the
+    width of the MLP is 3 × the hidden size."""
     heads, kv_heads, head_dim = head_shape(target)
     return {
         "vocab_size": target.vocab_size,
@@ -403,7 +404,7 @@ def layer_shape(target: Any) -> dict[str, Any]:
 
 
 def default_target_layers(target_layers: int, count: int) -> list[int]:
-    """Evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+    """Returns evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
 
     Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
     """
@@ -414,19 +415,19 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
 
 def plain_rope(target: Any) -> dict[str, Any]:
-    """Returns RoPE parameters for a drafter of this target: those of full attention, over whole heads, for text alone."""
+    """Returns RoPE parameters for a drafter of this target: its full-attention ones, for whole heads and text only."""
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)
-    if rope.get("rope_type") == "proportional":  # of a part of each head
+    if rope.get("rope_type") == "proportional":  # rotates only a part of each head
         rope["rope_type"] = "default"
     return {key: value for key, value in rope.items() if key != "partial_rotary_factor" and "mrope" not in key}
 
 
 def start_from_target(drafter: Any, target: Any) -> None:
-    """Initialise a drafter from the target's last attention layers, as far as shapes agree; ``fc`` starts as the identity on the
-    last tap.
+    """Initialise a drafter from the target's last attention layers, where shapes agree. The identity on the last tap is added to
+    ``fc``.
 
-    Learns clearly faster than from noise (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
+    It then learns clearly faster than from random weights (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
     """
     kind, count = target_type(target.config), len(drafter.layers)
     with torch.no_grad():
@@ -443,7 +444,7 @@ def start_from_target(drafter: Any, target: Any) -> None:
 
 
 def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
-    """Returns a target layer's weights in Qwen3's form: queries without output gates, norms with whole weights."""
+    """Returns a target layer's weights in Qwen3's form: queries without output gates, norm weights without an offset."""
     weights: dict[str, Tensor] = layer.state_dict()
     if kind.gated:
         query = weights["self_attn.q_proj.weight"]

@@ -1,11 +1,12 @@
 """Number formats that models run in, by name: float32, mixed, bfloat16 and float16.
 
-``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows is limited by reading the weights, so
-half the bytes take about half the time. Only weights are rounded, once: the texts are those of the target with rounded
-weights, and all methods agree as they do in float32. In both formats, products and attention of one row and of several may
-differ in the last bits (on processors with AVX2 they do). That matters only if two tokens are tied within float32's rounding.
-bfloat16 rounds every intermediate result, and passes of different shapes round differently, so a near tie between two tokens
-may be decided differently.
+``mixed`` computes in float32 with weight matrices in float16. Passes over few rows are limited by reading the weights, so half
+the bytes take about half the time. The weights are rounded once and nothing else is, so all methods agree as in float32: their
+text is the text of the target with rounded weights.
+
+In float32 and mixed, products and attention over one row and over several rows may differ in the last bits (they do on
+processors with AVX2). This matters only if two tokens tie within float32's rounding. bfloat16 and float16 round every
+intermediate result, and differently for passes of different shapes, so near ties between two tokens may be decided differently.
 """
 
 from __future__ import annotations
@@ -28,30 +29,30 @@ DTYPES = {
 }
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
-    "In float32, and with mixed numbers, every method writes the text of plain decoding: only a tie within float32's rounding "
-    "could go the other way. In bfloat16 and float16 intermediate results are rounded, and passes over one token and over many are rounded differently. Where the target "
-    "finds two tokens almost equally good, the other one may then win, and the text goes on another way from there: it is "
-    "as good, but not the same."
+    "In float32 and mixed precision, every method writes the same text as plain decoding; only a tie within float32's rounding "
+    "could be decided differently. In bfloat16 and float16, intermediate results are rounded, and passes over one token and over "
+    "many tokens round differently. If the large model finds two tokens almost equally good, the other token may then be "
+    "chosen, and the text continues differently from there. It is equally good, but not the same."
 )
-MIXED_FROM = 50_000_000  # parameters of a target; weights of smaller ones are read quickly in any case
+MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick to read in any format
 
 
 def taken_here() -> str:
     """Returns a sentence that says which dtype this machine's CPU uses by default, and why."""
     if can_mix():
         return (
-            "On this machine's CPU, targets of 50 million parameters or more run in mixed numbers: float32 with weights in "
-            "float16, so that half as much is read for every token."
+            "On this machine's CPU, models with 50 million parameters or more run in mixed precision: float32 with weights in "
+            "float16, which halves the memory reads per token."
         )
     return (
-        "On this machine's CPU every target runs in float32: torch comes without FBGEMM's products here, which multiply "
-        "float32 by float16 weights. bfloat16 is not taken by itself, since many CPUs multiply it slowly."
+        "On this machine's CPU, every model runs in float32, because torch cannot multiply float32 by float16 weights here "
+        "(FBGEMM is missing). bfloat16 is never chosen automatically, since many CPUs multiply it slowly."
     )
 
 
 @cache
 def can_mix() -> bool:
-    """Returns whether torch has float32 × float16-weight products on this machine's processor (FBGEMM's)."""
+    """Returns whether torch can multiply float32 by float16 weights on this machine's CPU (with FBGEMM)."""
     try:
         found = half_product(torch.ones(8, 8, dtype=torch.float32))(torch.ones(1, 8, dtype=torch.float32))
     except (AttributeError, RuntimeError):
@@ -63,8 +64,8 @@ def can_mix() -> bool:
 def quick_bfloat16() -> bool:
     """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
-    True where there is a GPU. On a CPU products of 512 × 512 are timed (a fraction of a second, once a process): without
-    instructions for bfloat16 they take many times as long. The fastest of three counts, since other work may disturb one.
+    True with a CUDA GPU. On a CPU products of 512 × 512 matrices are timed (a fraction of a second, once per process). CPUs
+    without bfloat16 instructions take many times as long. The fastest of three runs counts, since other work may slow one down.
     """
     if torch.cuda.is_available():
         return True
@@ -77,16 +78,16 @@ def quick_bfloat16() -> bool:
 
 
 def quick_autocast(device: torch.device) -> torch.autocast:
-    """Returns a context of bfloat16 products where these are quick, otherwise one that changes nothing."""
-    # torch's RMSNorm takes its slower path there, and says so once
+    """Returns an autocast context for bfloat16, disabled if bfloat16 is slow on this machine."""
+    # torch's RMSNorm warns once that it uses its slower path under autocast
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     return torch.autocast(device.type, torch.bfloat16, enabled=quick_bfloat16())
 
 
 class _Packed(RecursiveScriptClass):
-    """A weight packed for FBGEMM, wrapped so that torch's operators accept it quickly.
+    """A weight packed for FBGEMM, in a wrapper that torch's operators accept quickly.
 
-    They first look for an attribute that the packed object lacks, and raising that exception takes about 10 µs.
+    The operators first look up an attribute that packed weights lack. Without the wrapper, the exception takes about 10 µs.
     """
 
     def __init__(self, weight: Tensor):
@@ -97,22 +98,19 @@ class _Packed(RecursiveScriptClass):
 
 
 def half_product(weight: Tensor) -> Callable[[Tensor], Tensor]:
-    """x → x · weightᵀ in float32, from a float16 copy of the weight, laid out for FBGEMM, which widens it again while it multiplies.
-
-    Needs ``can_mix``.
-    """
-    # not the overload itself, which looks through its arguments in Python
+    """Returns the function x → x · weightᵀ in float32, with a float16 weight in FBGEMM's layout. Requires ``can_mix``."""
+    # ``_op`` instead of the overload, which inspects its arguments in Python
     return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Packed(weight))
 
 
 class HalfLinear(nn.Module):
-    """A frozen linear layer without bias whose weight is kept in float16; rows and sums stay float32 (``can_mix``)."""
+    """A frozen linear layer without bias, with its weight in float16; inputs and sums are float32. Requires ``can_mix``."""
 
     def __init__(self, weight: Tensor):
         """weight: (out, in) float32."""
         super().__init__()
-        self.out_features, self.in_features = weight.shape  # as nn.Linear has them: caches are sized by these
-        self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # fingerprints read it
+        self.out_features, self.in_features = weight.shape  # as in nn.Linear; cache sizes depend on them
+        self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # read by fingerprints
         self._run = half_product(weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -121,14 +119,14 @@ class HalfLinear(nn.Module):
 
 
 def mixes_by_default(model: nn.Module) -> bool:
-    """Returns whether a target uses mixed numbers by default: on a CPU that has them, from ``MIXED_FROM`` parameters on."""
+    """Returns whether ``mixed`` is a target's default: on a CPU that supports it, with at least ``MIXED_FROM`` parameters."""
     weight = next(model.parameters())
     cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM
 
 
 def halve(layers: nn.Module) -> None:
-    """Replace the linear layers inside frozen float32 decoder layers by ``HalfLinear``, in place, but for those with a bias."""
+    """Replace the linear layers without bias in frozen float32 decoder layers by ``HalfLinear``, in place."""
     for module in list(layers.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear) and child.bias is None:

@@ -1,9 +1,9 @@
-"""The draft network of EAGLE-3: one decoder layer that reads target features and the token after each of them.
+"""The draft network of EAGLE-3 (arXiv 2503.01840, section 3): one decoder layer over target features and the next tokens.
 
-Row t stands for position t of the text. Its input is the embedding of token t + 1 beside a feature of position t, and its
-logits are about token t + 2. For committed text the feature is made of the target's hidden states. In a tree it is the
-hidden state that the network itself gave to the row above (EAGLE-3, arXiv 2503.01840, section 3). ``fc_norm`` and
-``norm_output`` are options of follow-up checkpoints, named as in their configs.
+Row t belongs to position t of the text. Its input is the embedding of token t + 1 concatenated with the feature of position t.
+Its logits predict token t + 2. In committed text the feature is computed from the target's hidden states. In a tree it is the
+network's own hidden state of the parent row. ``fc_norm`` and ``norm_output`` are options of later checkpoints, with the names
+in their configs.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from d2sd.nets.types import target_type
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Config:
-    """Configuration of an EAGLE-3 drafter, independent of its folder's form.
+    """Configuration of an EAGLE-3 drafter, independent of its folder's format.
 
-    layer: a Llama or Qwen3 config of transformers: the shape of its decoder layer, and the target's vocabulary.
-    qk_norm: queries and keys are normed, as in Qwen3.
-    draft_vocab_size: D, tokens that it can draft.
+    layer: Llama or Qwen3 config with the shape of the decoder layer and the target's vocabulary size.
+    qk_norm: whether queries and keys are normed, as in Qwen3.
+    draft_vocab_size: D, size of the draft vocabulary.
     target_hidden_size: width of the target's features.
     target_layer_ids: decoder layers whose *outputs* are read.
-    norm_before_residual: the layer's residual is the normed feature.
-    norm_output: deeper rows take the final norm's output as their feature.
-    fc_norm: every tapped layer has a norm of its own before ``fc``.
+    norm_before_residual: whether the layer's residual is the normed feature.
+    norm_output: whether the feature of deeper rows is the final norm's output.
+    fc_norm: whether every tapped layer's output is normed separately before ``fc``.
     """
 
     layer: Any
@@ -47,18 +47,18 @@ class Eagle3Config:
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Decoder layers whose outputs EAGLE-3 reads where its config names none: an early, a middle and a late one.
+    """Returns the decoder layers that EAGLE-3 reads if its config names none: an early, a middle and a late one.
 
-    For 36 layers: 1, 17, 32. Raises ``ValueError`` where the target has too few layers for three different ones.
+    For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for three different ones.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
     if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"a target of {target_layers} layers has no such three")
+        raise ValueError(f"the target's {target_layers} layers are too few for the default ones")
     return layers
 
 
 class Eagle3Layer(nn.Module):
-    """The decoder layer; its residual stream is the feature side alone."""
+    """The decoder layer; its residual stream carries only the feature."""
 
     def __init__(self, config: Eagle3Config):
         super().__init__()
@@ -78,9 +78,9 @@ class Eagle3Layer(nn.Module):
 
 
 class Eagle3DraftModel(nn.Module):
-    """An EAGLE-3 drafter. ``token_ids`` (D,) are the target's ids of the tokens that it can draft.
+    """An EAGLE-3 drafter. ``token_ids`` (D,) are the target's ids of the draft vocabulary.
 
-    ``embedding`` is its own embedding table, None where it reads the target's.
+    ``embedding`` is its own embedding table, or None if it uses the target's.
     """
 
     token_ids: Tensor
@@ -113,14 +113,14 @@ class Eagle3DraftModel(nn.Module):
         return list(self.config.target_layer_ids)
 
     def project(self, features: Tensor) -> Tensor:
-        """Maps tapped hidden states, concatenated, (B, T, taps·width) to features of committed text, (B, T, hidden)."""
+        """Maps the target's concatenated hidden states, (B, T, taps·width), to features, (B, T, hidden)."""
         if self.config.fc_norm:
             parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(features)
 
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
-        """Keys and values of rows, two tensors (B, KV heads, R, D): all that rows above a draft are needed for."""
+        """Returns keys and values of rows, (B, KV heads, R, D) each. Committed rows need nothing else."""
         cos, sin = self.rotary_emb(feature, positions)
         both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
         return self.layer.self_attn.keys_values(both, cos, sin)
@@ -147,13 +147,13 @@ class Eagle3DraftModel(nn.Module):
 
 
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
-    """Returns an untrained drafter for a target of transformers, initialised from the target's weights.
+    """Returns an untrained drafter for a transformers model, initialised from the target's weights.
 
-    ``fc`` begins as the identity on the last tap, the final norm and the LM head as the target's, and so does the MLP where the
-    target's is dense.
+    The LM head, the norms before it and before the MLP, and the MLP of a dense target are copied. The identity on the last tap is
+    added to ``fc``.
 
     token_ids: the target's ids of the draft vocabulary, ascending.
-    layers: the tapped ones.
+    layers: the tapped layers.
     """
     from transformers import LlamaConfig
 
@@ -167,7 +167,7 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
         drafter.fc.weight.mul_(0.5)
         drafter.layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
-        if hasattr(last.mlp, "gate_proj"):  # no mixture of experts
+        if hasattr(last.mlp, "gate_proj"):  # not a mixture of experts
             drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
         drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
         drafter.norm.weight.copy_(target.model.norm.weight + centred)

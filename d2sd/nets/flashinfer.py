@@ -1,10 +1,11 @@
-"""Attention in two levels and what layers compute between products, by flashinfer's kernels, compiled at first use on a machine.
+"""Attention in two levels, norms, activations and RoPE with flashinfer's kernels, which are compiled at first use on a machine.
 
-Level 1: all rows over the shared prefix without a mask, straight from the cache (strides are passed on, nothing is copied).
-Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which ``merge_state`` weighs them by.
-A row that is written behind the prefix before it attends needs level 1 alone. A level is planned on the host when its lengths
-change: once per pass of a model, not once per layer. The mask stays on the device. flashinfer is imported when it is first
-needed; this module can be read anywhere.
+Level 1: all rows over the shared prefix, without a mask, read directly from the cache (strides are passed, nothing is copied).
+Level 2: the rows' own block under the tree mask. Both return their log-sum-exp to base 2, from which ``merge_state`` computes
+weights. A single row that is written to the cache before it attends needs only level 1.
+
+A level is planned on the host when its lengths change: once per pass of a model, not once per layer. The mask stays on the
+device. flashinfer is imported at first use, so this module can be imported anywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ HALF_DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 MIN_CAPABILITY = (7, 5)
 SCRIPTS = os.path.dirname(sys.executable)
-FIRST_USE = "flashinfer compiles its kernels: this takes minutes on a few cores, once on this machine."
+FIRST_USE = (
+    "flashinfer compiles its kernels. This takes minutes on a few cores, but only the first time on this machine."
+)
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -44,13 +47,13 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
     if shutil.which("ninja") is None and shutil.which("ninja", path=SCRIPTS) is None:
         return "builds its kernels with ninja, which is not on this machine (pip install ninja)"
     if on_zero_gpu():
-        return "would spend the time for which ZeroGPU lends a GPU on compiling"
+        return "would spend ZeroGPU's limited GPU time on compiling"
     if torch.cuda.get_device_capability(device) < MIN_CAPABILITY:
         return "needs a GPU of compute capability 7.5 or newer"
     if dtype not in HALF_DTYPES:
         return f"works in bfloat16 and float16, not in {str(dtype).removeprefix('torch.')}"
     if head_dim not in HEAD_DIMS:
-        return f"has no kernels for heads of {head_dim} (it has for {', '.join(map(str, HEAD_DIMS))})"
+        return f"has no kernels for head size {head_dim}, only for {', '.join(map(str, HEAD_DIMS))}"
     return None
 
 
@@ -68,7 +71,7 @@ def compiled_before() -> bool:
 
 @cache
 def _library() -> Any:
-    if shutil.which("ninja") is None:  # flashinfer calls it by name; in a virtual environment it lies beside python
+    if shutil.which("ninja") is None:  # flashinfer calls ninja by name; a virtual environment has it next to python
         os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", ""), SCRIPTS])
     import flashinfer
 
@@ -78,18 +81,17 @@ def _library() -> Any:
 # Inputs of flashinfer's planner, computed on the host.
 
 
-Ranges = tuple[
-    list[int], list[int]
-]  # rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys
+# (rows, keys): request i has the query rows rows[i] … rows[i+1] and the keys keys[i] … keys[i+1]
+Ranges = tuple[list[int], list[int]]
 
 
 def prefix_level(batch: int, rows: int, context: int) -> Ranges:
-    """Returns the requests of all rows over the shared prefix: a single one, so that its keys are read once."""
+    """Returns one request for all rows over the shared prefix, so that its keys are read once."""
     return [0, batch * rows], [0, context]
 
 
 def block_level(batch: int, rows: int, masked: bool) -> Ranges:
-    """Returns the requests of branches over their blocks: one each, or a single one where a mask tells the branches apart."""
+    """Returns one request per branch over its block, or a single request if a mask separates the branches."""
     ranges = [0, batch * rows] if masked else list(range(0, batch * rows + 1, rows))
     return ranges, ranges
 
@@ -97,7 +99,7 @@ def block_level(batch: int, rows: int, masked: bool) -> Ranges:
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
     """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
 
-    Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
+    Rows are not aligned to bytes. For several branches the mask is repeated on the diagonal, since their rows form one request.
     """
     whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
     bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
@@ -105,11 +107,11 @@ def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
     return (bits << shifts).sum(-1, dtype=torch.uint8)
 
 
-# What layers compute between products.
+# Operations of layers between matrix products.
 
 
 class FlashInferKernels(Kernels):
-    """flashinfer's kernels, which read and write rows of all branches as one list, (B·R, …)."""
+    """flashinfer's kernels, which treat the rows of all branches as one list, (B·R, …)."""
 
     in_place = True
 
@@ -141,7 +143,7 @@ class FlashInferKernels(Kernels):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         batch, size = projected.shape[0], projected.shape[-1]
         query, key, value = projected.flatten(0, 1).split([heads, kv_heads, kv_heads], 1)
-        if norms is not None:  # queries share one row of them, keys another
+        if norms is not None:  # all queries share the first row, all keys the last one
             query, key = _library().rmsnorm(query, norms[0], eps), _library().rmsnorm(key, norms[-1], eps)
         if rotation is not None:
             positions, table = rotation
@@ -151,8 +153,7 @@ class FlashInferKernels(Kernels):
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
-        """The buffers of a layer are one page of ``capacity`` slots. Indices of other types than int32 would be converted for
-        every layer."""
+        """A layer's buffers are one page of ``capacity`` slots. Indices that are not int32 would be converted for every layer."""
         places, ends = slots.int(), torch.arange(2, dtype=torch.int32, device=slots.device)
         zeros = torch.zeros_like(places)
         filled = torch.full((1,), capacity, dtype=torch.int32, device=slots.device)
@@ -174,7 +175,7 @@ KERNELS = FlashInferKernels()
 
 @dataclass(slots=True)
 class _Stage:
-    """The levels of one kind of pass, their current plan, and fixed buffers for the packed mask. ``block``: None for one level."""
+    """The levels of one kind of pass, their current plans, and the buffer of a packed mask. ``block``: None if not needed."""
 
     prefix: Any
     block: Any
@@ -187,8 +188,8 @@ class _Stage:
 class FlashInfer:
     """The backend for one generation. ``fixed``: fixed buffers per shape, so that passes can be captured as graphs.
 
-    A captured pass does not plan: call ``plan`` before it is captured and before every replay, and let it ``show`` its
-    mask first of all.
+    A captured pass does not plan. Call ``plan`` before the capture and before every replay. Inside the pass, call ``show`` with
+    the mask before the layers.
     """
 
     kernels: Kernels = KERNELS
@@ -209,9 +210,10 @@ class FlashInfer:
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what was planned.
+        """See ``d2sd.nets.attention`` for shapes, and ``choose`` there for unsupported targets. Fixed-shape passes use the planned
+        context.
 
-        block: None where the rows' own keys and values are the last ones of the prefix.
+        block: None if the prefix ends with the rows' own keys and values.
         """
         batch, heads, rows, dim = query.shape
         kv_heads, context = prefix[0].shape[1:3]
@@ -236,10 +238,10 @@ class FlashInfer:
     ) -> None:
         """Plan the levels for queries of this shape, type and device, unless that is the current plan.
 
-        query: (B, H, R, D), only looked at.
-        context: slots of the prefix.
+        query: (B, H, R, D); its values are not read.
+        context: number of prefix slots.
         masked: whether the block has a mask; None without a block.
-        mask: (R, R) bool, not to be changed later, where it is known and ``show`` will not be called.
+        mask: (R, R) bool, if ``show`` will not be called; must not be modified later.
         """
         batch, heads, rows, dim = query.shape
         stage = self._stage(query, kv_heads, masked)
@@ -254,7 +256,7 @@ class FlashInfer:
             stage.prefix_planned = (batch, rows, context, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Set the (R, R) bool mask of fixed-shape passes that were planned for this shape."""
+        """Set the (R, R) bool mask of fixed-shape passes planned for R rows."""
         packed = pack_mask(mask)
         for stage in self._stages.values():
             if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
@@ -262,7 +264,7 @@ class FlashInfer:
 
     def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
         batch, heads, rows, dim = query.shape
-        # masked or not is always part of the key: a wrapper that once had a mask goes on using it
+        # ``masked`` is always part of the key, since a wrapper that once had a mask keeps using it
         shape = (batch, rows, masked) if self.fixed else (masked,)
         return (query.device, query.dtype, heads, kv_heads, dim, shape)
 
@@ -270,7 +272,7 @@ class FlashInfer:
         key, device = self._key(query, kv_heads, masked), query.device
         if key not in self._stages:
             if device not in self._workspaces:
-                # one for both levels: their kernels never run at the same time
+                # one for both levels, since their kernels never run at the same time
                 self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
             batch, rows = query.shape[0], query.shape[2]
             bits = None
@@ -281,8 +283,8 @@ class FlashInfer:
         return self._stages[key]
 
     def _wrapper(self, device: torch.device, requests: int, bits: Tensor | None) -> Any:
-        """A planner with its buffers; fixed ones keep their addresses: the ranges of ``requests``, the mask's bits."""
-        options: dict[str, Any] = {"backend": "fa2"}  # fa3 knows no custom mask
+        """Returns a wrapper of one level. If ``fixed``, its buffers keep their addresses: ranges of ``requests``, mask bits."""
+        options: dict[str, Any] = {"backend": "fa2"}  # fa3 does not support custom masks
         if self.fixed:
             rows, keys, masks = (torch.zeros(requests + 1, dtype=torch.int32, device=device) for _ in range(3))
             options |= {"use_cuda_graph": True, "qo_indptr_buf": rows, "kv_indptr_buf": keys}

@@ -1,7 +1,7 @@
 """Block drafters' ``config.json``: a description independent of the folder's layout, and one small reader per layout.
 
-Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, ours), all
-keys at the top (DeepSpec). docs/drafter-format.md lists the keys and their sources. Anything unsupported is refused by name.
+Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this package),
+all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
 
 MARKOV_HEADS = get_args(MarkovKind)
-# Keys of a layer's shape: the rest of a config is about training, serving or files.
+# Keys that define a layer's shape. The other keys of a config are about training, serving or files.
 SHAPE = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
     "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_target_layers",
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
-ROPE_THETA = 10000.0  # where a config has none, as in transformers
+ROPE_THETA = 10000.0  # transformers' default
 # Options that block drafters may set to true.
 FLAGS = frozenset(
     {"is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
      "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss"}
 )  # fmt: skip
-# Values that change nothing.
+# Supported values of further options; they change nothing.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
     "residual_multiplier": (1,), "enable_d2_feature": (False,),
@@ -57,7 +57,7 @@ class Selector:
 
     kernel: number of rows that a convolution reads.
     group: number of channels that share a dynamic kernel.
-    rank: of the codebooks.
+    rank: rank of the codebooks.
     top: number of candidates per row.
     multiplier: scale of the logits.
     cap: soft cap of the logits; None for none.
@@ -76,21 +76,20 @@ class DrafterForm:
     """Description of a block drafter. To try another convention, replace a field and pass the result to
     ``DFlashDraftModel.reformed``: all fields except the sizes are independent of the weights.
 
-    layout: of the folder.
-    kind: of the network.
+    layout: the folder's layout.
+    kind: the network's kind.
     shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
     taps: decoder layers of the target whose outputs it reads, from 0.
     rows: number of rows of a drafted block, including the anchor's.
-    reads: position that a row predicts: ``fill``, its own, so that ``rows`` − 1 tokens are drafted, or ``next``, the next one,
-        so that ``rows`` are.
-    windows: by layer, the attention window: a query sees keys fewer than so many positions back; None for all keys.
+    reads: position that a row predicts: ``fill``, its own (``rows`` − 1 tokens are drafted), or ``next``, the next one (``rows``
+        tokens are drafted).
+    windows: by layer, the attention window W: a query sees keys less than W positions before it; None for all keys.
     causal: by layer, whether attention within the block is causal.
     markov, markov_rank: kind and rank of DSpark's Markov head, which corrects a row's logits by the previous token.
     confidence: input of DSpark's confidence head: a row's hidden state, alone or with the previous token; None without a head.
     draft_vocabulary: number of tokens that it can draft; None for the target's vocabulary.
     embedding_scale: scale of its input embeddings.
-    visible_prefixes: whether it was trained with visible prefixes of at least one drafted token only (a VP-Drafter of
-        SpecForge).
+    visible_prefixes: whether every visible prefix in its training had at least one drafted token (a VP-Drafter of SpecForge).
     second_role: whether it is a VP-Drafter, for the second role; ``d2sd train vp`` writes this.
     """
 
@@ -123,12 +122,12 @@ class DrafterForm:
 
     @property
     def masked(self) -> bool:
-        """Whether some row does not see the whole context and block."""
+        """Whether not every row sees the whole context and block."""
         return any(self.causal) or any(w is not None for w in self.windows)
 
     @property
     def walked(self) -> bool:
-        """Whether tokens depend on the ones before them in the block, or a confidence head is present."""
+        """Whether tokens depend on earlier tokens of the block, or a confidence head is present."""
         return bool(self.markov or self.confidence or self.selector)
 
 
@@ -141,7 +140,7 @@ def layout_of(raw: Raw) -> Layout:
     if "target_layer_ids" in raw:
         return "flat"
     raise InputError(
-        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is no block drafter"
+        "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
     )
 
 
@@ -153,10 +152,10 @@ def read_form(raw: Raw) -> DrafterForm:
 
 
 def _nested(raw: Raw) -> DrafterForm:
-    """z-lab, SpecForge, JetSpec and ours: the drafter's own keys under ``dflash_config``."""
-    check_config(raw, ["qwen3", "gpt_oss"])  # the latter is named by drafters of gpt-oss, whose layers are Qwen3's too
+    """Reads the layout of z-lab, SpecForge, JetSpec and this package: the drafter's own keys under ``dflash_config``."""
+    check_config(raw, ["qwen3", "gpt_oss"])  # drafters for gpt-oss state gpt_oss, but have Qwen3 layers
     inner = raw["dflash_config"]
-    require(isinstance(inner, Mapping), "its dflash_config is no object")
+    require(isinstance(inner, Mapping), "its dflash_config is not a JSON object")
     _refuse_options(raw, inner)
     own = {**raw, **inner}
     kind = _kind(raw, inner)
@@ -172,7 +171,7 @@ def _nested(raw: Raw) -> DrafterForm:
 
 
 def _flat(raw: Raw) -> DrafterForm:
-    """DeepSpec: everything at the top level, and a row is about the token after it, also where there is no Markov head."""
+    """Reads DeepSpec's layout: all keys at the top level. A row predicts the next token, even without a Markov head."""
     check_config(raw, ["qwen3"])
     _refuse_options(raw, {})
     taps = _taps(raw["target_layer_ids"], raw, None, "target_layer_ids")
@@ -182,9 +181,9 @@ def _flat(raw: Raw) -> DrafterForm:
 
 
 def _speculators(raw: Raw) -> DrafterForm:
-    """speculators: the layer's shape in ``transformer_layer_config``, and layers numbered by their inputs."""
+    """Reads speculators' layout: the layer's shape in ``transformer_layer_config``, and tapped layers numbered by their inputs."""
     inner = raw.get("transformer_layer_config")
-    require(isinstance(inner, Mapping), "its transformer_layer_config is no object")
+    require(isinstance(inner, Mapping), "its transformer_layer_config is not a JSON object")
     layer = dict(cast(Raw, inner))
     layer.setdefault("model_type", "qwen3")
     check_config(layer, ["qwen3", "llama"])
@@ -197,13 +196,13 @@ def _speculators(raw: Raw) -> DrafterForm:
     numbered = raw.get("aux_hidden_state_layer_ids")
     require(
         numbered is not None,
-        "its config has no aux_hidden_state_layer_ids, and other code guesses them: set them as it was trained",
+        "its config has no aux_hidden_state_layer_ids; add the layer numbers that it was trained with",
     )
     whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
     numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
     taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
     if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
-        raise InputError(f"it reads features of width {short(width)} into a hidden size of {layer.get('hidden_size')}; only equal ones are supported")  # fmt: skip
+        raise InputError(f"it reads features of width {short(width)}, its hidden size is {layer.get('hidden_size')}; they must be equal")  # fmt: skip
     rows = _rows(raw, {})
     reads = "fill" if kind != "dspark" and not raw.get("sample_from_anchor") else _reads(raw, rows)
     causal = None if not raw.get("sliding_window_non_causal", kind == "dflash2") else False
@@ -217,7 +216,7 @@ def _speculators(raw: Raw) -> DrafterForm:
 
 
 def _reads(raw: Raw, rows: int) -> str:
-    """Where speculators' drafter begins: at the anchor's row or after it; older folders say so only by the count of tokens."""
+    """Returns which position a row predicts (speculators); older folders state only the number of speculative tokens."""
     at_anchor = raw.get("sample_from_anchor")
     if isinstance(at_anchor, bool):
         return "next" if at_anchor else "fill"
@@ -225,8 +224,8 @@ def _reads(raw: Raw, rows: int) -> str:
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
-        f"its config says neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so which token a row is about is "
-        "unknown, and a wrong guess is hardly ever accepted: set sample_from_anchor as it was trained",
+        f"its config has neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so it is unknown which token a row "
+        "predicts, and a wrong guess leads to almost no acceptance: set sample_from_anchor to its value in training",
     )
     return "next" if count == rows else "fill"
 
@@ -235,7 +234,7 @@ def _form(
     layout: Layout, kind: Kind, layer: Raw, own: Raw, taps: tuple[int, ...], rows: int, reads: str, causal: Any, mask: Any,
     mask_name: str = "mask_token_id", draft: int | None = None,
 ) -> DrafterForm:  # fmt: skip
-    """Returns the form; ``layer``: config of the layers' shape, ``own``: config of the drafter's own keys."""
+    """Returns the form. ``layer``: config with the layers' shape; ``own``: config with the drafter's own keys."""
     shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
     missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
     require(not missing, f"its config.json has no {' and no '.join(missing)}")
@@ -259,7 +258,7 @@ def _form(
 def _refuse_options(*parts: Raw) -> None:
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
-            f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
+            f"its weights are quantised, which is not supported for drafters; {ENGINES} runs quantised ones"
         )
     refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
 
@@ -275,9 +274,9 @@ def _kind(raw: Raw, inner: Raw) -> Kind:
 
 
 def _even_taps(raw: Raw) -> list[int]:
-    """The layers that z-lab's code takes where a config names none: evenly from 1 to L − 3, or L/2 for one drafter layer."""
+    """Returns z-lab's default taps: evenly spaced from layer 1 to L − 3, or L/2 for one drafter layer."""
     target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
-    require(isinstance(target, int), "its dflash_config.target_layer_ids must be a list of layer numbers: it is missing, and so is num_target_layers")  # fmt: skip
+    require(isinstance(target, int), "its config has neither dflash_config.target_layer_ids (a list of layer numbers) nor num_target_layers")  # fmt: skip
     check_whole(raw, "num_target_layers", 4, 2**10)
     check_whole(raw, "num_hidden_layers", 1, 2**10)
     if layers == 1:
@@ -287,10 +286,10 @@ def _even_taps(raw: Raw) -> list[int]:
 
 
 def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Check the tapped layers; by_inputs: a second list that counts by inputs, so every entry must be one more."""
+    """Check the tapped layers. ``by_inputs``: None or the same layers numbered by their inputs, each one higher."""
     check_taps(taps, raw, name)
     if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
-        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; the second must be one more, layer by layer")  # fmt: skip
+        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second must be higher by one")  # fmt: skip
     return tuple(taps)
 
 
@@ -322,8 +321,10 @@ def _rope(layer: Raw) -> dict[str, Any]:
 
 
 def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    """Windows, and whether rows are causal in the block, by layer. causal: what the config says for all, None: sliding layers
-    are and others are not."""
+    """Returns, by layer, the window and whether attention in the block is causal.
+
+    causal: the config's setting for all layers; None if only sliding layers are causal.
+    """
     count = layer["num_hidden_layers"]
     require(causal is None or isinstance(causal, bool), f"its causal is {short(causal)}; it must be true or false")
     if own.get("use_swa"):
@@ -331,7 +332,7 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
         return (own["swa_window_size"],) * count, (bool(causal),) * count
     kinds = layer.get("layer_types") or ["full_attention"] * count
     unknown = [k for k in kinds if k not in ("full_attention", "sliding_attention")]
-    require(not unknown, f"its layer_types hold {short(unknown[0] if unknown else None)}; full_attention and sliding_attention are supported")  # fmt: skip
+    require(not unknown, f"its layer_types include {short(unknown[0] if unknown else None)}; only full_attention and sliding_attention are supported")  # fmt: skip
     sliding = [k == "sliding_attention" for k in kinds]
     if any(sliding):
         check_whole({"sliding_window": layer.get("sliding_window")}, "sliding_window", 1, 2**27)
@@ -346,7 +347,9 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     rank: int = (256 if speculators else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
     kind = own.get("markov_head_type") or "vanilla"
-    require(kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(MARKOV_HEADS)}")
+    require(
+        kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(MARKOV_HEADS)}"
+    )
     there = own.get("enable_confidence_head")
     there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
     with_markov = own.get("confidence_head_with_markov")

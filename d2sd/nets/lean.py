@@ -1,14 +1,14 @@
-"""Decoder layers run with few calls: the base class, and the layers of passes of fixed shape.
+"""Decoder layers run with few calls: the base class, and layers for fixed-shape passes.
 
-On a CPU calling takes longer than computing a small model; on a GPU kernels that are not products take as long as half of
-the products. One product gives query, key and value, another gate and up. Rotary tables are looked up, and no module is called.
-The results equal those of the layers' own forward passes up to rounding.
+On a CPU the calls of a small model take longer than its computations. On a GPU all other kernels take half as long as the matrix
+products. Therefore one product computes query, key and value, and another one gate and up. Rotary tables are precomputed, and no
+module is called. The results equal the layers' own forward passes up to rounding.
 
-* ``d2sd.nets.packed.PackedLayers``: copies of the weights, laid out for a CPU's kernels, with the weights of the norms in them.
-* ``MergedLayers``: the layers' own weights, which become slices of merged ones: memory does not grow, and passes that call the
-  modules go on as before. ``Kernels`` are torch's own, or flashinfer's (``d2sd.nets.flashinfer``).
+* ``d2sd.nets.packed.PackedLayers``: copies of the weights in the layout of a CPU's kernels, multiplied by the norms' weights.
+* ``MergedLayers``: the layers' own weights, which become slices of merged tensors. Memory does not grow, and the modules still
+  work. ``Kernels`` are torch's own, or flashinfer's (``d2sd.nets.flashinfer``).
 
-For layers without biases whose norms come before the blocks (``TargetType.lean``).
+Only for layers without biases, with norms before attention and MLP (``TargetType.lean``).
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys an
 # Merged weights.
 
 
-_one_at_a_time = threading.Lock()  # several generations may begin at once
+_one_at_a_time = threading.Lock()  # several generations may start at the same time
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
 def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
-    """Returns the weights of linear layers below each other, (sum of outputs, inputs), of which their own become slices.
+    """Returns the concatenated weights of linear layers, (sum of outputs, inputs). The layers' weights become slices of it.
 
-    Where they are that already, nothing is copied.
+    If they are slices already, nothing is copied.
     """
     with _one_at_a_time:
         return _merge(linears)
@@ -68,16 +68,16 @@ def _merge(linears: Sequence[nn.Linear]) -> Tensor:
     return whole
 
 
-# What layers compute between their products.
+# Operations of layers between matrix products.
 
 
 class Kernels:
-    """torch's own operations. Nothing is written in place, but for keys and values."""
+    """torch's own operations. Only keys and values are written in place."""
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-        """RMSNorm of the last dimension; without a weight where it is None."""
+        """RMSNorm over the last dimension; ``weight`` may be None."""
         return F.rms_norm(x, x.shape[-1:], weight, eps)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
@@ -91,21 +91,21 @@ class Kernels:
         return F.silu(gate).mul_(up)
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """What ``rotation`` reads, of cosines and sines (N, head_dim) float32 by position."""
+        """Returns the table for ``rotation`` from cosines and sines by position, (N, head_dim) float32."""
         half = cos.shape[1] // 2
         signed = torch.cat([-sin[:, :half], sin[:, half:]], 1)
         return cos[:, None].to(dtype), signed[:, None].to(dtype)
 
     def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
-        """What ``heads`` reads for rows at these positions (R,), the same in every branch."""
+        """Returns the argument of ``heads`` for rows at these positions (R,), which are the same in every branch."""
         return tuple(part.index_select(0, positions) for part in table)
 
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Query, key and value from (B, R, heads + 2·KV heads, head_dim): normed by ``norms`` (heads + KV heads, head_dim) and
-        rotated, unless these are None."""
+        """Returns query, key and value from (B, R, heads + 2·KV heads, head_dim). Queries and keys are normed by ``norms``
+        (heads + KV heads, head_dim) and rotated, unless these are None."""
         qk, value = projected.split([heads + kv_heads, kv_heads], 2)
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
@@ -115,7 +115,7 @@ class Kernels:
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
-        """Returns how rows of a layer, (1, KV heads, R, head_dim), are written into the slots (R,) of its buffers."""
+        """Returns a function that writes a layer's rows, (1, KV heads, R, head_dim), into the slots (R,) of its buffers."""
 
         def write(keys: Tensor, values: Tensor, key: Tensor, value: Tensor) -> None:
             keys.index_copy_(2, slots, key)
@@ -128,7 +128,7 @@ TORCH = Kernels()
 
 
 def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
-    """Rotary embedding of (…, R, heads, head_dim) by cosines and sines (R, 1, head_dim), these negative in the first half."""
+    """Applies RoPE to x (…, R, heads, head_dim). ``signed``: sines, negated in the first half; like ``cos`` (R, 1, head_dim)."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed)
 
 
@@ -139,8 +139,8 @@ def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
 class LeanLayer:
     """Products and norms of one layer.
 
-    norm, mlp_norm: weights of the norms before attention and MLP, (hidden,); None where the products include them.
-    head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm.
+    norm, mlp_norm: weights of the norms before attention and MLP, (hidden,); None if the products include them.
+    head_norms: (heads + KV heads, head_dim), weights of the norms of queries and keys; None without QK-norm.
     rotary: whether it has a rotary embedding.
     """
 
@@ -169,7 +169,7 @@ class LeanLayers(ABC):
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
-        """Add a layer. ``packed``: ``qkv`` and ``gate_up`` include the norms' weights, and the factor √size of each norm."""
+        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` include each norm's weights and its factor √size."""
         attention, norms = layer.self_attn, None
         if hasattr(attention, "q_norm"):
             parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
@@ -198,8 +198,7 @@ class LeanLayers(ABC):
 
     @staticmethod
     def plain(model: nn.Module, config: Any) -> bool:
-        """Whether layers are frozen and of this form: no biases, SiLU, a rotary table that does not change with the length of
-        the text."""
+        """Whether layers are frozen and supported: no biases, SiLU, and RoPE that does not depend on the text's length."""
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
@@ -208,7 +207,7 @@ class LeanLayers(ABC):
         return bool(plain and frozen and not biased and not hooked)
 
     def _table(self, kernels: Kernels, count: int) -> tuple[Tensor, ...]:
-        """Rotary table of the first ``count`` positions or more, kept for good: captured passes read it where it lies."""
+        """Returns the rotary table of at least ``count`` positions. It is never freed, since captured passes read its memory."""
         key = kernels, 1 << (count - 1).bit_length()
         if key not in self._tables:
             reference = torch.empty(0, dtype=torch.float32, device=self._weights[0].device)
@@ -224,7 +223,7 @@ class LeanLayers(ABC):
     def _contexts(self) -> tuple[Product, Tensor | None]:
         """The product of ``_context_product``, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim).
 
-        Created at the first use: only block drafters have rows that are keys and values but never queries.
+        Created at first use, since only block drafters have rows without queries.
         """
         own = [layer.self_attn for layer in self._own]
         norms = None
@@ -233,7 +232,7 @@ class LeanLayers(ABC):
         return self._context_product(), norms
 
     def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
-        """Returns all layers' keys and values of rows that are not queries, (layers, B, KV heads, T, head_dim) each.
+        """Returns all layers' keys and values of rows without queries, (layers, B, KV heads, T, head_dim) each.
 
         x: (B, T, hidden); B is 1 with merged weights.
         positions: (T,), below ``room``.
@@ -247,9 +246,9 @@ class LeanLayers(ABC):
 
 
 class MergedLayers(LeanLayers):
-    """Layers with the layers' own weights, which become slices of merged ones; where ``possible``.
+    """Layers that run with the modules' own weights, which become slices of merged tensors. Requires ``possible``.
 
-    contexts: whether ``contexts`` will be called, for which query, key and value of all layers lie side by side.
+    contexts: whether ``contexts`` will be called; it needs the weights of query, key and value of all layers in one tensor.
     """
 
     def __init__(
@@ -266,11 +265,11 @@ class MergedLayers(LeanLayers):
             gate_up = merge_linears((layer.mlp.gate_proj, layer.mlp.up_proj))
             self._add(layer, qkv, gate_up, lambda weight: partial(F.linear, weight=weight), packed=False)
         if self._merged[0].is_cuda:
-            torch.cuda.empty_cache()  # the separate weights were as large as the merged ones
+            torch.cuda.empty_cache()  # free the separate weights, which were as large as the merged ones
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model has weights of one type on one device, none of them quantised, in layers of this form."""
+        """Whether a model's weights have one type and device, are not quantised, and its layers are ``plain``."""
         kinds = {(p.device, p.dtype) for p in model.parameters()}
         linear = all(type(m) is nn.Linear for m in model.modules() if hasattr(m, "in_features"))
         one = len(kinds) == 1 and all(dtype.is_floating_point for _, dtype in kinds)
@@ -278,7 +277,7 @@ class MergedLayers(LeanLayers):
 
     @property
     def current(self) -> bool:
-        """Whether merged weights still are the layers' own, frozen ones."""
+        """Whether the modules still use the merged weights, and these are frozen."""
         own = [layer.self_attn.q_proj.weight for layer in self._own]
         same = all(
             (a.device, a.dtype, a.data_ptr()) == (b.device, b.dtype, b.data_ptr())
@@ -294,7 +293,11 @@ class MergedLayers(LeanLayers):
         return lambda x: torch.bmm(x.expand(count, -1, -1), weight).view(count, 1, -1, *shape)
 
     def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
-        """All layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``."""
+        """Returns rows after all layers and the final norm, (B, R, hidden).
+
+        x: (B, R, hidden); may be overwritten.
+        positions: (R,), below ``room``.
+        """
         kernels, eps, (batch, rows, _) = self.kernels, self.eps, x.shape
         rotation = kernels.rotation(self._table(kernels, room), positions, batch)
         norms = [*(w.norm for w in self.layers), self._final.weight]

@@ -4,13 +4,13 @@ A row updates the matrix S of its parent (Gated Delta Networks, arXiv 2412.06464
 
     S ← exp(g) S ;  u = β (v − Sᵀ k) ;  S ← S + k uᵀ ;  o = Sᵀ q
 
-Written out from the last committed state S₀, with G the sum of g along a row's path and m running over its ancestors and itself,
+Let S₀ be the last committed state, G the sum of g along a row's path, and m the row's ancestors and itself. Then
 
     S = exp(G) S₀ + Σ exp(G − G_m) k_m u_mᵀ
 
-so the updates u of all rows solve one triangular system, in which an entry is zero unless its column is an ancestor of its row.
-This is the chunked form (arXiv 2406.06484) with the tree mask instead of the causal one. No matrix per row is computed: k and u of
-each row are stored, from which ``commit`` computes the state after the last accepted row.
+The updates u of all rows therefore solve one triangular system. An entry is zero unless its column is an ancestor of its row.
+This is the chunked form (arXiv 2406.06484) with the tree mask instead of the causal mask. No row's matrix is computed: ``commit``
+computes the state after the last accepted row from the stored k and u.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache, Ring
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassRows
 
-EPSILON = 1e-6  # of the L2 norm of queries and keys, as in transformers
+EPSILON = 1e-6  # added to the squared norm of queries and keys, as in transformers
 
 
 def tree_delta(
@@ -41,7 +41,7 @@ def tree_delta(
     value: (B, H, R, V).
     g, beta: (B, H, R), logarithm of the decay and strength of the update.
     matrix: (B, H, K, V), S₀.
-    ancestors: (R, R) bool, a row's ancestors and itself, which come before it.
+    ancestors: (R, R) bool, True for a row's ancestors and itself. Ancestors have lower row numbers.
 
     Returns outputs (B, H, R, V), updates u (B, H, R, V) and the sums G (B, H, R), all float32.
     """
@@ -73,13 +73,13 @@ def _forward(
     window: CacheWindow | Ring | None = None,
     **others: Any,
 ) -> Tensor:
-    """The layer's output, (B, R, hidden). ``backend`` and ``tree_mask`` concern attention layers only."""
+    """Returns the layer's output, (B, R, hidden). ``backend`` and ``tree_mask`` are only for attention layers."""
     cache = others.pop(cache_name, None)
     refuse_unknown("linear layers", others)
     cache = window.cache if isinstance(window, Ring) else cache
     if not isinstance(cache, LayerCache) or not (cache.length or isinstance(window, Ring)):
         return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
-    if attention_mask is not None:  # transformers makes none for our attention function
+    if attention_mask is not None:  # transformers creates no mask for our attention function
         refuse_unknown("linear layers", {"attention_mask": attention_mask})
     state = cache.states[net.layer_idx]
     rows = rows or PassRows.chain(hidden_states.shape[1], hidden_states.device)
@@ -94,7 +94,7 @@ def _forward(
     sizes = (net.key_dim, net.key_dim, net.value_dim)
     query, key, value = (part.unflatten(-1, (-1, size)).transpose(1, 2).float() for part, size in zip(
         mixed.split(sizes, -1), (net.head_k_dim, net.head_k_dim, net.head_v_dim), strict=True))  # fmt: skip
-    shared = net.num_v_heads // net.num_k_heads  # value heads that read the same query and key
+    shared = net.num_v_heads // net.num_k_heads  # value heads per query and key head
     query, key = (_normed(x).repeat_interleave(shared, 1) for x in (query, key))
     beta = b.sigmoid().float().transpose(1, 2)
     g = (-net.A_log.float().exp() * F.softplus(a.float() + net.dt_bias)).transpose(1, 2)
@@ -108,7 +108,7 @@ def _forward(
 
 
 def _projected(net: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Inputs of the convolution (B, R, channels), output gates (B, R, …), and what β and g are made of (B, R, H)."""
+    """Returns inputs of the convolution (B, R, channels), output gates (B, R, …), and inputs of β and g (B, R, H) each."""
     if hasattr(net, "in_proj_qkv"):
         return net.in_proj_qkv(x), net.in_proj_z(x), net.in_proj_b(x), net.in_proj_a(x)
     query, key, value, gate, b, a = net.fix_query_key_value_ordering(net.in_proj_qkvz(x), net.in_proj_ba(x))

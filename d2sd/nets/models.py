@@ -1,4 +1,4 @@
-"""The set of models that a generation uses: whether they fit together, and which of them computed NaN or infinity."""
+"""The set of models that a generation uses, with checks that they fit together and that their outputs are finite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class Models:
     """A target with drafters that fit it; methods whose drafter is missing cannot run.
 
-    name: of the set.
+    name: name of the set.
     first: DFlash drafter.
     second: VP-Drafter, or the first drafter again.
     draft_model: a small causal LM with the target's vocabulary.
@@ -100,8 +100,8 @@ def late_taps(taps: Sequence[int], layers: int) -> str | None:
     if last <= latest:
         return None
     return (
-        f"reads the output of target layer {last}; published ones read none after layer {latest}, and other code hands the "
-        "last layer's output on after the final norm, so this drafter may draft worse there (docs/drafter-format.md)"
+        f"reads the output of target layer {last}; published drafters read no layer after {latest}, and other engines apply the "
+        "final norm to the last layer's output, so this drafter may perform worse there (docs/drafter-format.md)"
     )
 
 
@@ -129,8 +129,8 @@ def check_confidence(confidence: Iterable[float], drafter: str, target: Target) 
 
 def not_finite(net: str) -> InputError:
     return InputError(
-        f"{net} computed NaN or infinity; its weights are damaged or its numbers outgrow their type: "
-        "choose other models, or another type such as float32 or bfloat16"
+        f"{net} computed NaN or infinity; its weights are damaged or its values overflow their dtype: "
+        "choose other models, or another dtype such as float32 or bfloat16"
     )
 
 

@@ -19,18 +19,18 @@ from d2sd.nets.dtypes import half_product
 from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
-MAX_BYTES = 1 << 30  # of a model whose weights exist twice
-SMALL = 1 << 18  # weights of a matrix
-_PACKED_FOR = 16  # rows; a layout that suits one row and many
+MAX_BYTES = 1 << 30  # bytes of weights; larger models are not copied
+SMALL = 1 << 18  # weights; matrices up to this size keep torch's layout
+_PACKED_FOR = 16  # rows; the resulting layout suits one row and many
 
 
 def product(weight: Tensor, half: bool = False) -> Product:
-    """x → x · weightᵀ in float32, from a copy of the weight.
+    """Returns the function x → x · weightᵀ in float32, with a copy of the weight.
 
-    Large matrices are copied to oneDNN's layout. Small ones, whose product takes less time than a call of oneDNN, stay in
-    torch's, as do all if torch was built without oneDNN.
+    Large matrices are copied to oneDNN's layout. Small ones keep torch's layout, since their product takes less time than a call
+    of oneDNN. If torch was built without oneDNN, all matrices keep it.
 
-    half: the copy is in float16 (``d2sd.nets.dtypes.half_product``).
+    half: whether the copy is in float16 (``d2sd.nets.dtypes.half_product``).
     """
     if half:
         return half_product(weight)
@@ -41,7 +41,7 @@ def product(weight: Tensor, half: bool = False) -> Product:
             return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
     except (AttributeError, RuntimeError):
         pass
-    return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, quicker for a single row
+    return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, faster for a single row
 
 
 def mask_after(length: int, seen: Tensor) -> Tensor:
@@ -57,7 +57,7 @@ def mask_after(length: int, seen: Tensor) -> Tensor:
 
 
 class PackedLayers(LeanLayers):
-    """Layers with copies of the weights, where ``possible``. ``half``: the copies are kept in float16."""
+    """Layers with copies of the weights. Requires ``possible``. ``half``: whether the copies are in float16."""
 
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
         super().__init__(layers, rotary, config, norm)
@@ -67,7 +67,7 @@ class PackedLayers(LeanLayers):
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
             norms = layer.input_layernorm, layer.post_attention_layernorm
-            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends that entry, which meets a column of zeros
+            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends this entry to x, and its column here is zero
             qkv, gate_up = (
                 F.pad(torch.cat([part.weight for part in group]) * (norm.weight * self.hidden**0.5), (0, 1))
                 for group, norm in zip(parts, norms, strict=True)
@@ -76,7 +76,7 @@ class PackedLayers(LeanLayers):
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model has few weights, in float32 on a CPU, in layers of this form without windows."""
+        """Whether a model is small, in float32 on a CPU, and its layers are ``plain`` without windows."""
         own = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
         small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
         return small and own and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
@@ -109,7 +109,7 @@ class PackedLayers(LeanLayers):
 
         x: (R, hidden).
         positions: (R,), below ``room``.
-        views: of the cache, for R rows (``d2sd.nets.caches.KeyValueCache.views``).
+        views: the cache's views for R rows (``d2sd.nets.caches.KeyValueCache.views``).
         mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to everything.
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
@@ -120,8 +120,8 @@ class PackedLayers(LeanLayers):
         cos, sin = TORCH.rotation(self._table(TORCH, room), positions, 1)
         cos, sin = torch.cat([cos.expand(-1, turning, -1), cos.new_ones(rows, kv_heads, dim)], 1), sin[..., dim // 2 :]
         if mask is not None:
-            mask = mask.repeat(heads // kv_heads, 1)  # heads that share keys are rows of one product
-        # √(hidden · ε) is appended, so that a row's length is √hidden times what RMSNorm divides by
+            mask = mask.repeat(heads // kv_heads, 1)  # heads with the same keys are rows of one product
+        # with √(hidden · ε) appended, a row's norm is √hidden times RMSNorm's divisor
         whole = F.pad(x, (0, 1), value=(self.hidden * self.eps) ** 0.5)
         x = whole[:, : self.hidden]
         projected, rotated = whole.new_empty(rows, every * dim), whole.new_empty(every, rows, dim)

@@ -1,10 +1,10 @@
-"""How the passes of the models are run: eagerly with exact shapes, with fixed shapes, or captured as CUDA graphs.
+"""Runs the passes of models: eagerly with exact shapes, padded to fixed shapes, or captured as CUDA graphs.
 
 A captured pass replays all its kernels with one launch. This needs fixed shapes and buffers with fixed addresses:
 
 * rows are padded to one of a few numbers (``ROWS``);
 * the prefix is read up to one of a few lengths, and the slots beyond the text are masked;
-* caches are reused by one generation after the other.
+* successive generations reuse the same caches.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CapturedPass:
     outputs: tuple[Tensor, ...]
 
     def replay(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Run with these inputs; the outputs overwrite those of the last replay."""
+        """Run with these inputs. The outputs overwrite the outputs of the last replay."""
         for own, given in zip(self.inputs, inputs, strict=True):
             own.copy_(given, non_blocking=True)
         self.graph.replay()
@@ -56,7 +56,7 @@ class CapturedPass:
 
 @cache
 def _stream(device: torch.device) -> Any:
-    """Returns the one stream on which a GPU captures, since libraries keep memory for every stream they have seen."""
+    """Returns a GPU's only capture stream, since libraries allocate memory for every stream that they see."""
     return torch.cuda.Stream(device)
 
 
@@ -76,19 +76,19 @@ class PassRecorder:
             own = tuple(given.clone() for given in inputs)
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                function(*own)  # libraries set themselves up in the first runs, which a capture must not see
+                function(*own)  # libraries initialise themselves in the first runs, which must not be captured
                 found = function(*own)
             current.wait_stream(stream)
-            # Not in the pool: graphs captured earlier work in what was free there then, and would write over them.
+            # Outside the pool: earlier graphs use the memory that was free at their capture, and would overwrite the outputs.
             outputs = tuple(new.clone() for new in found)
             graph = torch.cuda.CUDAGraph()
             try:
-                # other threads may allocate meanwhile, as for another user's run
+                # other threads may allocate during the capture, such as the run of another user
                 with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
                     for kept, new in zip(outputs, function(*own), strict=True):
                         kept.copy_(new)
             finally:
-                torch.cuda.set_stream(current)  # a capture that breaks off leaves its own stream in use
+                torch.cuda.set_stream(current)  # a failed capture leaves its own stream current
         return CapturedPass(graph, own, outputs)
 
 
@@ -96,22 +96,22 @@ class PassRecorder:
 
 
 ROWS = (1, 8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 513, 1024, 2048)
-MIN_CONTEXT = 256  # least context, and what it grows by at first
+MIN_CONTEXT = 256  # slots; smallest context, and its first step size
 
 
 def row_shape(rows: int) -> int:
-    """Returns the smallest fixed number of rows ≥ the given one; for numbers above any tree's, the number itself."""
+    """Returns the smallest fixed number of rows ≥ the given one; above the largest fixed number, the given one."""
     return next((shape for shape in ROWS if shape >= rows), rows)
 
 
 def context_shape(slots: int) -> int:
-    """Returns the smallest fixed number of cache slots ≥ the given one: at most a quarter, or 255 slots, more."""
+    """Returns the smallest fixed number of cache slots ≥ the given one; at most 25% or 255 slots larger."""
     step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
     return max(MIN_CONTEXT, -(-slots // step) * step)
 
 
 def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens (rows,), depths (rows,) and visibility (rows, rows) of a tree with rows added that see only themselves."""
+    """Returns a tree's tokens (rows,), depths (rows,) and mask (rows, rows), with padding rows that see only themselves."""
     count = len(tree)
     tokens, depths = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
     tokens[:count], depths[:count] = tree.tokens, tree.depths
@@ -125,13 +125,13 @@ def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.
 
 Mode = Literal["eager", "padded", "captured"]
 MODES = ("auto", *get_args(Mode))
-MAX_CAPTURED = 96  # kept graphs: each setting and each length of the prefix brings a few
+MAX_CAPTURED = 96  # graphs; every setting and prefix length needs a few
 log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
-    """Returns the mode of passes. "auto" is captured on a CUDA GPU if the models allow it (``Target.capturable``), and eager
-    otherwise and on ZeroGPU.
+    """Returns the mode of passes. "auto" means captured on a CUDA GPU if the models allow it (``Target.capturable``), but not on
+    ZeroGPU; otherwise eager.
 
     Raises ``InputError`` if the mode is not possible, such as padded passes of a model whose shapes cannot be fixed
     (``Target.fixable``).
@@ -141,22 +141,21 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
     possible = device.type == "cuda" and capturable and not on_zero_gpu()
     if mode == "captured" and not possible:
         raise InputError(
-            "captured passes need all models on one CUDA GPU of this machine's own, weights that are not quantised, and a "
-            "target without experts, linear attention and shared keys; choose auto or eager"
+            "captured passes need all models on one CUDA GPU (not ZeroGPU), weights that are not quantised, and a target without "
+            "experts, linear attention or layers that share keys; choose auto or eager"
         )
     if mode == "padded" and not fixable:
         raise InputError(
-            "padded passes need a target without linear attention and without layers that share keys; choose auto or eager"
+            "padded passes need a target without linear attention or layers that share keys; choose auto or eager"
         )
     chosen: Mode = ("captured" if possible else "eager") if mode == "auto" else mode  # type: ignore[assignment]
     return chosen
 
 
 class Passes:
-    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one.
+    """Caches, backend and captured graphs. The engine uses them for one generation at a time and keeps them for the next one.
 
-    merged: whether fixed-shape passes run layers with merged weights where they can (``d2sd.nets.lean``), and not the models'
-        modules.
+    merged: whether fixed-shape passes run layers with merged weights if possible (``d2sd.nets.lean``), instead of the modules.
     """
 
     def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device, merged: bool = True):
@@ -181,7 +180,7 @@ class Passes:
         return self._caches[name]
 
     def read(self, cache: KeyValueCache) -> int:
-        most = context_shape(cache.length + 1)  # a single row attends to its own slot, too
+        most = context_shape(cache.length + 1)  # a single row also attends to its own slot
         return self.capacity if hasattr(self.backend, "plan") else min(most, self.capacity)
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
@@ -190,25 +189,25 @@ class Passes:
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
              masked: bool | None, scale: float) -> None:  # fmt: skip
-        """Plan the next pass with a backend that plans on the host; query: its shape (B, H, R, D)."""
+        """Plan the next pass if the backend plans on the host. ``query``: the queries' shape (B, H, R, D)."""
         if hasattr(self.backend, "plan"):
             self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Pass the (R, R) mask to a backend that stores it in another form; call it in a fixed-shape pass before its layers."""
+        """Give the (R, R) mask to a backend that packs it. A fixed-shape pass calls this before its layers."""
         if hasattr(self.backend, "show"):
             self.backend.show(mask)
 
     def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
-        """Returns the outputs of a pass; a captured one overwrites those of its last replay.
+        """Returns the outputs of a pass. A captured pass overwrites the outputs of its last replay.
 
-        key: names the pass and everything but the inputs' values that its kernels depend on.
+        key: identifies the pass and everything that its kernels depend on, except for the inputs' values.
         """
         if self.mode != "captured":
             return function(*inputs)
         if key not in self._captured:
             if len(self._captured) >= MAX_CAPTURED:
-                if self.device.type == "cuda":  # its last replay may still be under way
+                if self.device.type == "cuda":  # the last replay may still be running
                     torch.cuda.synchronize(self.device)
                 del self._captured[next(iter(self._captured))]
             try:
@@ -216,14 +215,14 @@ class Passes:
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
-                log.warning("passes are not captured as CUDA graphs from here on: %s", error, exc_info=error)
+                log.warning("passes are no longer captured as CUDA graphs: %s", error, exc_info=error)
                 self.mode = "padded"
                 return function(*inputs)
-        captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
+        captured = self._captured[key] = self._captured.pop(key)  # LRU: move to the end
         return captured.replay(inputs)
 
 
-# Times of stages, on the device that runs them.
+# Times of stages, measured on their device.
 
 
 class StageClock:
@@ -233,7 +232,7 @@ class StageClock:
         self._device, self._cuda = device, device.type == "cuda"
         self._names: list[str] = []
         self._marks: list[Any] = []
-        self._events: list[Any] = []  # kept from cycle to cycle
+        self._events: list[Any] = []  # reused in every cycle
 
     def start(self) -> None:
         self._names.clear()
@@ -241,7 +240,7 @@ class StageClock:
         self.mark("")
 
     def mark(self, name: str) -> None:
-        """End the stage of this name; without one, the time since the last mark belongs to no stage."""
+        """End the stage of this name. With an empty name, the time since the last mark belongs to no stage."""
         self._names.append(name)
         if not self._cuda:
             self._marks.append(time.perf_counter())

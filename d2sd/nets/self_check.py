@@ -1,7 +1,7 @@
-"""A comparison of a target's passes over a token tree with transformers' own forward pass, made when the target is loaded.
+"""Compares a target's passes over a token tree with transformers' own forward pass when the target is loaded.
 
-Releases of transformers change how models call their layers. A call that is misread here would give another text without an
-error.
+New releases of transformers may change how models call their layers. Without this check, such a change could lead to wrong text
+without an error.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from d2sd.nets.target import Target
 from d2sd.nets.transformers_calls import older_version
 from d2sd.nets.tree_attention import ATTENTION
 
-WINDOW = 4  # tokens that sliding layers see meanwhile, fewer than there are
+WINDOW = 4  # tokens in the window of sliding layers during the check, less than the text
 PROMPT = 7  # tokens before the tree
-BRANCHES = ((0, 1, 2), (0, 3, 4))  # the tree's rows by path; the second path is committed, and one token follows
+BRANCHES = ((0, 1, 2), (0, 3, 4))  # rows of the tree's two paths; the second is committed, and one more token follows
 
-_agreed: set[tuple[str, str]] = set()  # types and number formats, in this process
+_agreed: set[tuple[str, str]] = set()  # types and number formats that passed the check in this process
 
 
 def check_passes(target: Target) -> None:
     """Raise ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
 
-    This is done once in a process for a type in a number format, with the first layers alone, up to one of each kind.
+    Each type is checked once per process and number format. Only the first layers run, as many as include every kind of layer.
     """
     key = target.config.model_type, target.numbers
     if key in _agreed or not target.rows_differ:
@@ -42,11 +42,11 @@ def check_passes(target: Target) -> None:
         raise InputError(
             f"targets of type {key[0]} do not run with {installed} ({first_line(error)}); {older_version()}"
         ) from error
-    # above rounding and below the effect of a lost window, sink or state (20% and more)
+    # limits above rounding errors and below the effect of a missing window, sink or state (20% or more)
     whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
     if not difference <= (5e-3 if whole else 0.1):
         raise InputError(
-            f"targets of type {key[0]} would write a wrong text with {installed}, whose own hidden states differ by "
+            f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from its own forward pass by "
             f"{difference:.0%}; {older_version()}"
         )
     _agreed.add(key)
@@ -54,8 +54,10 @@ def check_passes(target: Target) -> None:
 
 @torch.no_grad()
 def _difference(target: Target) -> float:
-    """The largest relative difference of final hidden states among a prompt, a tree and one more token; of each the median over
-    rows, since a rounding error may choose another expert in some."""
+    """Returns the largest relative difference of final hidden states among a prompt, a tree and one more token.
+
+    Each of the three is a median over rows, since rounding may select another expert in some rows.
+    """
     size, committed = PROMPT + len(BRANCHES[1]), BRANCHES[1]
     ids = ((7 * torch.arange(PROMPT + 6) + 3) % target.config.vocab_size).to(target.device)
     prompt, tree, last = ids.split([PROMPT, 5, 1])
@@ -81,7 +83,7 @@ def _difference(target: Target) -> float:
 
 @contextmanager
 def _reduced(target: Target) -> Iterator[None]:
-    """Context in which a target has its first layers alone, with short windows; its attention function is set again at its end."""
+    """Context in which a target has only its first layers, with short windows. Its end also resets the attention function."""
     layers = target.base.layers
     count = 1 + max(target.kinds.index(kind) for kind in set(target.kinds))
     windowed = [part for part in (target.config, *layers.modules()) if getattr(part, "sliding_window", None)]

@@ -1,7 +1,7 @@
 """The target model: a causal LM of transformers of one of the types in ``d2sd.nets.types``, run over token trees.
 
-Its layers stay as they are. They call an attention function of this package, registered with transformers' attention interface,
-which lets rows see the committed prefix plus their own ancestors. Linear layers have a pass of their own
+The code of its layers is transformers'. They call an attention function of this package, registered with transformers' attention
+interface, in which rows see the committed prefix and their own ancestors. Linear layers get another ``forward``
 (``d2sd.nets.linear_attention``).
 """
 
@@ -38,11 +38,11 @@ from d2sd.nets.types import (
     window,
 )
 
-# Target features: the outputs of chosen decoder layers, kept by forward hooks while the layers run.
+# Target features: outputs of selected decoder layers, stored by forward hooks.
 
 
 class LayerTaps:
-    """Keeps the newest output of the tapped layers; index n means the output of decoder layer n."""
+    """Stores the latest output of each tapped layer; index n means the output of decoder layer n."""
 
     def __init__(self, layers: nn.ModuleList):
         self._layers = layers
@@ -51,7 +51,7 @@ class LayerTaps:
         self._hooks: list[RemovableHandle] = []
 
     def add(self, indices: Iterable[int]) -> None:
-        """Keep the outputs of these layers from now on."""
+        """Store the outputs of these layers from now on."""
         for index in set(indices) - self._hooked:
 
             def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
@@ -61,7 +61,7 @@ class LayerTaps:
             self._hooked.add(index)
 
     def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
-        """Store the output of a tapped layer that ran without its hooks. ``copy``: since it will be overwritten."""
+        """Store the output of a tapped layer that ran without its hooks. ``copy``: True if it will be overwritten."""
         if index in self._hooked:
             self._outputs[index] = output.clone() if copy else output
 
@@ -71,7 +71,7 @@ class LayerTaps:
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
-        """Context in which only these layers' outputs are kept."""
+        """Context in which only these layers' outputs are stored."""
         self.add(indices)
         try:
             yield self
@@ -84,7 +84,7 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Replace the outputs of the last pass by these, ascending, since replayed graphs and packed layers run no hooks."""
+        """Set the outputs of the last pass, in ascending order of layers; replayed graphs and packed layers run no hooks."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
@@ -93,9 +93,9 @@ class LayerTaps:
 
 
 def _fuse_norms(model: nn.Module, name: str | None) -> None:
-    """Let torch's one-kernel RMSNorm take the place of the model's own of this name, which is written out in seven operations.
+    """Replace the model's RMSNorm class of this name (seven operations) by torch's (one kernel).
 
-    Where accelerate spreads a model over GPUs, norms stay: it has hooked them to move their inputs.
+    Norms with hooks of accelerate are kept; the hooks move inputs between GPUs.
     """
     for parent in list(model.modules()):
         for child, module in parent.named_children():
@@ -107,7 +107,7 @@ def _fuse_norms(model: nn.Module, name: str | None) -> None:
 
 
 class Target:
-    """A frozen causal LM with its tokenizer; ``taps`` are the decoder layers whose outputs are kept."""
+    """A frozen causal LM with its tokenizer; ``taps`` stores outputs of decoder layers."""
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any, name: str):
         check_supported(model.config, name)
@@ -149,21 +149,21 @@ class Target:
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers are on one device, none is quantised (such layers read values on
-        the host), and there is no ``d2sd.nets.types.eager_reason``."""
+        """Whether its passes can be CUDA graphs: all layers are on one device and not quantised (quantised layers read values on
+        the host), and ``d2sd.nets.types.eager_reason`` is None."""
         whole = len({p.device for p in self.model.parameters()}) == 1
         plain = eager_reason(self.config) is None
         return whole and plain and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def fixable(self) -> bool:
-        """Whether its passes can have fixed shapes. Padding rows would change the states of linear layers, and layers that share
-        keys and values of another layer would not find those of the new rows."""
+        """Whether its passes can have fixed shapes. Padding rows would change the states of linear layers. Layers that use another
+        layer's keys and values would lack the keys and values of the new rows."""
         return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
     def plain_attention(self) -> bool:
-        """Whether all rows of its attention layers see the whole prefix, without sinks."""
+        """Whether all rows of its attention layers attend to the whole prefix, without sinks."""
         return "sliding" not in self.kinds and not any(hasattr(a, "sinks") for a in self._attentions.values())
 
     @cached_property
@@ -209,12 +209,12 @@ class Target:
 
     @cached_property
     def head_shape(self) -> tuple[int, int, int]:
-        """Attention heads, key-value heads, and the size of a head."""
+        """Attention heads, key-value heads, and head size."""
         return head_shape(self.config)
 
     @cached_property
     def packed(self) -> PackedLayers | None:
-        """Its packed layers if possible, created at the first use from the weights at that time; else None."""
+        """Its packed layers if possible, created at first use from the current weights; else None."""
         if not PackedLayers.possible(self.base, self.config):
             return None
         return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
@@ -232,7 +232,7 @@ class Target:
 
     @cached_property
     def rows_differ(self) -> bool:
-        """Whether layers need more than the tree's mask to know what rows see."""
+        """Whether some layers have windows, sinks or states, and need ``PassRows`` besides the tree's mask."""
         return not self.plain_attention or "linear" in self.kinds
 
     @cached_property
@@ -244,8 +244,7 @@ class Target:
         return self.scores(hidden).float()
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Returns the same logits in the target's type where that is exact: the largest is the same one, and half as much is
-        read."""
+        """Returns ``logits``, in the target's type if no computation in float32 is needed: same argmax, half the bytes to read."""
         return final_logits(self._text, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
@@ -264,8 +263,8 @@ class Target:
         """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
         ids, positions: (R,) int64.
-        tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A window needs both a mask and a backend.
-        merged: layers for a window, of ``merged``.
+        tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A ``CacheWindow`` needs a mask and a backend.
+        merged: layers returned by ``merged``, for a ``CacheWindow``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
@@ -292,8 +291,8 @@ class Target:
         """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
 
         ids: (B, R) int64.
-        positions: (B or 1, R) int64, None for those after the cache's text.
-        others: further arguments of the layers, for their attention function.
+        positions: (B or 1, R) int64; None for the positions after the cache's text.
+        others: further arguments for the layers' attention function.
         """
         hidden: Tensor = self.base(
             input_ids=ids, position_ids=positions, use_cache=True, **{self._cache_argument: cache}, **others
@@ -306,7 +305,7 @@ class Target:
         return x if factor == 1 else x * factor
 
     def _in_window(self, merged: MergedLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
-        """Attention as the layers' modules have it."""
+        """Returns a function that computes attention like the layers' modules."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
@@ -324,27 +323,27 @@ class Target:
 def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], thinking: bool) -> list[int]:
     """Returns ids of a chat in the tokenizer's template, up to the start of the answer to its last message.
 
-    name: of the model, for error messages.
+    name: the model's name, for error messages.
     messages: each with ``role`` and ``content``.
     thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
         others ignore it.
 
-    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last one is already in the
-    template.
+    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last message already has the
+    template applied.
     """
     template = tokenizer.chat_template
     if not template:
-        raise InputError(f"{name} has no chat template; give the prompt as it is")
+        raise InputError(f"{name} has no chat template; give the prompt without one")
     special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
     if begun := next((t for t in special if messages[-1]["content"].lstrip().startswith(t)), None):
         raise InputError(
-            f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+            f"the prompt begins with {begun}, so it already has a chat template; leave out --chat, or give only the message"
         )
     options: dict[str, Any] = {"enable_thinking": thinking}
     if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
         options["reasoning_effort"] = "high" if thinking else "low"
     try:
         ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=False, **options)
-    except Exception as error:  # templates are programs of the model's makers and may raise anything
+    except Exception as error:  # templates are third-party code and may raise anything
         raise InputError(f"the chat template of {name} failed: {first_line(error)}") from error
     return list(ids)

@@ -1,4 +1,4 @@
-"""Calls between transformers and this package: argument names that changed, and arguments that are not known here."""
+"""Calls between transformers and this package: argument names that changed, and refusal of unknown arguments."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 from d2sd.errors import InputError
 
-CACHE_NAMES = ("cache", "cache_params", "past_key_values")  # the first from transformers 5.24 on
-# Arguments that models pass on to all their layers, and on which no result depends. Dropout is zero in models that only infer.
+CACHE_NAMES = ("cache", "cache_params", "past_key_values")  # the first since transformers 5.24
+# Arguments that models pass to all their layers and that do not affect the results. Dropout is zero at inference.
 NEUTRAL = frozenset({"dropout", "position_ids", "use_cache", "output_hidden_states", "output_router_logits"})
 
 
 def cache_argument(forward: Callable[..., Any]) -> str:
-    """Returns the name of the cache among the arguments of a ``forward`` of transformers; raises ``InputError`` if it has none
-    of the known names."""
+    """Returns the name of the cache argument of a transformers ``forward``; raises ``InputError`` if no name is known."""
     names = inspect.signature(forward).parameters
     if known := next((name for name in CACHE_NAMES if name in names), None):
         return known
@@ -28,8 +27,8 @@ def cache_argument(forward: Callable[..., Any]) -> str:
 def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
     """Raise ``InputError`` if transformers passes arguments to one of our functions that are unknown and not neutral.
 
-    function: what is called, for the message.
-    arguments: by name, without those that the function uses.
+    function: description of our function, for the message.
+    arguments: by name, without arguments that the function uses.
     """
     if unknown := sorted(arguments.keys() - NEUTRAL):
         raise InputError(
@@ -39,5 +38,5 @@ def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
 
 
 def older_version() -> str:
-    """Returns what to do where the installed transformers does not fit, as the end of a sentence."""
+    """Returns the advice to install an older transformers, as the end of a sentence."""
     return f"install transformers<{version('transformers')}"

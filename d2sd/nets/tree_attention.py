@@ -14,15 +14,15 @@ from d2sd.nets.attention import Backend, attend_with_sinks
 from d2sd.nets.caches import CacheWindow, Ring
 from d2sd.nets.transformers_calls import refuse_unknown
 
-# Which keys the rows of one pass see, computed once for all layers.
+# Visible keys of the rows of one pass, computed once for all layers.
 
 
 @dataclass(slots=True)
 class PassRows:
     """Rows of a pass over a token tree, or over a chain.
 
-    positions: (R,) of the rows in the text; rows at the same depth of a tree share one.
-    mask: (R, R) bool, entry [n, m] is True where m is n or an ancestor of n, which comes before it; None for a chain.
+    positions: (R,), the rows' positions in the text; rows at the same depth of a tree have the same position.
+    mask: (R, R) bool, entry [n, m] is True if m is n or an ancestor of n; None for a chain. Ancestors have lower row numbers.
     """
 
     positions: Tensor
@@ -45,10 +45,10 @@ class PassRows:
         return found
 
     def within(self, window: int, low: int, context: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
-        """Returns what rows see through a window of this many tokens, including themselves.
+        """Returns two masks for a window of this many tokens, which includes the row itself.
 
-        Of prefix slots, whose numbers are their positions, those from ``low`` up to ``context``: (R, C) bool, None where all of
-        them are seen. And the mask of the rows.
+        The first is over the prefix slots from ``low`` up to ``context`` (slot n has position n): (R, C) bool, or None if all are
+        visible. The second is over the rows, (R, R) bool.
         """
         key = (window, low, context, device)
         if key not in self._known:
@@ -57,23 +57,24 @@ class PassRows:
             own = self.ancestors(device)
             if len(positions) > window:
                 own = own & (positions[:, None] - positions < window)
-            # rows lie at most so far behind the first one as there are others
+            # the last row is at most len(positions) - 1 positions after the first one
             reached = context + len(positions) - 1 - low < window
             self._known[key] = None if reached else distance < window, own
         found: tuple[Tensor | None, Tensor] = self._known[key]
         return found
 
     def convolved(self, kernel: int, device: torch.device) -> Tensor:
-        """For every row the places of the ``kernel`` inputs that a causal convolution reads along its path, the row's own last:
-        (R, kernel), in the last kernel − 1 inputs of the text followed by those of the rows."""
+        """Returns the indices of the ``kernel`` inputs that a causal convolution reads along each row's path, (R, kernel).
+
+        They refer to the last kernel − 1 inputs of the text, followed by the rows' inputs. The row's own index is last.
+        """
         key = (kernel, device)
         if key not in self._known:
             count, before = len(self.positions), kernel - 1
             numbers = torch.arange(count, device=device)
             strict = self.ancestors(device).tril(-1)
-            parents = torch.where(strict, numbers, -1).amax(
-                -1
-            )  # the last ancestor; above the root the text's last input
+            # the nearest ancestor; -1 above the root, for the text's last input
+            parents = torch.where(strict, numbers, -1).amax(-1)
             above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
             places = [numbers + before]
             for _ in range(before):
@@ -83,20 +84,20 @@ class PassRows:
         return found
 
 
-# A causal chain with a sliding window or sinks, without a mask over the whole text.
+# Causal chains with a sliding window or sinks, computed without a mask over the whole text.
 
 
-ROWS = 512  # at once: so many rows times the keys that they see are held
+ROWS = 512  # rows per part, which limits the size of its mask and scores
 
 
 def attend_windowed(
     query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, sinks: Tensor | None
 ) -> Tensor:
-    """Attention of R rows, the last of S keys, each over its own key and those before it.
+    """Causal attention of R rows, which are the last of S keys.
 
     query: (B, H, R, D).
     key, value: (B, KV heads, S, D).
-    window: how many keys a row sees, its own included; None for all.
+    window: number of keys that a row sees, including its own; None for all.
     sinks: (H,), see ``d2sd.nets.attention``; None for none.
     """
     rows, before = query.shape[2], key.shape[2] - query.shape[2]
@@ -121,7 +122,7 @@ def attend_windowed(
 
 
 def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
-    """Attention of one token of each row over its own slots.
+    """Attention of one token of each text over the slots of this text.
 
     query: (B, H, 1, D).
     key, value: (B, KV heads, S, D).
@@ -157,9 +158,9 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
 
-    sliding_window, s_aux: arguments of some types' layers: number of tokens that a row sees, and sinks (H,).
+    sliding_window, s_aux: passed by the layers of some types: number of tokens that a row sees, and sinks (H,).
     """
-    if attention_mask is not None:  # transformers makes none for this function
+    if attention_mask is not None:  # transformers creates no mask for this function
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
     count, scale = query.shape[2], query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -172,13 +173,13 @@ def tree_attention(
         assert backend is not None
         out = backend(query, (key, value), None, None, scale, None, filled)
     elif count == 1 and not limited:
-        # heads that share keys become rows of one product: keys and values are not repeated for each
+        # heads with the same keys become rows of one product, so keys and values are not repeated
         grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
         mask = None if filled is None else filled[None]
         out = F.scaled_dot_product_attention(grouped, key, value, mask, scale=scale).reshape(query.shape)
     elif limited and (backend is None or tree_mask is None or rows is None):
         out = attend_windowed(query, key, value, scale, sliding_window, s_aux)
-    elif backend is None or tree_mask is None:  # a prompt read from an empty cache
+    elif backend is None or tree_mask is None:  # a prompt, with an empty cache
         out = F.scaled_dot_product_attention(query, key, value, is_causal=count > 1, scale=scale, enable_gqa=True)
     else:
         own, seen = tree_mask.to(query.device), None if window is None else window.seen

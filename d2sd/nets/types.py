@@ -24,9 +24,9 @@ KINDS: dict[str, LayerKind] = {
 class TargetType:
     """Properties of a type that its config does not state.
 
-    norm: the class of its RMSNorm, if it computes the same as torch's, which then replaces it.
-    lean: layers can be run by ``d2sd.nets.lean``.
-    gated: whether half of ``q_proj``'s output are output gates.
+    norm: class name of its RMSNorm if torch's RMSNorm is equivalent, and replaces it.
+    lean: whether layers can be run by ``d2sd.nets.lean``.
+    gated: whether half of ``q_proj``'s output is output gates.
     centred: whether norm weights are stored minus one.
     """
 
@@ -36,7 +36,7 @@ class TargetType:
     centred: bool = False
 
 
-# by model_type, of a nested config by that of its text part
+# by model_type; for nested configs, the model_type of the text part
 TYPES: dict[str, TargetType] = {
     "qwen3": TargetType("Qwen3RMSNorm", lean=True),
     "llama": TargetType("LlamaRMSNorm", lean=True),
@@ -55,10 +55,10 @@ TYPES: dict[str, TargetType] = {
     "gemma4_text": TargetType(),
     "gemma4_unified_text": TargetType(),
 }
-NESTED = {"mistral3": "mistral"}  # types whose text part is of another name
-SUPPORTED = tuple(name.removesuffix("_text") for name in (*TYPES, *NESTED))  # as published configs name them
+NESTED = {"mistral3": "mistral"}  # types whose text part has another name
+SUPPORTED = tuple(name.removesuffix("_text") for name in (*TYPES, *NESTED))  # names in published configs
 
-# keys of a config, and the part of a network that they are about, which nothing here computes
+# config keys of unsupported parts of a network
 PARTS = {
     "kv_lora_rank": "latent attention",
     "is_encoder_decoder": "encoder",
@@ -72,7 +72,7 @@ PARTS = {
 def final_logits(config: Any, logits: Tensor) -> Tensor:
     """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), both in float32, or unchanged.
 
-    config: of its text. Drafters that borrow the head learn to use it without this.
+    config: text config. Drafters that use the target's head are trained without this step.
     """
     divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
     logits = logits if divisor == 1 else logits.float() / divisor
@@ -127,32 +127,32 @@ def eager_reason(config: Any) -> str | None:
     """Returns why passes of such a target are not captured as CUDA graphs, as the end of a sentence, or None."""
     config = text_config(config)
     if "linear" in layer_kinds(config):
-        return "its linear layers' states follow the tree"
+        return "its linear layers' states depend on the tree's shape"
     if experts(config):
-        return "its experts are chosen by values"
+        return "the selection of experts depends on the data"
     if getattr(config, "num_kv_shared_layers", 0):
         return "its layers share keys and values"
     return None
 
 
-# tensors of the text part of a checkpoint that holds more, in the order of new releases of transformers and of old ones
+# names of the text part's tensors in multimodal checkpoints: patterns for new releases of transformers, then for old ones
 TEXT_KEYS = {
     r"^model\.language_model\.": "model.",
     r"^language_model\.model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
-OTHER_PARTS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\.")  # tensors of the rest of it
+OTHER_PARTS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\.")  # tensors of the other parts
 
 
 def text_key(name: str) -> str:
-    """Returns the name of a tensor as in a checkpoint of the text part alone."""
+    """Returns a tensor's name in a text-only checkpoint."""
     for pattern, plain in TEXT_KEYS.items():
         name = re.sub(pattern, plain, name)
     return name
 
 
 def text_options(config: Any) -> dict[str, Any]:
-    """Options by which transformers loads the text part alone of a checkpoint that holds more, where it would not by itself."""
+    """Returns options that make transformers load only the text part of a multimodal checkpoint, if they are needed."""
     text = text_config(config)
     if config.model_type not in ("gemma3", "gemma4", "gemma4_unified", *NESTED):
         return {}

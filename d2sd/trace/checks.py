@@ -1,6 +1,6 @@
-"""Checks of trace lines: every field of its type and within its bounds, and what the fields of a step mean for each other.
+"""Checks of trace lines: types and bounds of all fields, and consistency of the fields of a step.
 
-Whoever reads a trace can rely on what was checked here. All functions raise ``InputError`` with the name of the field.
+Code that uses a trace relies on these checks. All functions raise ``InputError`` with the name of the field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 SCHEMA = 2
 MAX_HEADER_DEPTH = 4
 MAX_HEADER_ITEMS = 10_000
-# Every writer here puts the kind first, so that most lines are told apart without reading them.
+# This project writes the kind first, so most lines are recognised without parsing.
 _START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 
@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 
 class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
-    """What the readers of a header rely on; it may hold more."""
+    """Header fields that other code relies on; more fields are allowed."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
     run: Annotated[str, msgspec.Meta(max_length=200)]
@@ -57,12 +57,12 @@ def kind_of(line: Line) -> str:
 
 
 def read_kind(line: Line) -> str:
-    """Returns the ``event`` of a line, which must be JSON as a whole."""
+    """Returns the ``event`` of a line. Raises ``InputError`` unless the whole line is JSON."""
     return _decoded(_kind, line).event
 
 
 def read_event(line: Line) -> Event:
-    """Returns an event; each of its fields has its type and is within its bounds."""
+    """Returns an event, with types and bounds of all fields checked."""
     return _decoded(_event, line)
 
 
@@ -75,7 +75,7 @@ def read_baseline(line: Line) -> Baseline | None:
 
 
 def read_header(line: Line) -> dict[str, Any]:
-    """Returns the header as it was written, with all its fields."""
+    """Returns the header with all its fields, including unknown ones."""
     _decoded(_header, line)
     header = _decoded(_header_fields, line)
     if header["schema"] > SCHEMA:
@@ -94,12 +94,12 @@ def is_json(line: Line) -> bool:
 
 
 def _check_size(header: dict[str, Any]) -> None:
-    """A header may hold anything, but nothing that code which looks into it could stumble over."""
+    """Limits the size and depth of a header, whose content is otherwise free."""
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
         if len(level) > MAX_HEADER_ITEMS:
-            raise InputError(f"the header holds more than {MAX_HEADER_ITEMS} values side by side")
+            raise InputError(f"the header holds more than {MAX_HEADER_ITEMS} values at one level")
         if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in level):
             raise InputError("the header holds a whole number that does not fit into 64 bits")
     if level:
@@ -134,17 +134,17 @@ def check_step(step: StepDone) -> None:
 
 def check_prefill(prefill: PrefillDone) -> None:
     """Check prefill: one text per token, and at most one committed token, from the target. Raises ``InputError``."""
-    _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one for each prompt token is needed")
+    _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one text per prompt token is needed")
     own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
-    _need(own and len(prefill.committed) <= 1, "committed", "prefill gives one token, the target's own")
+    _need(own and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
-    """Check that ``step`` has this number and starts where the step ``before`` ended, or the first one where the prompt did.
+    """Check that ``step`` has this number and starts at the last token of ``before`` or, if it is the first, of the prompt.
 
     Raises ``InputError``.
     """
-    _need(step.step == number, "step", f"the steps count up from 0; this is number {number}")
+    _need(step.step == number, "step", f"steps are numbered from 0; this is step {number}")
     if before is not None:
         position, token = before.anchor_position + len(before.committed), before.committed[-1].token
         _need(step.elapsed >= before.elapsed, "elapsed", "time must not run backwards")
@@ -153,8 +153,8 @@ def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | 
         position, token = len(read) - 1, read[-1]
     else:
         return
-    _need(step.anchor_position == position, "anchor_position", f"the last token before is at position {position}")
-    _need(step.anchor == token, "anchor", f"it must be the last token before, {token}")
+    _need(step.anchor_position == position, "anchor_position", f"the previous token is at position {position}")
+    _need(step.anchor == token, "anchor", f"it must be the previous token, {token}")
 
 
 def _need(ok: bool, field: str, sentence: str) -> None:
@@ -163,7 +163,7 @@ def _need(ok: bool, field: str, sentence: str) -> None:
 
 
 def _check_tree(step: StepDone) -> list[int]:
-    """Node 0 is the root and every parent comes before its children. Returns the parents."""
+    """Checks that node 0 is the root and every parent precedes its children. Returns the parents."""
     nodes = step.nodes
     _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
     ids, parents = [n.id for n in nodes], [n.parent for n in nodes]
@@ -177,13 +177,13 @@ def _check_tree(step: StepDone) -> list[int]:
     _need(root.token == step.anchor, "nodes[0].token", "node 0 is the anchor and has its token")
     if parents.count(-1) > 1 or any(map(ge, parents, everyone)):
         wrong = 1 + _first(not 0 <= p < i for i, p in enumerate(parents[1:], 1))
-        raise InputError(f"nodes[{wrong}].parent: it must be a node that comes before, 0 to {wrong - 1}")
+        raise InputError(f"nodes[{wrong}].parent: it must be an earlier node, 0 to {wrong - 1}")
     depths = [n.depth for n in nodes]
     below = [depths[p] + 1 for p in parents]
     below[0] = 0
     if depths != below:
         wrong = _first(a != b for a, b in zip(depths, below, strict=True))
-        raise InputError(f"nodes[{wrong}].depth: below its parent it is {below[wrong]}")
+        raise InputError(f"nodes[{wrong}].depth: it must be {below[wrong]}, one more than its parent's")
     most = len(step.branches)
     if max(chain.from_iterable([n.candidates for n in nodes]), default=0) > most:
         wrong = _first(max(n.candidates, default=0) > most for n in nodes)
@@ -192,7 +192,7 @@ def _check_tree(step: StepDone) -> list[int]:
 
 
 def _check_path(step: StepDone, parents: list[int]) -> list[int]:
-    """The accepted nodes lead from the anchor downwards. Returns the path, anchor first."""
+    """Checks that the accepted nodes form a path from the anchor. Returns the path, anchor first."""
     states, accepted = [n.state for n in step.nodes], list(step.accepted)
     path = [0, *accepted]
     for at, node in enumerate(accepted):
@@ -201,7 +201,7 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
         if parents[node] != path[at]:
             raise InputError(f"accepted[{at}]: node {node} is not a child of node {path[at]}")
         if states[node] != "accepted":
-            raise InputError(f'nodes[{node}].state: it is in accepted, so its state is "accepted"')
+            raise InputError(f'nodes[{node}].state: it must be "accepted", since the node is in accepted')
     _need(states.count("accepted") == len(accepted), "accepted", "it must list every node whose state is accepted")
     _need(states.count("root") == 1, "nodes", 'only node 0 has the state "root"')
     reached = set(path)
@@ -212,44 +212,44 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
 
 
 def _check_committed(step: StepDone, path: list[int]) -> None:
-    """The accepted tokens and then at most the bonus token are committed; the choices led there."""
+    """Checks that the committed tokens are the accepted ones and at most one bonus token, as chosen."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
     _need([c.node for c in drafted] == path[1:], "committed", "the nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
-    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token has no node")
+    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token may have no node")
     for at, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
         if c.token != step.nodes[node].token:
-            raise InputError(f"committed[{at}].token: it must be that of node {node}")
+            raise InputError(f"committed[{at}].token: it must be the token of node {node}")
     choices = step.choices
-    _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each node of the path, anchor first")
+    _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each accepted node, anchor first")
     for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
         if choice.token != token.token:
-            raise InputError(f"choices[{at}].token: it must be the token that was committed there")
-    _need(len(choices) <= len(committed), "choices", "there are more than committed tokens")
+            raise InputError(f"choices[{at}].token: it must be the committed token")
+    _need(len(choices) <= len(committed), "choices", "there are more choices than committed tokens")
 
 
 def _check_drafts(step: StepDone) -> None:
-    """Lists that belong together are equally long, and every reference is to something that is there."""
+    """Checks that corresponding lists have equal lengths and that every index exists."""
     first, drafted = step.first_draft, 0
     if first is not None:
         _check_draft(first, "first_draft")
-        _need(first.prefix == 0 and first.base == 0, "first_draft", "it begins at the anchor: prefix 0, base 0")
+        _need(first.prefix == 0 and first.base == 0, "first_draft", "it starts at the anchor: prefix 0, base 0")
         drafted = len(first.ids)
     lengths = [drafted]
     for number, branch in enumerate(step.branches, 1):
         field = f"branches[{number - 1}]"
         _check_draft(branch, field)
-        _need(branch.base < number, f"{field}.base", f"it must be a draft before this one, 0 to {number - 1}")
+        _need(branch.base < number, f"{field}.base", f"it must be an earlier draft, 0 to {number - 1}")
         longest = lengths[branch.base]
-        _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has {longest} tokens to keep")
+        _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has only {longest} tokens")
         lengths.append(branch.prefix + len(branch.ids))
     fits = len(step.boundary_posterior) in (0, drafted)
     _need(fits, "boundary_posterior", f"empty, or one value for each of {drafted} drafted tokens")
-    _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"{drafted} tokens were drafted")
+    _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"only {drafted} tokens were drafted")
     there = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
-    _need(there, "actual_boundary", f"{drafted} tokens were drafted")
+    _need(there, "actual_boundary", f"only {drafted} tokens were drafted")
     drafts = [] if first is None else [first, *step.branches]
     _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
     for at, (said, draft) in enumerate(zip(step.trained, drafts, strict=False)):
@@ -263,7 +263,7 @@ def _check_drafts(step: StepDone) -> None:
 
 
 def _check_levels(step: StepDone) -> None:
-    """Of a tree that grew level by level: entries belong together, parents and nodes are there."""
+    """Checks the levels of a tree: equal list lengths, and parents and nodes that exist."""
     above = 1
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)
@@ -272,7 +272,7 @@ def _check_levels(step: StepDone) -> None:
         _need(max(level.parents, default=0) < above, f"{field}.parents", f"the level above has {above} entries")
         for token, node in zip(level.ids, level.nodes, strict=True):
             there = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
-            _need(there, f"{field}.nodes", f"node {node} is not there or has another token than {token}")
+            _need(there, f"{field}.nodes", f"node {node} does not exist or its token is not {token}")
         above = count
 
 

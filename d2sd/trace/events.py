@@ -1,10 +1,10 @@
-"""The events of a generation: plain, frozen data without tensors. The page, traces and metrics read only these.
+"""The events of a generation: plain, frozen data without tensors. The page, traces and metrics use only these.
 
 Positions are absolute (0 = first prompt token). Probabilities are in [0, 1]: at temperature 1 for drafters, and at the
 run's temperature for the target. Times are in seconds.
 
-These classes are the schema of a trace: a line is an event as JSON with its class name under ``event``, and reading one checks
-every field against its annotation here. What the fields mean for each other, ``d2sd.trace.checks`` checks.
+These classes are the schema of a trace. A line is an event as JSON, with its class name under ``event``. Reading a line checks
+every field against its annotation here; ``d2sd.trace.checks`` checks that the fields are consistent.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from msgspec import Meta, Struct
 from d2sd.trace.text import all_encodable
 
 Item = TypeVar("Item")
-Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
+Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # largest exact integer in JavaScript
 Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Score = Annotated[float, Meta(le=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
 Speed = Annotated[float, Meta(gt=0)]
-MAX_ITEMS = 4096  # of any list in a step, its nodes included
-MAX_TEXTS = 2**20  # of the lists of a whole prompt or output
+MAX_ITEMS = 4096  # length of any list in a step, such as its nodes
+MAX_TEXTS = 2**20  # length of the lists of a whole prompt or output
 Items = Annotated[tuple[Item, ...], Meta(max_length=MAX_ITEMS)]
 LongItems = Annotated[tuple[Item, ...], Meta(max_length=MAX_TEXTS)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
-TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # of ``StepDone.tempered``: powers of √2
+TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # for ``StepDone.tempered``; powers of √2
 
 
 class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -67,9 +67,9 @@ class DraftLevel(Data, frozen=True):
 
     Entry j is the j-th best of ``scored`` candidates.
 
-    parents: index of its parent in the previous level; in the first level 0, the anchor.
-    scores: natural logarithm of the probability of its path.
-    nodes: its node in the verified tree; None if the tree contains better nodes instead.
+    parents: index of the entry's parent in the previous level; 0, the anchor, in the first level.
+    scores: natural logarithm of the probability of the entry's path.
+    nodes: id of the entry's node in the verified tree; None if the tree contains better nodes instead.
     """
 
     ids: Items[Count]
@@ -83,8 +83,8 @@ class DraftLevel(Data, frozen=True):
 class Node(Data, frozen=True):
     """A node of the verified token tree; node 0 is the anchor.
 
-    candidates: numbers of the drafts that contain it (0 = first draft, j = branch j−1); empty if it is on no draft, only on
-        a drafter's lower-ranked alternatives.
+    candidates: numbers of the drafts that contain it (0 = first draft, j = branch j−1); empty if it comes only from a
+        drafter's lower-ranked alternatives.
     drafter_probability: probability of this token under its proposer (``d2sd_tree``: weighted over both drafters).
     target_probability: probability of this token under the target, given its parent path; None for the anchor.
     target_rank: rank of this token under the target, 0 = likeliest; None for the anchor.
@@ -120,7 +120,7 @@ class TargetTop(Data, frozen=True):
 
 
 class Committed(Data, frozen=True):
-    """One token of the output. ``text``: what it adds to the decoded text, empty if it ends inside a character."""
+    """One token of the output. ``text``: its addition to the decoded text; empty if it ends inside a character."""
 
     token: Count
     text: str
@@ -154,10 +154,10 @@ class Option(Data, frozen=True):
 class Decision(Data, frozen=True):
     """The decision of a cost-aware step.
 
-    options: options considered before the first draft, in the step that last chose γ, then those considered after it.
+    options: options considered before the first draft (in the step that last chose γ), then options considered after it.
     taken: index of the selected option.
     tokens, seconds: expected committed tokens and time of the step, for the tree that was verified.
-    looking: whether the option was not expected to pay but tried again to update the estimates.
+    looking: whether the option was not expected to pay and was selected only to update the estimates.
     """
 
     options: Items[Option]
@@ -204,7 +204,7 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     draft_passes: number of sequential drafter passes; None if unknown.
     levels: levels of a tree that a drafter grew level by level (EAGLE-3); empty otherwise.
     decision: None unless the step was cost-aware.
-    target_tops: for the nodes after which something was drafted or chosen; empty if not inspected.
+    target_tops: the target's likeliest tokens after each node where a token was drafted or chosen; empty if not inspected.
     trained: [d][k]: confidence of a trained head for token k of draft d, 0 = first draft; empty without such a head.
     tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
     """
@@ -239,7 +239,7 @@ class Finished(Data, frozen=True, tag_field="event", tag=True):
     stop_reason: "end_token", "max_new_tokens" or "stopped".
     text, token_ids: the generated text and its token ids, prompt excluded. ``text`` leaves out special tokens.
     steps: number of steps.
-    seconds, prefill_seconds: time of all steps, and of the prompt.
+    seconds, prefill_seconds: time of all steps, and of prefill.
     """
 
     stop_reason: StopReason
@@ -251,19 +251,19 @@ class Finished(Data, frozen=True, tag_field="event", tag=True):
 
 
 Event = PrefillDone | StepDone | Finished
-EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # their names in a trace
+EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # names of the events in a trace
 
 
 class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
-    """The measured speed of plain decoding in tokens per second, a line that the page adds to the runs that it makes.
+    """The measured speed of plain decoding in tokens per second. The page adds this line to the runs that it makes.
 
-    Explore times a step of plain decoding once for a model and a machine and keeps it; a race runs plain decoding itself.
+    Explore times a step of plain decoding once per model and machine and reuses the result; a race runs plain decoding itself.
 
-    unwatched: the speed of the run: its tokens over the sum of its steps' stage times, which leave out recording. In Explore, on a
-        CPU, the time is left out too in which other programs, the browser among them, had the processor.
+    unwatched: speed of the run without the time of recording: its tokens divided by the sum of its stage times. In Explore on a
+        CPU, time used by other programs, such as the browser, is also left out.
     disturbed: whether these times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
-    measured: the date on which the kept step of plain decoding was timed, in ISO format; empty in a race and in older traces.
-    context: number of tokens after which it was timed; None if that is not known.
+    measured: ISO date of the reused measurement; empty in a race and in older traces.
+    context: number of tokens before the measured step; None if unknown.
     """
 
     tokens_per_second: Speed
@@ -274,10 +274,10 @@ class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=T
 
 
 Record = Event | Baseline | dict[str, Any]
-"""What a line of a trace holds: an event, or else the header, why a run failed or the speed of plain decoding beside it."""
+"""Content of a trace line: an event, the header, the reason why a run failed, or the speed of plain decoding."""
 
 _encoder = msgspec.json.Encoder()
-# The last fields of a step that has nothing there: left out, so that a line of an older trace is written as it was read.
+# The last fields of a step, left out if empty, so that lines of older traces are written back unchanged.
 _NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 

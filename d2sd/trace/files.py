@@ -1,5 +1,4 @@
-"""Reading files, plain or gzip, and atomic writing: a full disk, a missing folder or Ctrl-C never replaces a whole file by a
-partial one."""
+"""Reads files, plain or gzip, and writes them atomically: after a full disk or Ctrl-C, the old file is unchanged."""
 
 from __future__ import annotations
 
@@ -14,12 +13,15 @@ from typing import IO, Any, cast
 
 from d2sd.errors import InputError
 
-UNREADABLE = (OSError, zlib.error)  # what reading from ``opened`` can raise
+UNREADABLE = (OSError, zlib.error)  # errors of opening and reading with ``opened``
 
 
 @contextmanager
 def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
-    """Returns a binary file object, also of a file descriptor; gzip is unpacked while reading. Opening and reading may raise any of ``UNREADABLE``."""
+    """Context that gives a binary file object; gzip is unpacked while reading. Opening and reading may raise ``UNREADABLE``.
+
+    path: path, or a file descriptor.
+    """
     with open(path, "rb") as file:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file
@@ -29,7 +31,7 @@ def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
 
 
 class _UpToCut(io.RawIOBase):
-    """Unpacked bytes up to where a file ends, also if the rest of it is missing, as after a killed run."""
+    """Unpacked bytes of a gzip file that may be truncated, for example by a killed run."""
 
     def __init__(self, unpacked: gzip.GzipFile):
         self._unpacked = unpacked
@@ -63,9 +65,11 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Context that gives a binary file object; its content takes the place of the file at its end, and on failure the old file is
-    unchanged. Raises ``InputError`` with the reason."""
-    device = str(path).startswith("/dev/")  # or a pipe: nothing can be put in its place
+    """Context that gives a binary file object and replaces the file at its end. On failure the old file is unchanged.
+
+    Raises ``InputError`` with the reason.
+    """
+    device = str(path).startswith("/dev/")  # devices and pipes are written directly, since they cannot be replaced
     place = Path(path) if device else Path(os.path.realpath(path))
     device = device or (place.exists() and not place.is_file())
     part = place if device else place.with_name(f".{place.name[:100]}.{os.getpid()}.part")

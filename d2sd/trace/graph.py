@@ -13,7 +13,7 @@ from d2sd.trace.metrics import verdict
 if TYPE_CHECKING:
     import networkx
 
-# What XML, and so GraphML, cannot hold.
+# Characters that XML, and therefore GraphML, does not allow.
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -25,11 +25,11 @@ def graph(step: StepDone) -> networkx.DiGraph:
     Node attributes:
 
     * token, text (characters that GraphML cannot hold are replaced), depth, proposer, state;
-    * where known, drafter_probability, target_probability, target_rank;
-    * score, the natural logarithm of the probability that drafters gave its path;
+    * if known, drafter_probability, target_probability, target_rank;
+    * score, the natural logarithm of the drafters' probability of its path;
     * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued it.
 
-    Graph attributes: step, counted from 1; anchor_position; where known, prediction (``d2sd.trace.metrics.verdict``).
+    Graph attributes: step, counted from 1; anchor_position; if known, prediction (``d2sd.trace.metrics.verdict``).
     """
     import networkx
 
@@ -57,7 +57,7 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
 
 
 def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:
-    """Of every node in turn."""
+    """Yields the attributes of every node, in order."""
     names = ("token", "depth", "proposer", "state", "drafter_probability", "target_probability", "target_rank")
     kept = {node for level in step.levels for node in level.nodes}
     scores: list[float | None] = []

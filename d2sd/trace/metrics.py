@@ -1,4 +1,4 @@
-"""Metrics of a step and of a run: acceptance, verdicts, work, speed, stage shares; and in what the settings of runs differ."""
+"""Metrics of a step and of a run: acceptance, verdicts, work, speed, stage shares; and differences between settings of runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Verdict = Literal["repaired", "found", "missed", "all"]
 Scalar = str | int | float | None
 RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
 MAX_TEXT = 60
-# how texts call settings; the page and its scripts have it from here
+# symbols of settings in texts, shared with the page's scripts
 SYMBOLS = {"num_branches": "K", "block_size": "γ", "second_block_size": "γ₂", "node_budget": "B", "temperature": "T"}
-UNSAID = frozenset({"inspect", "max_new_tokens", "preset"})  # what changes no step, and names of whole sets
+IGNORED = frozenset({"inspect", "max_new_tokens", "preset"})  # settings that change no step, and preset names
 PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")
 
 
@@ -25,13 +25,12 @@ PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id"
 class Totals:
     """Figures of one run. Only ``tokens`` includes the token of prefill.
 
-    tokens: number of tokens of the whole output.
+    tokens: number of output tokens.
     mean_acceptance_length: α, committed tokens per step, including the bonus token.
     nodes_per_step: verified tree nodes, including the anchor.
-    boundary_hit_rate: share of steps whose true boundary was selected, among those that selected prefixes and had a
-        rejection; None without such a step.
-    repaired_rate: share of the same steps in which re-drafts also added tokens there.
-    tokens_per_redraft: mean number of tokens added by a draft after the first; None without such a draft.
+    boundary_hit_rate: share of steps with selected prefixes and a rejection whose true boundary was selected; None if none.
+    repaired_rate: share of the same steps in which re-drafts also added tokens at the boundary.
+    tokens_per_redraft: mean tokens added by a draft after the first; None without such drafts.
     stage_seconds: total seconds by stage.
     """
 
@@ -47,7 +46,7 @@ class Totals:
     stage_seconds: dict[str, float]
 
     def __repr__(self) -> str:
-        """The figures that every run has, in one line, as a notebook shows them."""
+        """Returns the main figures in one line, for notebooks."""
         figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
         return f"{self.tokens} tokens in {self.steps} steps: {figures}"
 
@@ -123,7 +122,7 @@ def verdict(step: StepDone) -> Verdict | None:
 
 
 def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
-    """Returns the figures of a step as they stand in a row of ``Trace.rows``. missing: as ``Trace.missing``."""
+    """Returns a row of ``Trace.rows``. missing: as in ``Trace.missing``."""
     draft, timed = step.first_draft, "times" not in missing
     confidence = draft.confidence if draft else ()
     outcomes = (*step.boundary_posterior, step.full_acceptance) if step.boundary_posterior else ()
@@ -151,16 +150,15 @@ def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
 
 
 def boundary_hit(step: StepDone) -> bool | None:
-    """Returns whether the true boundary was a selected prefix; None if it is unknown, or there was none."""
+    """Returns whether the true boundary was a selected prefix; None as for ``verdict``, or if there was no boundary."""
     outcome = verdict(step)
     return None if outcome in (None, "all") else outcome != "missed"
 
 
 def closed_from(step: StepDone, method: str) -> int | None:
-    """Returns the shortest prefix that was not re-drafted from because it contains a drafted end of text, although a less
-    likely one was re-drafted from.
+    """Returns the shortest prefix that was skipped although a less likely one was re-drafted from.
 
-    None if there is none, or if ``method`` draws prefixes at random.
+    Such a prefix contains a drafted end of text. None without one, or if ``method`` draws prefixes at random.
     """
     r, picked = step.boundary_posterior, step.selected_prefixes
     least = min((r[i] for i in picked if i < len(r)), default=1.0)
@@ -170,8 +168,8 @@ def closed_from(step: StepDone, method: str) -> int | None:
 def instructiveness(step: StepDone) -> tuple[int, ...]:
     """Returns a sort key for how well a step illustrates the method; empty if it does not.
 
-    A step does if a re-draft from a predicted prefix won. Steps that both keep and gain tokens rank higher. Many tokens do not
-    fit a small screen, and the last step of a text is confusing.
+    A re-draft from a predicted prefix must have won, and the text must continue. Steps that both keep and gain tokens rank
+    higher, up to the number of tokens that fits a small screen.
     """
     gained = tokens_gained(step)
     if verdict(step) != "repaired" or step.committed[-1].node is not None:
@@ -181,11 +179,11 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
 
 
 class Work(Struct, frozen=True, array_like=True, gc=False):
-    """Rows of one step's passes, from which its cost on a machine follows.
+    """Numbers of rows in the passes of a step, which determine its cost on a machine.
 
-    first: of the first draft, the anchor's included (EAGLE-3: depth + 2); 0 where nothing was drafted.
-    again: of each re-drafting pass: blocks × positions.
-    nodes: verified tree nodes, the anchor included.
+    first: rows of the first draft, including the anchor (EAGLE-3: depth + 2); 0 if nothing was drafted.
+    again: rows of each re-drafting pass: blocks × positions.
+    nodes: verified tree nodes, including the anchor.
     """
 
     first: int
@@ -194,12 +192,12 @@ class Work(Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
-        """Returns the work of a recorded step. ``header``: of its trace, for the settings that give the length of re-drafts."""
+        """Returns the work of a recorded step. header: header of its trace, for the length of re-drafts."""
         known = header.get("config", {})
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0
         if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
             size = _whole(known, "draft_depth") + 2
-        # drafts that were only drawn from the first one's distributions took no pass
+        # without selected prefixes, branches were sampled from the first draft's distributions, which takes no pass
         drafted = step.branches if step.selected_prefixes else ()
         block = size + _whole(known, "second_block_size") - _whole(known, "block_size")
         third = sum(b.base > 0 for b in drafted)
@@ -212,9 +210,9 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
 
 
 class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
-    """What follows from a step, for readers that do not compute it: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
+    """Results computed from a step for the page: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
 
-    It is sent beside a step and is no part of a trace, so that no file can claim another outcome than its steps have.
+    They are sent with the step but are not part of a trace, so that a file cannot contradict its own steps.
     """
 
     verdict: Verdict | None
@@ -239,18 +237,18 @@ def what_differs(
 ) -> str:
     """Returns a sentence that names the models, methods and settings in which the headers of A and B differ.
 
-    unused: settings that do not affect a method; they are left out.
-    named: the name of a method by its id.
+    unused: returns the settings that do not affect a method, by its id; they are left out.
+    named: returns the name of a method, by its id.
     """
-    left_out = UNSAID.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
+    left_out = IGNORED.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
     found = [*_models(a, b), *_settings(a, b, left_out, named)]
     if not found:
-        return "What differs: no model, method or setting that the runs name."
+        return "What differs: none of the models, methods and settings that the runs record."
     return f"What differs: {', '.join(found)}."
 
 
 def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
-    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers name different ones.
+    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers disagree.
 
     part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
     """
@@ -261,7 +259,7 @@ def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
 def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     names = [_all(side, "models") for side in (a, b)]
     parts = [_parts(side) for side in (a, b)]
-    for part in sorted({*names[0], *names[1]} - UNSAID):
+    for part in sorted({*names[0], *names[1]} - IGNORED):
         words, called = part.replace("_", " "), [side.get(part, "none") for side in names]
         known = [side.get(part) for side in parts]
         if known[0] and known[1]:
@@ -269,7 +267,7 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
             if "weights" in other:
                 yield f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (other weights)"
             elif other:
-                yield f"{words} (same weights, other {', '.join(f.replace('_', ' ') for f in other)})"
+                yield f"{words} (same weights, different {', '.join(f.replace('_', ' ') for f in other)})"
         elif called[0] != called[1]:
             yield f"{words} ({called[0]} → {called[1]})"
 
@@ -282,7 +280,7 @@ def _settings(
 ) -> Iterator[str]:
     of_a, of_b = (_all(side, "config") for side in (a, b))
     for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
-        before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
+        before, after = of_a.get(name, "not recorded"), of_b.get(name, "not recorded")
         if before != after:
             if name == "method":
                 before, after = named(before), named(after)
@@ -299,6 +297,6 @@ def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
 
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """What the headers say of each part, where all of them say the same."""
+    """Returns the description of each part on which all headers agree."""
     first, *others = [header.get("parts", {}) for header in headers] or [{}]
     return {part: about for part, about in first.items() if all(other.get(part) == about for other in others)}

@@ -1,11 +1,11 @@
 """A stored run: the compressed lines of its trace, which are parsed or sent to the page on demand.
 
 Gradio serializes, stores and compares the whole value of a component on every change. A value that grows with the run would
-make each update slower than the previous one. An update therefore holds only the new lines and their index in the run, and a
-page that missed some requests them. Long lines, and blocks of lines of a finished run, are sent compressed: ``~``, then raw
-deflate in base64, a tenth of the bytes.
+make each update slower than the previous one. An update therefore holds only the new lines and their index in the run; the page
+requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed: ``~``, then raw deflate
+in base64, a tenth of the bytes.
 
-Before each step stands a line with its ``d2sd.trace.metrics.Outcome``.
+Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from d2sd.trace.events import Baseline, Record, StepDone, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
 from d2sd.trace.trace import Reader, Trace, lines_of, restored
 
-LONG = 2048  # characters
-BLOCK = 1 << 16  # characters
+LONG = 2048  # characters; longer lines are compressed
+BLOCK = 1 << 16  # characters of a compressed block
 PACKED = "~"
 OUTCOME = '{"event":"Outcome"'
 
 
 @dataclass(slots=True)
 class RecordedRun:
-    """Trace lines of one run, growing or finished. They come from events, so they are not checked again when they are parsed.
+    """Trace lines of one run, in progress or finished. They come from events, so parsing them does not check them again.
 
     key: unique id.
-    live: the run is in progress, and lines will be added.
+    live: whether the run is in progress, so that lines will be added.
     header: the header of the run; empty if nothing is recorded.
     baseline: the speed of plain decoding, if it was measured.
-    ended: whether the run's end, or why it broke off, is recorded; the speed of plain decoding may follow it.
+    ended: whether the end or the failure of the run is recorded; the speed of plain decoding may still follow.
     steps: number of steps so far.
     instructive: number of the most instructive step so far (``d2sd.trace.metrics.instructiveness``); 0 if there is none.
     """
@@ -47,25 +47,25 @@ class RecordedRun:
     ended: bool = field(default=False, compare=False)
     steps: int = field(default=0, compare=False)
     instructive: int = field(default=0, compare=False)
-    _entries: list[str] = field(default_factory=list)  # a line or a block of lines each, as they travel
-    _best: tuple[int, ...] = field(default=(), compare=False)  # instructiveness of that step
+    _entries: list[str] = field(default_factory=list)  # lines or blocks of lines, as they are sent
+    _best: tuple[int, ...] = field(default=(), compare=False)  # sort key of the most instructive step
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordedRun:
-        """Returns a finished run, in compressed blocks. ``records``: header, events and what stands beside them."""
+        """Returns a finished run, in compressed blocks. records: content of all trace lines, header first."""
         run = cls()
         run._entries = list(_blocks(line for record in records for line in run._lines(record)))
         return run
 
     @classmethod
     def read(cls, raw: bytes) -> RecordedRun:
-        """Returns the finished run of the lines of a trace. Raises ``InputError``, also if a line is not right."""
+        """Returns the finished run in these trace lines. Raises ``InputError`` if a line is invalid."""
         return cls.of(Reader().records(lines_of(raw)))
 
     def holds(self, other: RecordedRun) -> bool:
         """Returns whether this run begins with all lines of another, non-empty run."""
         if not len(self) or not len(other) or self._entries[0] != other._entries[0]:
-            return False  # other headers: nearly always
+            return False  # usually the headers differ
         theirs = other.lines()
         return self.lines()[: len(theirs)] == theirs
 
@@ -83,8 +83,7 @@ class RecordedRun:
     def segment(self, start: int = 0, **notes: Any) -> str:
         """Returns the value for the page: a head, then the entries from ``start`` on.
 
-        The head holds the key of the run, the number of the first entry, the numbers of steps and of the most instructive one,
-        and the notes.
+        The head holds the run's key, ``start``, the number of steps, the number of the most instructive step, and the notes.
         """
         head = {
             "event": "Segment",
@@ -99,16 +98,16 @@ class RecordedRun:
         return self.segment(len(self), **notes)
 
     def lines(self, outcomes: bool = False) -> list[str]:
-        """Returns the trace lines, without newlines. ``outcomes``: also the lines before the steps that hold their outcomes."""
+        """Returns the trace lines, without newlines. outcomes: whether to include the line before each step."""
         every = (line for entry in self._entries for line in unpack_line(entry).split("\n"))
         return [line for line in every if outcomes or not line.startswith(OUTCOME)]
 
     def trace(self) -> Trace:
-        """Returns the run, its steps to be parsed on access. Raises ``InputError`` if nothing is recorded."""
+        """Returns the trace; its steps are parsed on access. Raises ``InputError`` if nothing is recorded."""
         return restored(line.encode() for line in self.lines())
 
     def _lines(self, record: Record) -> Iterator[str]:
-        """Yields the line of a record, and before a step that of its outcome."""
+        """Yields the line of a record; for a step, its outcome first."""
         if isinstance(record, StepDone):
             if (worth := instructiveness(record)) > self._best:
                 self._best, self.instructive = worth, self.steps
@@ -140,7 +139,7 @@ def _pack(line: str) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
-    """The header by itself, since runs are compared by it, then as many lines together as make a block."""
+    """Yields the header separately, since ``holds`` compares it, then the other lines in blocks."""
     block: list[str] = []
     size, first = 0, True
     for line in lines:

@@ -9,15 +9,15 @@ from typing import Any, TextIO
 
 BROKEN = "\ufffd"
 WINDOW = 16
-SECONDS = 10.0  # between lines of progress, and before the first
-LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} left{postfix}"
+SECONDS = 10.0  # interval of progress lines, and delay of the first
+LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} elapsed, {remaining} left{postfix}"
 MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
     """Cached labels of single tokens: readable text, or the tokenizer's spelling of an incomplete character.
 
-    An id that the tokenizer does not know, such as one that pads the embedding, is shown as its number in brackets.
+    An id unknown to the tokenizer, such as padding of the embedding, is shown as its number in brackets.
     """
 
     def __init__(self, tokenizer: Any):
@@ -34,10 +34,10 @@ class TokenTexts(dict[int, str]):
 
 
 class Detokenizer:
-    """Feeds tokens one by one; the returned pieces join to the decoded text.
+    """Decodes tokens one by one; the returned pieces join to the decoded text.
 
-    A token that ends inside a character returns "" and the character comes with the token that completes it.
-    Only a window of recent tokens is decoded, so a step costs the same at any length.
+    If a token ends inside a character, its piece is empty; the token that completes the character returns it.
+    Only a window of recent tokens is decoded, so the cost per token does not grow with the length.
     """
 
     def __init__(self, tokenizer: Any):
@@ -59,7 +59,7 @@ class Detokenizer:
 
 
 def encodable(text: str) -> str:
-    """Returns the text with question marks for what UTF-8 cannot encode: halves of characters, which JSON may hold."""
+    """Returns the text with lone surrogates, which JSON may hold but UTF-8 cannot encode, replaced by question marks."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -78,7 +78,7 @@ def printable(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Returns the text on one line, with everything invisible spelled out (``\\x1b``, ``\\u202e``): safe for a terminal."""
+    """Returns the text on one line, with invisible characters escaped (``\\x1b``, ``\\u202e``); safe for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -89,7 +89,7 @@ def visible(text: str, most: int = 24) -> str:
 
 
 class _Lines:
-    """A file for a bar that puts each of its states on a line of its own instead of writing the next one over it."""
+    """File for a tqdm bar that writes each update on a new line instead of over the previous one."""
 
     def __init__(self, file: TextIO):
         self._file = file
@@ -103,11 +103,11 @@ class _Lines:
 
 
 def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
-    """Returns tqdm's bar over the items, with its options, on stderr.
+    """Returns a tqdm bar over the items on stderr; options as for tqdm.
 
-    Where stderr is no terminal, a job of more than ten seconds prints a line every ten seconds.
+    If stderr is not a terminal, the bar prints a line every ten seconds instead.
     """
-    from tqdm import tqdm  # here: whoever only reads traces does without
+    from tqdm import tqdm  # imported here, since reading traces does not need it
 
     if sys.stderr.isatty():
         return tqdm(items, file=sys.stderr, **options)

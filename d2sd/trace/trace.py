@@ -1,7 +1,7 @@
 """Traces: a run as JSON lines (header, prefill, steps, totals), written while running and read back.
 
-The page receives the same lines, so it draws a trace file and a live run in the same way. Reading has limits, and checks every
-line against the ones before it. Steps are kept as text to save memory.
+The page receives the same lines, so it draws a trace file and a live run in the same way. Reading limits the size and checks
+every line against the previous ones. Steps are kept as text to save memory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_BYTES = 512 * 2**20  # unpacked
 MAX_LINE_BYTES = 8 * 2**20
 MAX_LINES = 100_000
 KEPT_STEPS = 2048
-START = b'{"event":"Header"'  # as every writer here puts it
+START = b'{"event":"Header"'  # this project writes the event first
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Trace:
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
         """Returns the trace of a run.
 
-        header: as of ``Engine.header``.
-        events: as of ``Engine.run``, in order.
+        header: as from ``Engine.header``.
+        events: as from ``Engine.run``, in order.
         """
         prefill, steps, finished = None, [], None
         for event in events:
@@ -115,17 +115,17 @@ class Trace:
     def rows(self) -> list[dict[str, Scalar]]:
         """Returns one flat dictionary per step, for ``pandas.DataFrame(trace.rows())`` or ``csv.DictWriter``.
 
-        Values that are not known are None.
+        Unknown values are None.
 
         step: index in ``steps``. The page and the command line count from 1.
         anchor_position: number of tokens before the step's anchor.
         committed, text: number of committed tokens, bonus token included, and their text.
         drafted: number of tokens of the first draft; 0 without a block draft.
-        redrafts, nodes: number of re-drafts, and of verified tree nodes with the anchor.
+        redrafts, nodes: number of re-drafts, and of verified tree nodes including the anchor.
         accepted: number of accepted drafted tokens.
         predicted_boundary: likeliest number of accepted tokens of the first draft by its confidences.
         actual_boundary: number of tokens of the first draft that the target accepted.
-        outcome: of the first draft: "repaired", "found", "missed" or "all".
+        outcome: outcome of the first draft: "repaired", "found", "missed" or "all".
         confidence_first, confidence_mean: confidence of the first draft's first token, and mean over all of them.
         seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
             step and of its stages.
@@ -153,18 +153,18 @@ class Trace:
     def save(self, path: str | Path) -> None:
         """Write the trace to a file.
 
-        path: of the file; gzipped if it ends in ``.gz``.
+        path: path of the file; gzipped if it ends in ``.gz``.
 
-        Raises ``InputError`` if it cannot be written.
+        Raises ``InputError`` if the file cannot be written.
         """
         data = "".join(self.lines()).encode()
         write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load_trace(path: str | Path) -> Trace:
-    """Returns the trace in a file. The whole file is checked at once; steps are kept as text and parsed on access.
+    """Returns the trace in a file. All lines are checked on loading; steps are kept as text and parsed on access.
 
-    path: of the file, plain or gzip.
+    path: path of the file, plain or gzip.
 
     Raises ``InputError``, which names the line and field.
     """
@@ -182,7 +182,7 @@ def parse_trace(raw: bytes) -> Trace:
 
 
 def restored(lines: Iterable[Line]) -> Trace:
-    """Returns the trace of lines that were written here or checked before, header first: they are not checked again."""
+    """Returns the trace in these lines, header first, without checks: they were written here or checked before."""
     header, prefill, steps, finished = None, None, [], None
     for line in lines:
         kind = kind_of(line)
@@ -202,7 +202,7 @@ def restored(lines: Iterable[Line]) -> Trace:
 class RecordedSteps(Sequence[StepDone]):
     """The steps of a trace file, checked on reading and kept as text, since objects would take several times the memory.
 
-    Indexing parses a step into a ``StepDone``. The most recent ones are cached.
+    Indexing parses a step into a ``StepDone``. The most recently used steps are cached.
     """
 
     def __init__(self, lines: list[Line]):
@@ -254,8 +254,9 @@ class Reader:
             pass
 
     def records(self, lines: Iterable[Line]) -> Iterator[Record]:
-        """Yields the content of all lines, which include newlines. A truncated last line is dropped, and so are lines with an
-        unknown event.
+        """Yields the content of all lines. A truncated last line and lines with an unknown event are dropped.
+
+        lines: lines with their newlines.
 
         Raises ``InputError`` that names the line.
         """
@@ -272,7 +273,7 @@ class Reader:
                 record = self.take(line)
             except InputError as error:
                 if self.header and line[-1:] != b"\n" and not is_json(line):
-                    break  # cut off by a kill
+                    break  # the truncated last line of a killed run
                 raise InputError(f"trace line {number}: {error}") from None
             if record is not None:
                 yield record
@@ -280,16 +281,16 @@ class Reader:
             raise InputError("the trace is empty")
 
     def file_records(self, path: str | Path) -> Iterator[Record]:
-        """Yields the same of a trace file, plain or gzip. Raises ``InputError``."""
+        """Yields the content of all lines of a trace file, plain or gzip, as ``records`` does. Raises ``InputError``."""
         try:
             with opened(path) as file:
-                # line by line, so that a small file cannot unpack to more than its lines are worth
+                # line by line, so that the limits stop a small file that unpacks to a huge one
                 yield from self.records(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""))
         except UNREADABLE as error:
             raise cannot_read("trace", path, error) from None
 
     def take(self, line: Line) -> Record | None:
-        """Read one line and return its content; None for empty lines and those with an unknown event. Raises ``InputError``."""
+        """Read one line and return its content; None for empty lines and unknown events. Raises ``InputError``."""
         if line in (b"\n", b"\r\n"):
             return None
         kind = kind_of(line)
@@ -301,7 +302,7 @@ class Reader:
         if kind == "Header":
             raise InputError("a second header; a trace holds one run")
         if kind not in EVENTS:
-            read_kind(line)  # it must be JSON; its other fields may be anything
+            read_kind(line)  # the line must be JSON; other fields are not checked
             return read_baseline(line) if kind == "Baseline" else None
         event = read_event(line)
         if isinstance(event, StepDone):
@@ -320,9 +321,9 @@ class Reader:
             if self.finished:
                 raise InputError("a second Finished")
             if event.steps != len(self._steps):
-                raise InputError(f"steps: the trace holds {len(self._steps)}")
+                raise InputError(f"steps: the trace holds {len(self._steps)} steps")
             if list(event.token_ids) != self.token_ids:
-                raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
+                raise InputError("token_ids: they must be the tokens committed by prefill and the steps")
             self.finished = event
             return event
         self.token_ids += [c.token for c in event.committed]
@@ -338,13 +339,13 @@ def lines_of(raw: bytes) -> Iterator[Line]:
         at = end
 
 
-# Many traces in one file: read and written one at a time, never all at once.
+# Files with several traces, read and written one trace at a time.
 
 
 def read_traces(path: str | Path) -> Iterator[Trace]:
     """Yields the traces of a file that holds one or more.
 
-    path: of the file, plain or gzip.
+    path: path of the file, plain or gzip.
 
     Raises ``InputError``, which names the run.
     """
@@ -362,7 +363,7 @@ def read_traces(path: str | Path) -> Iterator[Trace]:
 
 
 def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:
-    """The lines of one run after another, up to the next header."""
+    """Yields the lines of each run, up to the next header."""
     run: list[bytes] = []
     while line := file.readline(MAX_LINE_BYTES + 1):
         if run and (line.startswith(START) or (b'"Header"' in line and _is_header(line))):
@@ -381,8 +382,10 @@ def _is_header(line: bytes) -> bool:
 
 
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
-    """Write traces one after another, gzipped if the name ends in ``.gz``, and returns their number. The file is written
-    atomically; without traces what was there stays."""
+    """Write traces to one file, gzipped if its name ends in ``.gz``, and return their number.
+
+    The file is replaced atomically; without traces it is left unchanged.
+    """
     traces, count = iter(traces), 0
     if (first := next(traces, None)) is None:
         return 0
@@ -394,8 +397,10 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
 
 
 class TraceFile:
-    """A trace file that is written during its run. Each line is passed to the system before the next one is made, so a
-    killed run leaves complete lines. Raises ``InputError`` if the file cannot be written."""
+    """A trace file that is written during its run, unbuffered, so that a killed run leaves complete lines.
+
+    Raises ``InputError`` if the file cannot be written.
+    """
 
     def __init__(self, path: str | Path):
         self.path, self.lines, self._size = path, 0, 0
@@ -412,14 +417,14 @@ class TraceFile:
             while at < len(raw):
                 at += self._file.write(raw[at:]) or 0
         except OSError as error:
-            with suppress(OSError):  # a pipe or a device keeps what it got
+            with suppress(OSError):  # pipes and devices cannot be truncated
                 os.ftruncate(self._file.fileno(), self._size)
             raise self._refused(error) from None
         self._size += len(raw)
         self.lines += 1
 
     def _refused(self, error: OSError) -> InputError:
-        kept = f"; its first {self.lines} lines are there" if self.lines else ""
+        kept = f"; its first {self.lines} lines were written" if self.lines else ""
         return InputError(f"cannot write the trace {self.path}: {error.strerror}{kept}")
 
     def __enter__(self) -> TraceFile:

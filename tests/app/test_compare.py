@@ -41,7 +41,7 @@ def test_compare_opens_with_two_lanes_of_recorded_race():
     boxes = offer(Session(), None, None)
     assert [box.value for box in boxes] == ["lane dflash", "lane d2sd"]
     drawn = json.loads(answered(show_comparison, Ticket(), Session(), *(box.value for box in boxes))[0])
-    assert drawn["short"][0] == "B commits 3.3 tokens more a step."
+    assert drawn["short"][0] == "B commits 3.3 more tokens per step."
     assert drawn["titles"] == ["Recorded race: DFlash", "Recorded race: D²SD"]
 
 

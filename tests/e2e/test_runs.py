@@ -64,12 +64,12 @@ def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
 def test_compare_opens_with_recorded_lanes_where_no_runs_share_a_prompt_and_opens_step(two: Page):
     fold(two)
     two.get_by_role("tab", name="Compare").click()
-    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 tokens more a step.", timeout=PATIENCE)
+    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 more tokens per step.", timeout=PATIENCE)
     expect(two.locator("#compare-a input")).to_have_value("Recorded race: DFlash")
     expect(two.locator("#compare-view [data-figure=differences]")).to_be_visible()
     expect(two.locator("#compare-view .status")).to_contain_text("The texts are the same")
     two.locator("#compare-swap").click()
-    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 tokens fewer a step.", timeout=PATIENCE)
+    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 fewer tokens per step.", timeout=PATIENCE)
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 

@@ -123,10 +123,10 @@ test("worthSeeing lists steps by kind and by group of prompts", () => {
 });
 
 test("verdictWords splits a verdict into title, reason and precision", () => {
-  assert.deepEqual(verdictWords("It can be trusted: it says 84%; bins are off by 0.02 (9 positions)."), [
+  assert.deepEqual(verdictWords("It can be trusted: mean confidence 84%; ECE 0.02 (9 positions)."), [
     "It can be trusted.",
-    "It says 84%.",
-    "Bins are off by 0.02 (9 positions).",
+    "Mean confidence 84%.",
+    "ECE 0.02 (9 positions).",
   ]);
   assert.deepEqual(verdictWords("Nothing to score: there are no steps."), [
     "Nothing to score.",

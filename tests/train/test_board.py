@@ -168,8 +168,8 @@ def test_verdict_compares_best_and_last_checkpoint():
     rows = compare_checkpoints(["a", "b", "c"], [low, high, low], [[False] * 24] * 3)
     assert best(rows).name == "b"
     assert "The best checkpoint is b: α 3.6" in drafter_verdict(rows)
-    assert drafter_verdict(rows).endswith("more than chance.")
+    assert drafter_verdict(rows).endswith(", significant.")
     rows = compare_checkpoints(["a", "b", "c"], [low, high, high], [[False] * 24] * 3)
     assert best(rows).name == "c"
     assert "The last checkpoint, c, is the best" in drafter_verdict(rows)
-    assert drafter_verdict(rows).endswith("which may be chance.")
+    assert drafter_verdict(rows).endswith("not significant.")

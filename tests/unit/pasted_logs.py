@@ -429,7 +429,7 @@ CASES = {
     "ds4 issue 695": Case("mtp: cycles 88 drafted 44 accepted 31 (70.5%)\n", ("no figures",), none=True),
     "FastDeploy pull request 5952": Case('{\n  "choices": [ ... "speculate_metrics": {"accepted_tokens": 128, "accept_ratio": 0.53}\n]\n}\n', ("no figures of speculative decoding",), none=True),
     "TensorRT-LLM, lines without their heading": Case("[AL] MINIMUM: 1.50\n[AL] AVERAGE: 2.35\n", ("tensorrt-llm, α 2.35",)),
-    "TensorRT-LLM issue 2155": Case("Accepted tokens: [1, 3, 1, 2, 5, 1],\n", ("no figures of speculative decoding that are known here", "vLLM", "TensorRT-LLM"), none=True),
+    "TensorRT-LLM issue 2155": Case("Accepted tokens: [1, 3, 1, 2, 5, 1],\n", ("no figures of speculative decoding were recognised", "vLLM", "TensorRT-LLM"), none=True),
     "ik_llama.cpp pull request 2369": Case("| code | 37.42 ± 1.48 | 92.15 | 3.76 | 5 |\n", ("no figures",), none=True),
     "mlx-omni-server issue 21": Case('INFO:     127.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 200 OK\ngeneration_tps=18.384\n', ("no figures",), none=True),
     "ollama issue 18541": Case(r"sed -n 's/.*draft acceptance = \([^ ]*\).*/\1/p'" + "\n| 0.33.2 | 108.63 | 0.93925 |\n", ("no figures",), none=True),

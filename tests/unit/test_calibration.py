@@ -144,7 +144,7 @@ def test_boundary_hits_count_only_redrafted_steps():
     report = calibrate_steps(tabulate([steps]))
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
     assert report.ranks.chance_used == pytest.approx(1 / 2)
-    assert any("of 35 steps; " in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
+    assert any("of 35 steps; with random prefixes, in 50%" in s.text for s in calibration.read_report(report))
 
 
 def test_calibration_units_depend_on_known_prompts():
@@ -160,9 +160,9 @@ def test_calibration_units_depend_on_known_prompts():
 
 def test_tabulate_refuses_too_many_cells():
     wide = made_step([0.5] * 900, 1)
-    with pytest.raises(InputError, match="too many to count at once"):
+    with pytest.raises(InputError, match="too many to measure together"):
         tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
-    with pytest.raises(InputError, match="too many to count at once"):
+    with pytest.raises(InputError, match="too many to measure together"):
         tabulate([[made_step([0.5] * 4000, 1)]])
 
 
@@ -199,8 +199,9 @@ def test_read_report_advises_temperature_for_over_confidence():
     assert report.advice.error_after < report.advice.error_before / 2
     (advice,) = (s for s in sentences if "temperature" in s.text)
     assert advice.tone == "mixed"
-    assert advice.text.startswith("A softmax temperature for every position (2.")
-    assert "of the prefix choices would change (boundary found in" in advice.text
+    assert advice.text.startswith("Softmax temperatures by position (2.")
+    assert ") improve the calibration" in advice.text
+    assert "of the steps would select other prefixes (boundary found in" in advice.text
 
 
 TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
@@ -239,7 +240,7 @@ def test_temperatures_equal_search_over_grid(heated):
     for k, fitted in enumerate(advice.temperatures):
         sure = {}
         for n in rows:
-            curve = np.insert(heated.tempered[n, k].astype(float), alternatives.AS_IT_IS, heated.confidence[n, k])
+            curve = np.insert(heated.tempered[n, k].astype(float), alternatives.AT_ONE, heated.confidence[n, k])
             odds = np.log(curve / (1 - curve))
             sure[n] = 1 / (1 + np.exp(-np.interp(np.log(grid), log_known, odds)))
         total = np.zeros(len(grid))
@@ -354,7 +355,7 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
     assert first.tone == "good"
     assert "can be trusted" in first.text
     assert not any("Over-confident" in s.text for s in rest)
-    assert any("No temperatures by position clearly help" in s.text for s in rest)
+    assert any("do not clearly improve the calibration" in s.text for s in rest)
 
 
 def test_read_report_says_too_few_positions():
@@ -398,7 +399,7 @@ def test_read_report_advises_fewer_redrafts_without_gain():
     def advice(tokens):
         redrafts = tuple(replace(first, branch=j, tokens=Estimate(tokens), nodes=7.0) for j in (1, 2))
         seen = replace(report, gains=replace(report.gains, sources=(first, *redrafts)))
-        return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts bring"))
+        return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts add"))
 
     assert "the first draft alone does as well" in advice(0.0)
     assert "fewer than K = 2 may do as well" in advice(0.01)

@@ -56,12 +56,14 @@ def test_chat_encode_keeps_token_ids(chatting):
 
 
 def test_chat_option_refused_without_template(engine):
-    with pytest.raises(InputError, match="has no chat template; give the prompt as it is"):
+    with pytest.raises(InputError, match="has no chat template; give the prompt without one"):
         engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
 
 
 def test_chat_option_refuses_already_templated_prompt(chatting):
-    with pytest.raises(InputError, match=r"begins with <\|mask\|>, as a chat template does; leave out --chat"):
+    with pytest.raises(
+        InputError, match=r"begins with <\|mask\|>, so it already has a chat template; leave out --chat"
+    ):
         chatting.encode(" <|mask|>the cat", DecodeConfig("autoregressive", 4, chat=True))
 
 

@@ -43,7 +43,7 @@ def test_check_folder_names_fault_and_fix(bundled, tmp_path, name):
 
 
 NOTES = {
-    "late": (inner(target_layer_ids=[1, 4, 7, 10, 15]), "taps", "published ones read none after layer 13"),
+    "late": (inner(target_layer_ids=[1, 4, 7, 10, 15]), "taps", "published drafters read no layer after 13"),
     "reversed": (inner(target_layer_ids=[13, 10, 7, 4, 1]), "taps", "not in ascending order"),
     "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
     "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),

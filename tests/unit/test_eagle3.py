@@ -101,11 +101,11 @@ def test_default_eagle3_layers_match_paper():
         ({"vocab_size": 200}, "a vocabulary of 200, the target has 300"),
         ({"eagle_config": {KEY: [1, 4, 10]}}, r"output of target layer 10, the target has 10 layers \(0 to 9\)"),
         ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
-        ({KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}}, "two sets of layers"),
+        ({KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}}, "two different sets of layers"),
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
-        ({"draft_vocab_size": 20}, r"lm_head.weight is \[300, 64\], and its config makes it \[20, 64\]"),
+        ({"draft_vocab_size": 20}, r"lm_head.weight has shape \[300, 64\], and its config needs \[20, 64\]"),
         ({"fc_norm": True}, r"they lack fc_norm.0.weight"),
         ({"model_type": "gemma3"}, "'gemma3'; llama and qwen3"),
     ],
@@ -129,7 +129,7 @@ def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tm
             r"its weights hold mask_hidden \(a P-EAGLE drafter's mask\), which this version does not read",
         ),
         ({"t2d": torch.zeros(300, dtype=torch.bool)}, "d2t and its t2d contradict"),
-        ({"d2t": torch.full((40,), 299)}, "does not lead to 40 different tokens"),
+        ({"d2t": torch.full((40,), 299)}, "does not map to 40 different tokens"),
     ):
         save_file(whole | changes, path)
         with pytest.raises(InputError, match=sentence):
@@ -137,7 +137,7 @@ def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tm
     path.unlink()
     (path.parent / "pytorch_model.bin").write_bytes(b"\x80\x04")
     with pytest.raises(
-        InputError, match=r"pickled ones.*convert them in their folder with python -c .*model\.safetensors"
+        InputError, match=r"pickle files.*convert them in their folder with python -c .*model\.safetensors"
     ):
         load_eagle3(str(path.parent), torch.float32, target)
 

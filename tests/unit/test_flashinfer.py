@@ -96,17 +96,17 @@ def without(monkeypatch, name):
         (lambda m: m.setattr(flashinfer, "find_spec", lambda _: None), GPU, HALF, 128, "package flashinfer-python"),
         (lambda m: without(m, "nvcc"), GPU, HALF, 128, "nvcc, which is not on this machine"),
         (lambda m: without(m, "ninja"), GPU, HALF, 128, "ninja, which is not on this machine"),
-        (lambda m: m.setenv("SPACES_ZERO_GPU", "1"), GPU, HALF, 128, "ZeroGPU lends a GPU"),
+        (lambda m: m.setenv("SPACES_ZERO_GPU", "1"), GPU, HALF, 128, "ZeroGPU's limited GPU time"),
         (lambda m: m.setattr(torch.cuda, "get_device_capability", lambda _: (7, 0)), GPU, HALF, 128, "capability 7.5"),
         (lambda m: None, GPU, torch.float32, 128, "not in float32"),
-        (lambda m: None, GPU, HALF, 16, "no kernels for heads of 16"),
+        (lambda m: None, GPU, HALF, 16, "no kernels for head size 16"),
     ],
 )
 def test_flashinfer_obstacle_is_named_and_auto_falls_back(
     equipped, monkeypatch, change, device, dtype, head_dim, reason
 ):
     change(monkeypatch)
-    with pytest.raises(InputError, match=rf"the attention backend flashinfer .*{reason}.*; use cascade, or auto"):
+    with pytest.raises(InputError, match=rf"the attention backend flashinfer .*{reason}.*; use cascade or auto"):
         choose("flashinfer", device, dtype, head_dim)
     assert choose("auto", device, dtype, head_dim) in ("cascade", "dense")
 

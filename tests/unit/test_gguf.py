@@ -42,7 +42,7 @@ def test_load_target_refuses_truncated_or_damaged_gguf(tmp_path):
     cut = [whole[:size] for size in (6, 20, 40, 100, 200, len(whole) - 100)]
     for content in (*cut, b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, b"PK\x03\x04"):
         path.write_bytes(content)
-        assert "the GGUF file is cut short, damaged or unknown" in refused(path)
+        assert "the GGUF file is truncated, damaged or of an unknown kind" in refused(path)
 
 
 def test_load_target_refuses_missing_gguf(tmp_path):

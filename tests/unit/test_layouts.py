@@ -30,11 +30,11 @@ def test_read_form_spreads_default_taps():
 
 REFUSED = [
     ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size 4; make them the same"),
-    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; the second must be one more"),
+    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; every number in the second must be higher by one"),
     ({**nested(), "rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, "rope_theta is 10000.0 and its rope_parameters"),
     ({**nested(), "rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "differ by kind of layer"),
     ({**nested(), "layer_types": ["sliding_attention"] * 2}, "its sliding_window is missing"),
-    ({**nested(), "layer_types": ["linear_attention"] * 2}, "its layer_types hold 'linear_attention'"),
+    ({**nested(), "layer_types": ["linear_attention"] * 2}, "its layer_types include 'linear_attention'"),
     ({**nested(), "is_causal": 3}, "its causal is 3"),
     ({**nested(), "architectures": ["PEagleDraftModel"]}, "it is a P-EAGLE drafter.*vLLM runs it"),
     (nested(projector_type="domino"), "it is a Domino drafter.*SGLang runs it"),
@@ -47,7 +47,7 @@ REFUSED = [
     ({**flat(), "num_experts": 8}, r"experts \(MoE\)"),
     ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
     ({**flat(), "secret_trick": True}, "its config sets secret_trick, which this version does not know"),
-    (flat(target_layer_ids=[-1, 1]), r"the embeddings \(-1\) are not read here"),
+    (flat(target_layer_ids=[-1, 1]), r"the embeddings \(-1\) are not supported"),
     (flat(**{**HEAD, "markov_rank": 0}), r"a Markov head that it does not have \(markov_rank is 0\)"),
     (flat(markov_rank=4, markov_head_type="new"), "its markov_head_type 'new' is unknown"),
     ({k: v for k, v in speculators("dflash").items() if k != "aux_hidden_state_layer_ids"}, "has no aux_hidden_state_layer_ids"),
@@ -55,10 +55,10 @@ REFUSED = [
     (speculators("other"), "its speculators_model_type 'other' is not supported"),
     (speculators("dflash", target_hidden_size=128), "reads features of width 128"),
     (nested("DFlash2DraftModel", conv_group_size=5), "its conv_group_size 5 does not divide its hidden_size 64"),
-    ({**SHAPE, **THETA}, "it is no block drafter"),
+    ({**SHAPE, **THETA}, "it is not a block drafter"),
     ({**nested(), "model_type": "llama"}, "its model_type is 'llama'; it must be qwen3"),
     ({**nested(), "block_size": "16"}, "its block_size is '16'"),
-    ({**nested(), "dflash_config": []}, "its dflash_config is no object"),
+    ({**nested(), "dflash_config": []}, "its dflash_config is not a JSON object"),
     ({**nested(), "dflash_config": {"target_layer_ids": [1]}}, "has no mask_token_id"),
     (nested(target_layer_ids=1), "target_layer_ids must be a list"),
     (nested(target_layer_ids=[1, 5]), "it reads target layer 5, but"),
@@ -98,4 +98,4 @@ def test_load_drafter_keeps_only_tables_unlike_target(tokenizer, tmp_path, caplo
     assert read.lm_head is None
     read = load_drafter(str(tmp_path), torch.float32, "cpu", make_target(tokenizer, seed=9))
     assert read.embed_tokens is not None
-    assert "embed_tokens.weight is not the target's, so its own is used" in caplog.text
+    assert "embed_tokens.weight differs from the target's, so the drafter's is used" in caplog.text

@@ -196,7 +196,7 @@ def test_models_warn_of_late_taps(tokenizer, caplog):
         caplog.clear()
         config = drafter_config(target.config, layers=2, block_size=6, mask_token_id=1, target_layer_ids=taps)
         Models(target, DFlashDraftModel(config))
-        assert ("reads the output of target layer 5; published ones read none after layer 3" in caplog.text) == warned
+        assert ("reads the output of target layer 5; published drafters read no layer after 3" in caplog.text) == warned
 
 
 def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):

@@ -82,7 +82,7 @@ def test_import_log_step_counts_become_boundaries(tmp_path):
     assert run.totals.mean_acceptance_length == 3.25
     assert run.missing == ("confidence", "tokens", "times")
     assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
-    with pytest.raises(InputError, match="20 output tokens, where the steps committed at least 24"):
+    with pytest.raises(InputError, match="20 output tokens, but the steps committed at least 24"):
         imported(tmp_path, {**VLLM, "usage": {"completion_tokens": 20}})
 
 
@@ -127,17 +127,17 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
     ("record", "path", "value", "sentence"),
     [
         (VLLM, ["per_step_accepted", 2], 5, "per_step_accepted[2]: 5 tokens accepted of 4 drafted"),
-        (VLLM, ["per_step_accepted", 2], 2, "per_step_accepted: 19 in all, where 18 are reported"),
-        (VLLM, ["per_step_drafted", 0], 9, "per_step_drafted[0]: 9 tokens, at most 4 are drafted a step"),
+        (VLLM, ["per_step_accepted", 2], 2, "per_step_accepted: 19 in total, but 18 are reported"),
+        (VLLM, ["per_step_drafted", 0], 9, "per_step_drafted[0]: 9 tokens, but at most 4 are drafted per step"),
         (VLLM, ["per_step_drafted"], None, "per_step_drafted: it is missing"),
-        (VLLM, ["acceptance_histogram"], [1, 1, 3, 2, 1], "the histogram holds 17 accepted tokens, where 18"),
-        (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, where the counts give 3"),
+        (VLLM, ["acceptance_histogram"], [1, 1, 3, 2, 1], "the histogram holds 17 accepted tokens, but 18"),
+        (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, but the counts give 3"),
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
         (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: its keys are numbers of accepted tokens"),
-        (SGLANG, ["spec_verify_ct"], 34, "the histogram counts 33 steps, where 34 are reported"),
-        (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, the output has 12"),
+        (SGLANG, ["spec_verify_ct"], 34, "the histogram counts 33 steps, but 34 are reported"),
+        (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, but the output has 12"),
         (DUMP, ["n_accepted"], 1, "pos[1].acc: n_accepted is 1, so it must be False"),
-        (DUMP, ["n_draft"], 4, "pos: 3 positions, where n_draft is 4"),
+        (DUMP, ["n_draft"], 4, "pos: 3 positions, but n_draft is 4"),
         (DUMP, ["pos", 1, "p"], 1.5, "pos[1].p: expected `float` <= 1.0"),
     ],
 )  # fmt: skip
@@ -154,16 +154,16 @@ def test_import_log_refuses_inconsistent_figures(tmp_path, record, path, value, 
     [
         (b"", "the log is empty"),
         (b"[1]", "entry 1: not a JSON object"),
-        (b'{"a": 1}', "line 1: this is no log that is known here (it has a)"),
-        (b'{"metrics": null}', "nothing is there; start the server with --per-request-spec-decode-metrics detailed"),
+        (b'{"a": 1}', "line 1: unknown log format (fields: a)"),
+        (b'{"metrics": null}', "it is missing; start the server with --per-request-spec-decode-metrics detailed"),
         (b'{"metrics": ', "line 1: neither JSON lines nor one JSON document"),
         (b"vllm:spec_decode_num_drafts e\n", "no figures of speculative decoding"),
-        (b'{"error": {"message": "no"}}', "the server answered with an error; --skip-bad leaves"),
+        (b'{"error": {"message": "no"}}', "the server answered with an error; --skip-bad skips"),
         (b"data: {\n", "line 1: not JSON"),
         (b'{"timings": {"predicted_n": 1, "predicted_ms": 1}}', "nothing was drafted"),
         (b'{"sglext": {}}', 'send "return_spec_tokens_details": true'),
         (b'{"sglext": {"spec_tokens_details": 1}}', "expected object, got int"),
-        (b'{"event": "Header"}', "this is a line of a trace already"),
+        (b'{"event": "Header"}', "this is a line of a trace"),
     ],
 )
 def test_import_log_refuses_other_files(tmp_path, raw, sentence):
@@ -190,7 +190,7 @@ def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     assert report.positions == 0
     assert [(p.count, p.confidence) for p in report.by_position] == [(8, None), (7, None), (6, None), (4, None)]
     assert report.gains.sources[0].tokens.value == 2.25
-    assert "The boundary is known in 8 steps" in read_report(report)[0].text
+    assert "of 8 steps with a known outcome" in read_report(report)[0].text
 
 
 def test_align_compares_logs_without_text_by_tokens(tmp_path):
@@ -255,7 +255,7 @@ def test_trace_import_skips_bad_records_and_reads_domain(tmp_path, capsys):
     (tmp_path / "log.jsonl").write_text("\n".join(lines[1:]), encoding="utf-8")
     out = tmp_path / "o.jsonl"
     assert main(["trace", "import", str(tmp_path / "log.jsonl"), "-o", str(out)]) == 2
-    assert "--skip-bad leaves such records out" in capsys.readouterr().err
+    assert "--skip-bad skips such records" in capsys.readouterr().err
     assert main(["trace", "import", str(tmp_path / "log.jsonl"), "--skip-bad", "-o", str(out)]) == 0
     assert "3 records skipped; the first: line 1: the server answered with an error" in capsys.readouterr().err
     assert [t.header.get("domain") for t in read_traces(out)] == ["sums", None]

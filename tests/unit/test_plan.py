@@ -120,7 +120,7 @@ def test_plan_refuses_unsupported_target(tmp_path, change, sentence):
 def test_doctor_config_only_reads_no_weights(tmp_path, capsys):
     target, drafter = folders(PAIRS["Qwen/Qwen3-8B"], tmp_path)
     assert main(["doctor", target, drafter, "--config-only"]) == 0
-    assert "runs, on a GPU as captured CUDA graphs" in capsys.readouterr().out
+    assert "runs, with passes captured as CUDA graphs on a GPU" in capsys.readouterr().out
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
     assert main(["doctor", target, drafter, "--config-only"]) == FAULT_NAMED
     assert "refused: drafter" in capsys.readouterr().out
@@ -131,7 +131,7 @@ def test_plan_reports_missing_folder_and_unreachable_hub(tmp_path, monkeypatch):
     assert plan(str(tmp_path / "gone"), pair[1]).refused.endswith("/gone: there is no such folder")
     assert plan(pair[0], "./gone").refused == "there is no such folder"
     (tmp_path / "drafter" / "config.json").write_text("[1]")
-    assert plan(*pair).refused == "its config.json is no JSON object"
+    assert plan(*pair).refused == "its config.json is not a JSON object"
     tries = []
 
     def unreachable(*_):

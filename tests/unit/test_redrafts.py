@@ -101,9 +101,9 @@ def test_calibrate_reports_second_drafter_given_enough_tokens():
     assert many.second.accepted == pytest.approx(2 / 3)
     assert sum(b.count for b in many.second.uniform) == 324
     assert any(
-        s.startswith("The second drafter is far over-confident: it says 80% on average and 67%") for s in said(many)
+        s.startswith("The second drafter is far over-confident: mean confidence 80%, accepted 67%") for s in said(many)
     )
-    assert any(s.startswith("Too few to say of the second drafter") for s in said(report([[step] * 12] * 2)))
+    assert any(s.startswith("Too few tokens to judge the second drafter") for s in said(report([[step] * 12] * 2)))
     for gap, word in ((-0.022, "slightly over"), (0.029, "slightly under"), (0.031, "under"), (-0.12, "far over")):
         found = Estimate(gap, gap - 0.001, gap + 0.001)
         second = dataclasses.replace(many.second, gap=found)

@@ -39,7 +39,7 @@ def runs():
 
 def assert_counted_as_one(traces, at_once, monkeypatch):
     """The figures of runs that are counted in parts are those of all of them in one table."""
-    monkeypatch.setattr(module, "AT_ONCE", at_once)
+    monkeypatch.setattr(module, "BATCH", at_once)
     steps = [t.steps for t in traces]
     table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
     redrafts = tabulate_redrafts(steps)
@@ -66,7 +66,7 @@ def test_run_statistics_match_calibrate_for_recorded_trees(monkeypatch, recorded
 
 
 def test_run_statistics_release_counted_runs(monkeypatch):
-    monkeypatch.setattr(module, "AT_ONCE", 1)
+    monkeypatch.setattr(module, "BATCH", 1)
 
     class Held(list):
         pass

@@ -117,7 +117,7 @@ def test_trace_record_sglang_gives_totals(tmp_path, server, capsys):
 
 @pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:80", "http://user:secret@127.0.0.1", "http://"])
 def test_server_refuses_invalid_address(address):
-    with pytest.raises(InputError, match="is no server's address"):
+    with pytest.raises(InputError, match="is not the address of a server"):
         Server(address)
 
 

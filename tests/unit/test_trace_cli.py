@@ -74,7 +74,10 @@ def test_trace_validate_names_line_and_field(capfd, trace, tmp_path):
     (tmp_path / "bad.jsonl").write_text("".join(lines), encoding="utf-8")
     assert main(["trace", "validate", str(tmp_path / "bad.jsonl")]) == 2
     captured = capfd.readouterr()
-    assert (captured.out, captured.err) == ("", "error: trace line 4: nodes[1].depth: below its parent it is 1\n")
+    assert (captured.out, captured.err) == (
+        "",
+        "error: trace line 4: nodes[1].depth: it must be 1, one more than its parent's\n",
+    )
 
 
 @pytest.mark.parametrize("step", [0, 20, 36])

@@ -38,8 +38,8 @@ def test_calibrate_recognises_better_confidence_head():
     assert sure.head.difference.high < 0
     assert same.head.difference.value == 0
     for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
-        (line,) = (s.text for s in read_report(report) if s.text.startswith("The trained confidence head"))
-        assert line.endswith(f"over the same {report.positions} positions: {verdict}.")
+        (line,) = (s.text for s in read_report(report) if s.text.startswith("ECE of the trained confidence head"))
+        assert line.endswith(f"over the same {report.positions} positions; {verdict}.")
     assert compared(lambda right: 0.001 if right else 0.999).head.difference.low > 0
 
 

@@ -1,8 +1,8 @@
-"""Replies of serving engines that count drafted and accepted tokens, as ``Counts``; and a llama.cpp fork's dump, as traces.
+"""Reads replies of serving engines as ``Counts``, and the dump of a llama.cpp fork as traces.
 
-docs/import.md says what each engine logs and how to get it. Of llama.cpp's server: the target passes once over the prompt,
-which gives the first token, and once a step, which gives the accepted tokens and one more, so there are ``predicted_n`` −
-``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known.
+docs/import.md describes what each engine logs and how to enable it. llama.cpp's target makes one pass over the prompt, which
+gives the first token, and one pass per step, which gives the accepted tokens and a bonus token. The number of passes is
+therefore ``predicted_n`` − ``draft_n_accepted``. Each part of a stream has running totals, so every step is known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-MAX_SEQUENCES = 4096  # of a dump that are open at once
+MAX_SEQUENCES = 4096  # open sequences of a dump
 Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
@@ -53,7 +53,7 @@ class Message(Struct):
 
 
 class Output(Struct):
-    """One of a reply's ``choices``; an engine's additional fields are left to its own reader."""
+    """One of a reply's ``choices``; the reader of an engine handles its additional fields."""
 
     text: str | None = None
     message: Message | None = None
@@ -63,7 +63,7 @@ class Output(Struct):
 
 
 class Reply(Struct):
-    """A whole reply; ``prompt`` is not a field of OpenAI's, but a log may have added it."""
+    """A whole reply. ``prompt`` is not in OpenAI's format, but a log may have added it."""
 
     choices: Annotated[list[Output], Meta(max_length=1024)] = []
     usage: Usage | None = None
@@ -73,7 +73,7 @@ class Reply(Struct):
 
 
 def read_reply(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Returns the reply's fields as arguments of ``Counts``; those of an output only if it is the only one."""
+    """Returns the reply's fields as arguments of ``Counts``. Fields of an output are used only if there is one output."""
     reply = convert(record, Reply, where)
     usage, only = reply.usage or Usage(), reply.choices[0] if len(reply.choices) == 1 else Output()
     prompt_ids = reply.prompt_token_ids or only.prompt_token_ids or ()
@@ -107,7 +107,7 @@ class VllmStats(Struct):
 
 
 class VllmTimes(Struct):
-    """Those of vLLM's per-request timing metrics that a trace holds."""
+    """The per-request times of vLLM that a trace stores."""
 
     generation_time_ms: Amount | None = None
     time_to_first_token_ms: Amount | None = None
@@ -120,8 +120,8 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
         stats = metrics.get("speculative_decoding")
     if stats is None:
         raise InputError(
-            f"{where}: metrics.speculative_decoding: nothing is there; start the server with {VLLM_OPTION} and ask for one "
-            "output a request"
+            f"{where}: metrics.speculative_decoding: it is missing; start the server with {VLLM_OPTION} and request one output "
+            "at a time"
         )
     times = convert(metrics, VllmTimes, f"{where}: metrics") if isinstance(metrics, dict) else VllmTimes()
     found, known = convert(stats, VllmStats, place), read_reply(record, where)
@@ -132,10 +132,10 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
     check_mean(found.draft_acceptance_rate, share_of(accepted, drafted), f"{place}.draft_acceptance_rate")
     histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
     if longest is not None and len(histogram) > longest + 1:
-        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted a step")
+        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted per step")
     if (found.per_step_accepted is None) != (found.per_step_drafted is None):
         lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
-        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
+        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is present")
     known |= {"accepted": found.per_step_accepted, "drafted": found.per_step_drafted, "longest": longest}
     return Counts("vllm", place, steps, accepted, drafted, histogram, **known)
 
@@ -172,7 +172,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
         known |= {name: number for name, number in lengths.items() if known[name] is None}
         known["seconds"] = meta.e2e_latency
     if details is None:
-        raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
+        raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
     older = {"spec_num_correct_drafts": "spec_accept_token_num", "spec_num_proposed_drafts": "spec_draft_token_num"}
     details = (
         {**{new: details[old] for new, old in older.items() if old in details}, **details}
@@ -189,7 +189,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
 
 
 def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """The ``meta_info`` with figures of speculative decoding, of the reply or of its only choice."""
+    """Returns place and content of the ``meta_info`` with speculative figures, in the reply or its only choice."""
     choices = record.get("choices")
     first = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     for place, holder in (("meta_info", record), ("choices[0].meta_info", first)):
@@ -203,7 +203,7 @@ def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
 
 
 class Timings(Struct):
-    """llama.cpp's totals of one request; without the fields of drafts if nothing was drafted."""
+    """llama.cpp's totals of one request; the draft fields are absent if nothing was drafted."""
 
     predicted_n: Count
     predicted_ms: Amount
@@ -225,7 +225,7 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
         raise InputError(
-            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, the output has {found.predicted_n}"
+            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
         )
     known = read_reply(record, where)
     known["completion"], known["prompt_tokens"] = found.predicted_n, found.prompt_n + found.cache_n
@@ -236,13 +236,13 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
 
 
 def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts: Sequence[dict[str, Any]]) -> Counts:
-    """Returns the counts of a streamed reply of llama.cpp's server, step by step where they can be told apart.
+    """Returns the counts of a streamed reply of llama.cpp's server, by step if the steps can be separated.
 
-    Parts with the same time belong to one step; their totals say how much it drafted. A step whose tokens all end inside a
-    character sends none of them: such a reply has totals only.
+    Parts with the same time belong to one step; differences of their totals give its drafted tokens. A step whose tokens all end
+    inside a character sends no part, so such a reply has totals only.
 
-    prompt_tokens: ids and pieces of the prompt from ``/tokenize``, empty if unknown.
-    parts: those parts of the reply that have ``timings``.
+    prompt_tokens: ids and pieces of the prompt from ``/tokenize``; empty if unknown.
+    parts: the parts of the reply with ``timings``.
     """
     timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
     drafted, accepted, elapsed, pieces = [], [], [], []
@@ -252,7 +252,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     with_tokens = (pair for pair in timed if pair[0].get("tokens"))
     for number, (milliseconds, pairs) in enumerate(groupby(with_tokens, lambda pair: pair[1].predicted_ms)):
         group = list(pairs)
-        for part, _ in group:  # what is no list holds no ids, but is still a part of the step
+        for part, _ in group:  # a part without a list of ids still belongs to the step
             ids += part["tokens"] if isinstance(part["tokens"], list) else [None]
         pieces += [str(part.get("content", "")) for part, _ in group]
         last = group[-1][1]
@@ -287,7 +287,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-# By source, whether a record is of this kind, and what it says, given its place in the log.
+# By source: a test for its records, and their reader, which takes a record and its place in the log.
 READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
     "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
     "vllm": (lambda r: "metrics" in r, read_vllm),
@@ -326,7 +326,7 @@ def is_dump(record: dict[str, Any]) -> bool:
 
 
 def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
-    """Yields one trace per sequence. A step that does not follow the last one of its sequence begins a new sequence."""
+    """Yields one trace per sequence. If the step number does not increase, a new sequence begins."""
     found: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")
@@ -342,12 +342,12 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
 
 def _check_dumped(step: DumpedStep, where: str) -> None:
     if len(step.pos) != step.n_draft:
-        raise InputError(f"{where}: pos: {len(step.pos)} positions, where n_draft is {step.n_draft}")
+        raise InputError(f"{where}: pos: {len(step.pos)} positions, but n_draft is {step.n_draft}")
     if step.n_accepted > step.n_draft:
         raise InputError(f"{where}: n_accepted: {step.n_accepted} tokens accepted of {step.n_draft} drafted")
     for at, position in enumerate(step.pos):
         if position.i != at:
-            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; the positions count up from 0")
+            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; positions are numbered from 0")
         if position.acc != (at < step.n_accepted):
             raise InputError(
                 f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"

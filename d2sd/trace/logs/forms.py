@@ -1,4 +1,4 @@
-"""How servers and benchmarks print their figures: one table of forms, which ``d2sd.trace.logs.printed`` reads."""
+"""The formats in which servers and benchmarks print their figures, for ``d2sd.trace.logs.printed``."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How a program prints its figures.
+    """A format in which a program prints its figures.
 
-    A pattern holds ``<name>`` where a value stands. The names are fields of ``LogTotals``, and further: ``tokens`` includes the
-    first one of a request, which is no step's, ``written`` does not; ``emitted`` is all of the steps; ``at`` and ``at_percent``
-    come once a position; ``counts`` are the steps by number of accepted tokens, ``histogram`` their shares by committed ones; a name
-    that ends in ``_ms`` or ``_percent`` is in that unit; ``first`` is the number of drafts with an accepted token.
+    Patterns contain ``<name>`` in place of a value. Some names:
+
+    * tokens, written: output tokens of a request with and without the first one, which belongs to no step;
+    * emitted: committed tokens of all steps;
+    * at, at_percent: acceptance at one position, printed once per position;
+    * counts: steps by number of accepted tokens; histogram: shares of steps by number of committed tokens;
+    * first: drafts with at least one accepted token;
+    * ``…_ms``, ``…_percent``: values in these units.
 
     begins: pattern of the line that begins a row.
     fields: patterns of its values.
-    before: patterns of values in the lines before it.
-    alone: pattern of the line that begins a row of a request or server without drafts, whose values are those of ``before``.
-    requests: number of requests that the program decodes at once; 0 if that varies.
-    keys: whether every field may begin a row, which ends before a field that it already has, as in JSON.
+    before: patterns of values in the preceding lines.
+    alone: pattern of the line that begins a row without drafts; its values match ``before``.
+    requests: number of requests that the program decodes concurrently; 0 if that varies.
+    keys: whether, as in JSON, any field may begin a row and a repeated field begins the next one.
     """
 
     engine: str
@@ -66,7 +70,7 @@ FORMS = (
     Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
         "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
     )),
-    Form("vllm", "running", "Speculative metrics:", (  # of vLLM 0
+    Form("vllm", "running", "Speculative metrics:", (  # vLLM 0
         "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
         r"Number of emitted tokens(?: tokens)?:<emitted>",
     ), (
@@ -77,7 +81,7 @@ FORMS = (
         r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
         "Accepted tokens:<accepted>", r"Position [0-9]{1,4}:<at_percent>",
     ), _BENCHMARK, alone="Serving Benchmark Result"),
-    Form("vllm", "benchmark", r"\bnum_drafts:", (  # its example of offline inference
+    Form("vllm", "benchmark", r"\bnum_drafts:", (  # vLLM's offline inference example
         "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", "mean acceptance length:<alpha>",
         "acceptance at token [0-9]{1,4}:<at>",
     ), ("total_num_output_tokens:<generated>",)),
@@ -93,9 +97,9 @@ FORMS = (
     Form("sglang", "benchmark", "Accept length:", (
         "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_ms>",
     ), _BENCHMARK),
-    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<speed>"), requests=1),  # its send_one
+    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<speed>"), requests=1),  # SGLang's send_one
     Form("sglang", "benchmark", "#questions:", ("Throughput:<speed>", "Acceptance length:<alpha>")),
-    Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's own
+    Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's benchmark
         "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
     )),
     Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=|[0-9] accepted\s*/\s*[0-9]{1,15} generated", (
@@ -109,13 +113,13 @@ FORMS = (
         r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
         r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
     )),
-    Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # its examples
+    Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
         r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
     ), (r"decoded\s+[0-9]{1,12} tokens in<decode> seconds",), keys=True),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
         r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
     ), keys=True),
-    # Replies that are not JSON as they stand, because they were shortened or stand in prose.
+    # Replies that are not valid JSON, because they were shortened or quoted in prose.
     _of_json("vllm", "num_spec_steps|mean_acceptance_length|num_draft_tokens", completion_tokens="generated", num_spec_steps="steps",
         mean_acceptance_length="alpha", num_accepted_draft_tokens="accepted", num_draft_tokens="drafted", draft_acceptance_rate="rate",
         generation_time_ms="decode_ms", acceptance_histogram="counts"),
@@ -135,22 +139,22 @@ SIGNS = (
 
 
 def begins(line: str) -> Form | None:
-    """Returns the form whose row a line begins."""
-    if not any(sign in line for sign in SIGNS):  # many times as fast on other lines
+    """Returns the form of the row that begins with this line; None if no row does."""
+    if not any(sign in line for sign in SIGNS):  # skips other lines quickly
         return None
     found = BEGINS.search(line)
     return FORMS[(found.lastindex or 1) - 1] if found else None
 
 
 def begins_alone(line: str) -> Form | None:
-    """Returns the form of a row without drafts that a line begins."""
+    """Returns the form of the row without drafts that begins with this line; None if no row does."""
     if not any(sign in line for sign in SIGNS):
         return None
     return next((form for form, pattern in ALONE.items() if pattern.search(line)), None)
 
 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """A pattern that finds one value after another; the names of its groups are those of the figures, and a number."""
+    """Returns a pattern that finds all values in turn. A group is named after its figure, ``__`` and a number."""
 
     def group(n: int, name: str) -> str:
         return rf"\s*(?P<{name}__{n}>{WORDS.get(name, NUMBER)})"

@@ -1,7 +1,7 @@
-"""Logs with totals only: what servers and benchmarks print, and the ``/metrics`` of servers (docs/import.md).
+"""Logs with totals only: printed output of servers and benchmarks, and ``/metrics`` pages of servers (docs/import.md).
 
-A row of figures begins with a line of one of ``d2sd.trace.logs.forms`` and takes what it lacks from the lines around it: some
-programs print a figure a line, and some logs are wrapped when they are pasted.
+A row of figures begins with a line in one of ``d2sd.trace.logs.forms``. Missing values are taken from the lines around it,
+since some programs print one figure per line, and pasted logs may be wrapped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from d2sd.trace.logs.forms import NUMBER, PATTERNS, WORDS, Form, begins, begins_alone, values
 from d2sd.trace.logs.requests import LogTotals, share_of
 
-MAX_LINE = 20_000  # characters that are looked at; of a longer line half at either end
+MAX_LINE = 20_000  # characters; longer lines are cut in the middle
 MAX_POSITIONS = 1024
-MAX_WAITING = 10_000  # rows that are held back
-AROUND = 60  # lines of a row after its first one, and lines before that one which may hold a figure of it
-ROUNDED = 0.01  # of α and of the rates by position, as they are printed
-LONGEST = 15.0  # seconds of an interval of vLLM; its line about drafts covers more where the server was idle
-MOST_PROMPT = 100.0  # tokens a second of prompts, above which an interval is not of decoding alone
-NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
+MAX_WAITING = 10_000  # rows held back by ``read_printed``
+AROUND = 60  # lines before and after the first line of a row that may hold its figures
+ROUNDED = 0.01  # precision of printed α and rates by position
+LONGEST = 15.0  # seconds; a longer interval of vLLM includes idle time
+MOST_PROMPT = 100.0  # prompt tokens per second; above it, an interval includes prefill
+NOT_PRINTED = "not in this log: single requests, the end of each step in the text and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
 # Lines in which a server names its models.
@@ -31,18 +31,17 @@ STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|load
 MODEL = re.compile(
     r"((?:speculative_draft_)?model_path|\bmodel|loading (?:draft )?model)['\"]?\s{0,3}[:=]?\s{0,3}['\"]([^'\"\s]{1,200})['\"]"
 )
-Names = tuple[str | None, str | None]  # of target and drafter
-# Options that say how many tokens are drafted a step; SGLang's counts the token before them as well.
+Names = tuple[str | None, str | None]  # names of target and drafter
+# Options for the number of drafted tokens per step; SGLang's option also counts the root.
 DRAFTED_OPTION = re.compile(
     r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
 )
 
 
 def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields a row of figures for each line that begins one; those that count since the start of a program come at the end, one
-    each time that it was started."""
+    """Yields the rows of figures. Figures that count since the start of a program come last, one row per start."""
     running: dict[tuple[object, ...], list[LogTotals]] = {}
-    waiting: list[LogTotals] = []  # requests of llama.cpp, until its counters tell whether it was started again
+    waiting: list[LogTotals] = []  # requests of llama.cpp, until its counters show whether it was restarted
     for found in _rows(lines):
         row = _row(found)
         if row is None:
@@ -71,9 +70,9 @@ def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
 class _Found:
     """A row whose lines are being collected.
 
-    before: the lines before its first one.
-    names: of target and drafter, as they were printed last.
-    gamma: tokens to draft a step, from the options that were printed last.
+    before: the lines before its first line.
+    names: last printed names of target and drafter.
+    gamma: drafted tokens per step, from the last printed options.
     alone: whether it is a row without drafts.
     """
 
@@ -85,7 +84,7 @@ class _Found:
     alone: bool = False
 
     def takes(self, form: Form | None, line: str) -> bool:
-        """Whether a line that begins a row of ``form`` belongs to this one, as the next field of the same object."""
+        """Returns whether a line that may begin a row of ``form`` is instead the next field of this row."""
         if form is not self.form or not form.keys or self.alone:
             return False
         fields = PATTERNS[form][0]
@@ -94,7 +93,7 @@ class _Found:
 
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines, cut to a length; one that holds several rows, because line breaks were lost, as one line a row."""
+    """Yields the lines, cut to ``MAX_LINE``. A line with several rows, whose line breaks were lost, is split."""
     for long in lines:
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
         if line.count("throughput: ") > 3 or line.count("accept") > 3:
@@ -114,9 +113,9 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
         if row is not None and row.takes(form, line):
             form = None
         if row is not None and without is not None and row.form.keys and without.before is not row.form.before:
-            without = None  # times of the drafter and the target, which an example prints apart
+            without = None  # an example prints the times of drafter and target separately
         if row is not None and (form or without or len(row.lines) > AROUND):
-            # what was printed of a request before its drafts belongs to them
+            # figures printed before the drafts of a request belong to the same row
             taken = row.alone and form is not None and set(form.before) & set(row.form.before)
             if not taken:
                 yield row
@@ -142,7 +141,7 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
 
 
 def _names(line: str, known: Names) -> Names:
-    """The names of target and drafter after a line that may have some: a drafter is called so, or is the second name."""
+    """Returns the names of target and drafter after this line. A drafter is labelled as draft or is the second name."""
     found = MODEL.findall(line)
     drafters = [name for key, name in found if "draft" in key]
     others = list(dict.fromkeys(name for key, name in found if "draft" not in key))
@@ -152,10 +151,10 @@ def _names(line: str, known: Names) -> Names:
 
 
 def _row(found: _Found) -> LogTotals | None:
-    """The figures of a row; None if it has none."""
+    """Returns the figures of a row; None if it has none."""
     form, text = found.form, "\n".join(found.lines)
     fields, before = PATTERNS[form]
-    known = dict(values(before, found.before))  # the last of these is this row's, of its own lines the first
+    known = dict(values(before, found.before))  # before the row the last value counts, within it the first
     own: dict[str, str] = {}
     at: list[float] = []
     for name, value in values(before if found.alone else fields, text):
@@ -182,7 +181,7 @@ def _row(found: _Found) -> LogTotals | None:
     if steps is None and drafted and "gamma" in number:
         steps = drafted / number["gamma"]
     if form.engine == "vllm" and alpha is not None and abs(1 + sum(rates) - alpha) > ROUNDED * (1 + len(rates)):
-        rates = ()  # of a line that was cut
+        rates = ()  # the line was cut
     if steps is None and rates and drafted is not None and drafted % len(rates) == 0:
         steps = drafted // len(rates)
     if steps is None and alpha is not None and alpha > 1 and accepted:
@@ -191,9 +190,9 @@ def _row(found: _Found) -> LogTotals | None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
     if alpha == 1 and form.unit == "benchmark" and steps is None:
-        alpha = None  # what is printed without drafts
+        alpha = None  # printed without drafts
     if alpha is None and "rate" in number and number.get("chunk") and number.get("token"):
-        alpha = number["chunk"] / number["token"]  # vLLM sends a chunk a step
+        alpha = number["chunk"] / number["token"]  # vLLM sends one chunk per step
     if alpha is None and steps and "emitted" in number:
         alpha = number["emitted"] / steps
     if alpha is None and steps and accepted is not None:
@@ -217,7 +216,7 @@ def _row(found: _Found) -> LogTotals | None:
         tokens = number["speed"] * window
     speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
     prefilled = number.get("prompt_speed", 0.0) > MOST_PROMPT or "Prefill batch" in found.before
-    calls = number.get("calls") or steps  # of the drafter: once a step, also where it drafts nothing
+    calls = number.get("calls") or steps  # drafter calls: one per step, even if it drafts nothing
     engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
         engine=engine if engine in BACKENDS else form.engine, unit=form.unit, drafter=word.get("drafter"),
@@ -236,7 +235,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    """Rates in a list, which ends at what is none; empty if one is above 1."""
+    """Returns the rates in a list, up to the first invalid entry; empty if a rate is above 1."""
     rates = []
     for entry in text.split(",")[:MAX_POSITIONS]:
         found = re.match(rf"\s*({NUMBER})\s*(.?)", entry)
@@ -249,7 +248,7 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _of_lengths(text: str) -> tuple[float, ...]:
-    """Rates by position from a list of the shares of steps that commit 0, 1, 2, … tokens, in percent."""
+    """Returns rates by position from the shares of steps that commit 0, 1, 2, … tokens, in percent."""
     shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
     reached = list(accumulate(reversed(shares)))[::-1]
     return tuple(min(1.0, share) for share in reached[2:])
@@ -266,14 +265,14 @@ TIME = "request_time_per_output_token_seconds"
 RUNNING, WAITING = ("num_requests_running", "num_running_reqs"), ("num_requests_waiting", "num_queue_reqs")
 KV_USE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
 MAX_SERIES, MOST = 1024, 1e15
-_Series = tuple[dict[str, float], dict[int, float]]  # by name, and the accepted tokens by position
+_Series = tuple[dict[str, float], dict[int, float]]  # values by name, and accepted tokens by position
 
 
 def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields the figures of a page, a row for each model and engine that has some.
+    """Yields the figures of ``/metrics`` pages, one row per model and engine.
 
-    vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches. Of several pages one
-    after another the last counts, and the last one before each start of the server.
+    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches. Of several pages,
+    the last one counts, and the last one before each restart of the server.
     """
     series: dict[tuple[str, str], list[_Series]] = {}
     for line in lines:

@@ -1,4 +1,4 @@
-"""The records of a log, within limits: JSON lines, one JSON document, or captured server-sent events, plain or gzip."""
+"""Reads the records of a log, up to size limits: JSON lines, a JSON document, or server-sent events, plain or gzip."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES
 
 T = TypeVar("T")
 MAX_DOCUMENT = 96 * 10**6
-Record = tuple[str, dict[str, Any]]  # where it is in the log, for error messages, and its fields
-Bad = Callable[[str], None]  # is called with the error of a record that is skipped
+Record = tuple[str, dict[str, Any]]  # place in the log, for error messages, and fields
+Bad = Callable[[str], None]  # called with the error of each skipped record
 
 STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
-PARTS = "parts"  # of a merged reply: all of its events, in order
+PARTS = "parts"  # field of a merged reply that holds all its events, in order
 MAX_PARTS = 1_000_000
 
 
 class NotJSON(InputError):
-    """Raised for a log that begins as JSON and is none; ``text``: what it holds."""
+    """Raised for a log that begins like JSON but is not valid JSON. text: the content of the log."""
 
     def __init__(self, sentence: str, text: bytes):
         super().__init__(sentence)
@@ -39,10 +39,11 @@ class NotJSON(InputError):
 
 
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yields the nonempty lines of a log, plain or gzip, in UTF-8 or UTF-16, with their numbers. Raises ``InputError`` if it is too
-    large.
+    """Yields the nonempty lines of a log, plain or gzip, in UTF-8 or UTF-16, with their numbers.
 
-    path: ``-`` for standard input, which Ctrl-C ends as well: a log that is still being written has no other end.
+    path: path of the log, or ``-`` for standard input. Ctrl-C also ends standard input, since a log in progress has no end.
+
+    Raises ``InputError`` if the log is too large.
     """
     standard = str(path) == "-"
     try:
@@ -69,7 +70,7 @@ def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
-    """Returns what reads the next line of a file behind its byte order mark; UTF-16, as PowerShell writes it, becomes UTF-8."""
+    """Returns a function that reads the next line, after any byte order mark. UTF-16, which PowerShell writes, becomes UTF-8."""
     start = file.peek(3)[:3]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
@@ -119,7 +120,7 @@ def _refuse(sentence: str, bad: Bad | None) -> None:
 
 
 def _document(line: bytes, lines: Iterator[tuple[int, bytes]], most: int) -> Iterator[Record]:
-    """The records of the one document that begins with this line."""
+    """Yields the records of the JSON document that begins with this line."""
     whole, most = bytearray(line), min(most, MAX_DOCUMENT)
     for _, rest in lines:
         whole += rest
@@ -140,7 +141,7 @@ def _entries(entries: list[Any]) -> Iterator[Record]:
 
 
 def is_stream(line: bytes) -> bool:
-    """Whether a line belongs to a stream of server-sent events."""
+    """Returns whether a line belongs to a stream of server-sent events."""
     return line.lstrip().startswith(STREAM_FIELDS)
 
 
@@ -156,7 +157,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
         line = line.strip()
         if not line.startswith(b"data:"):
             if line and not line.startswith(STREAM_FIELDS):
-                raise InputError(f"line {number}: no line of an event stream; its lines begin with data:")
+                raise InputError(f"line {number}: not a line of an event stream, which begins with data:")
             continue
         body = line[5:].strip()
         part: Any = None
@@ -167,7 +168,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
                 raise InputError(f"line {number}: not JSON ({error})") from None
             if not isinstance(part, dict):
                 raise InputError(f"line {number}: not a JSON object")
-        # llama.cpp's own interface ends with stop
+        # llama.cpp's own interface marks the last part with stop
         ended = parts and (part is None or part.get("id") != parts[-1].get("id") or parts[-1].get("stop") is True)
         if ended:
             yield f"line {began}", merged(parts)
@@ -176,15 +177,15 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
             began = began if parts else number
             parts.append(part)
         if len(parts) > MAX_PARTS:
-            raise InputError(f"line {number}: a reply of more than {MAX_PARTS} parts")
+            raise InputError(f"line {number}: the reply has more than {MAX_PARTS} parts")
     if parts:
         yield f"line {began}", merged(parts)
 
 
 def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns one reply from the parts of its stream: their texts and ids joined, other fields from the last part with them.
+    """Returns one reply from the parts of its stream: joined texts and ids, and the last value of every other field.
 
-    The parts themselves are under ``PARTS``: llama.cpp's running totals say what each step drafted.
+    The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
     """
     reply: dict[str, Any] = {name: part[name] for part in parts for name in LAST if part.get(name) is not None}
     text, ids, finish = "", list[Any](), None
@@ -213,8 +214,10 @@ def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
-    """Returns the data as an instance of a class with checked fields. Raises ``InputError``, which names the field and
-    ``where`` the data is."""
+    """Returns the data as an instance of ``kind``, with checked fields. Raises ``InputError``, which names the field.
+
+    where: place of the data in the log, for the error.
+    """
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What a log says of a request: counts per step become a trace (``Counts``), and figures without steps a row (``LogTotals``)."""
+"""Figures of logged requests: ``Counts`` with steps become a trace, and figures without steps a row, ``LogTotals``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import boundary_posterior
 
 STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
-UNKNOWN = "▯"  # the text of a token that the log does not hold; its id is 0
+UNKNOWN = "▯"  # text of a token that is not in the log; its id is 0
 
 
 class Texts:
-    """Texts of token ids from a tokenizer; without one, their numbers."""
+    """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
 
     def __init__(self, tokenizer: Any = None):
         self._labels = TokenTexts(tokenizer) if tokenizer is not None else None
@@ -60,7 +60,10 @@ class Texts:
 
 
 def open_texts(folder: str | None) -> Texts:
-    """Returns the texts of a tokenizer, given its folder or hub id; numbers for None. Raises ``InputError``."""
+    """Returns the texts of a tokenizer. Raises ``InputError`` if it cannot be read.
+
+    folder: folder or hub id of the tokenizer; None: ids as texts.
+    """
     if folder is None:
         return Texts()
     from transformers import AutoTokenizer
@@ -95,15 +98,15 @@ def chain_step(
     seconds: float = 0.0,
     elapsed: float = 0.0,
 ) -> StepDone:
-    """Returns a step of an engine that drafts a chain, verified from its first token on, as an event.
+    """Returns the event of a step that drafted and verified a chain.
 
-    number: from 0.
+    number: number of the step, from 0.
     position: number of tokens before the anchor.
     accepted: number of accepted ``drafted`` tokens.
     bonus: the token that the target added; None if the text ended before it.
     decided: whether the target decided about the whole draft, so that ``accepted`` is the boundary; False: the text ended first.
     in_text: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
-    confidence, alternatives: of each drafted token, or empty.
+    confidence, alternatives: one entry per drafted token, or empty.
     seconds: time of the step.
     elapsed: seconds since prefill, after this step.
     """
@@ -129,29 +132,29 @@ def chain_step(
     )  # fmt: skip
 
 
-# What a row covers: a request; all requests of some seconds; all since the start of a program; all of a benchmark.
+# A row covers one request, or all requests of an interval, since the start of a program, or of a benchmark.
 Unit = Literal["request", "interval", "running", "benchmark"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTotals:
-    """Figures of one request, or of what ``unit`` says; None if unknown.
+    """Figures of the requests that ``unit`` covers; None if unknown.
 
-    model, drafter: their names in the log.
-    replica: number of the engine among several that serve the same model.
-    running, waiting: number of requests that are decoded at once, and of those that wait.
+    model, drafter: names of target and drafter in the log.
+    replica: number of the engine, if several serve the same model.
+    running, waiting: numbers of concurrently decoded and of queued requests.
     held: number of tokens of the running requests in the KV cache.
     kv_use: used share of the KV cache.
-    external_hits: share of the prompt tokens whose KV cache came from elsewhere.
+    external_hits: share of the prompt tokens whose KV cache came from another place.
     remote_prefill: whether prompts are processed on another server.
-    prefilled: whether prompts were processed meanwhile, so that its speed is not that of decoding.
-    gamma: number of tokens to draft a step, from the options that the log shows.
-    start: number of the start of the program, as far as its counters tell.
-    seconds, draft_seconds: time of the output without prefill, and of the drafter in a step.
+    prefilled: whether prompts were also processed, so that the speed is not of decoding alone.
+    gamma: drafted tokens per step, from the options in the log.
+    start: number of the start of the program, from 0, inferred from its counters.
+    seconds, draft_seconds: time of the output without prefill, and time of the drafter per step.
     seconds_per_token: mean time of an output token of one request.
-    tokens_per_second: of all running requests together.
+    tokens_per_second: speed of all running requests together.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
-    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all drafts had the same length.
     unknown: a sentence about what the log lacks.
     """
 
@@ -184,7 +187,7 @@ class LogTotals:
 
     @property
     def drafts(self) -> bool:
-        """Whether it has figures of drafts, and is no row of plain decoding."""
+        """Whether the row has figures of drafts; False for plain decoding."""
         known = (self.mean_acceptance_length, self.accepted, self.steps, self.acceptance_rate)
         return any(figure is not None for figure in known)
 
@@ -217,14 +220,14 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
 
 
 def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
-    """Returns the rows that belong together: of one engine, model and setting, and counted in the same way."""
+    """Returns the rows in groups with the same engine, model and settings, counted in the same way."""
     rows = list(rows)
 
     def kind(row: LogTotals) -> tuple[object, ...]:
         return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts, row.start
 
-    # With another number of drafted tokens it is another setting; a request of llama.cpp lists as many as its longest draft. A line
-    # that was cut when it was pasted may have lost its positions.
+    # Intervals with different numbers of positions have different settings. Requests of llama.cpp list as many positions as their
+    # longest draft. A line that was cut when it was pasted may have lost its positions.
     lengths: dict[tuple[object, ...], set[int]] = {}
     for row in rows:
         if row.unit == "interval" and row.by_position:
@@ -233,18 +236,18 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
     for row in rows:
         known = lengths.get(kind(row), set())
         gamma = len(row.by_position) if len(known) > 1 else None
-        # a benchmark, or a start of a server, may have settings of its own
-        lone = row.unit == "interval" and row.steps is None and row.running is None  # without a count or the load
+        # every benchmark and every start of a server may have other settings
+        lone = row.unit == "interval" and row.steps is None and row.running is None  # neither steps nor load are known
         alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
         groups.setdefault((*kind(row), gamma, alone), []).append(row)
     return list(groups.values())
 
 
 def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
-    """Returns rows of one source as one: sums, and means over all of their steps and tokens.
+    """Returns the rows of one group combined: sums, and means over all their steps and tokens.
 
-    Where only α is known, as in what SGLang prints every so many passes, its mean is over requests that were decoded at once.
-    Acceptance by position is that of the rows which have it, with as many positions as most of them.
+    If only α is known, as in SGLang's periodic lines, its mean is weighted by the number of running requests. Acceptance by
+    position uses the rows with the most common number of positions.
     """
 
     def total(name: str) -> int | None:
@@ -278,13 +281,13 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
 class Counts:
     """Figures of one request; None if not in the log.
 
-    place: where they are in the log, for error messages.
+    place: place in the log, for error messages.
     accepted, drafted: numbers of tokens per step, in order.
     histogram: [j]: number of steps that accepted j tokens.
     completion, prompt_tokens: number of tokens of the output and of the prompt.
     seconds: time of the output, without prefill.
-    elapsed: the same after every step.
-    pieces, prompt_pieces: the texts of the ids, if the engine returned them.
+    elapsed: time of the output up to the end of each step.
+    pieces, prompt_pieces: texts of the ids, if the engine returned them.
     domain: prompt group.
     """
 
@@ -313,41 +316,42 @@ class Counts:
     domain: str | None = None
 
     def _contradictions(self) -> Iterator[str]:
-        """Sentences about figures that do not agree, each behind the name of its field."""
+        """Yields an error message for each contradiction between the figures, to append to ``place``."""
         if self.num_drafted is not None and self.num_accepted > self.num_drafted:
             yield f": {self.num_accepted} tokens accepted of {self.num_drafted} drafted"
         if self.histogram is not None:
             total, weighed = sum(self.histogram), sum(j * n for j, n in enumerate(self.histogram))
             if total != self.steps:
-                yield f": the histogram counts {total} steps, where {self.steps} are reported"
+                yield f": the histogram counts {total} steps, but {self.steps} are reported"
             if weighed != self.num_accepted:
-                yield f": the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
+                yield f": the histogram holds {weighed} accepted tokens, but {self.num_accepted} are reported"
         if self.accepted is not None and self.drafted is not None:
             yield from self._contradictory_steps(self.accepted, self.drafted)
         if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
-            yield f": {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
+            yield f": {len(self.output_ids)} output ids, but {self.completion} completion tokens are reported"
 
     def _contradictory_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[str]:
         if len(accepted) != len(drafted):
-            yield f".per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}"
+            yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
         if len(accepted) != self.steps:
-            yield f".per_step_accepted: {len(accepted)} steps, where {self.steps} are reported"
+            yield f".per_step_accepted: {len(accepted)} steps, but {self.steps} are reported"
+        most = min(self.longest or MAX_ITEMS, MAX_ITEMS - 1)
         for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             if a > d:
                 yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
-            if d > min(self.longest or MAX_ITEMS, MAX_ITEMS - 1):
-                yield f".per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
+            if d > most:
+                yield f".per_step_drafted[{at}]: {d} tokens, but at most {most} are drafted per step"
         if sum(accepted) != self.num_accepted:
-            yield f".per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
+            yield f".per_step_accepted: {sum(accepted)} in total, but {self.num_accepted} are reported"
         if self.num_drafted is not None and sum(drafted) != self.num_drafted:
-            yield f".per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported"
+            yield f".per_step_drafted: {sum(drafted)} in total, but {self.num_drafted} are reported"
         if self.histogram not in (None, tuple(accepted.count(j) for j in range(len(self.histogram or ())))):
-            yield ".acceptance_histogram: it is not that of per_step_accepted"
+            yield ".acceptance_histogram: it does not match per_step_accepted"
 
     def result(self, texts: Texts) -> Trace | LogTotals:
         """Returns the request as a trace, or as totals if it has no steps.
 
-        Raises ``InputError``, which names line and field, if the figures do not agree.
+        Raises ``InputError``, which names line and field, if the figures contradict each other.
         """
         if (wrong := next(self._contradictions(), None)) is not None:
             raise InputError(self.place + wrong)
@@ -375,11 +379,11 @@ class Counts:
         return header
 
     def _most(self, accepted: Sequence[int]) -> int:
-        """Tokens of the output where nothing was cut off: prefill gives one, each step its accepted ones and a bonus."""
+        """Returns the length of an output that was not cut off: one token from prefill; accepted and bonus tokens per step."""
         return 1 + sum(accepted) + len(accepted)
 
     def _cut(self, accepted: Sequence[int]) -> bool:
-        """Whether the output ids can be cut into the steps: they are there, and no step without a draft is among them."""
+        """Returns whether the output ids can be assigned to steps: they are known, and every step had a draft."""
         return self.output_ids is not None and len(self.output_ids) <= self._most(accepted)
 
     def _events(self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[Event]:
@@ -387,7 +391,7 @@ class Counts:
         length = len(self.output_ids) if self.output_ids is not None else self.completion
         least = most - accepted[-1]
         if length is not None and length < least:
-            raise InputError(f"{self.place}: {length} output tokens, where the steps committed at least {least}")
+            raise InputError(f"{self.place}: {length} output tokens, but the steps committed at least {least}")
         left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
         if self._cut(accepted) and self.output_ids is not None:
             pieces = self.pieces or texts.pieces(self.output_ids, "output ids")
@@ -405,7 +409,7 @@ class Counts:
             committed = min(a, len(own))
             chain = [*own[:committed], *[NOT_KNOWN] * (d - committed)]
             bonus = own[committed] if len(own) > committed else None
-            # of a log without times only the end of the last step is known
+            # without times per step, only the end of the last step is known
             elapsed = self.elapsed[number] if self.elapsed else self.seconds or 0.0 if number == last else 0.0
             position = before + at - 1
             yield chain_step(number, tokens[at - 1], position, chain, a, bonus, in_text=committed, elapsed=elapsed)
@@ -417,16 +421,15 @@ class Counts:
 
 
 def totals_of(counts: Counts) -> LogTotals:
-    """The figures that the counts give."""
     steps, histogram = counts.steps, counts.histogram
     by_position: tuple[float, ...] = ()
     if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
         reached = [sum(histogram[k:]) for k in range(len(histogram))]
         by_position = tuple(n / steps for n in reached[1:])
-    lacking = ["where in the text each step ended", "confidences"]
+    lacking = ["the end of each step in the text", "confidences"]
     lacking = ["the order of the steps" if by_position else "acceptance by position", *lacking]
     if steps is None:
-        lacking = ["how many steps there were, and so α", *lacking]
+        lacking = ["the number of steps and therefore α", *lacking]
     return LogTotals(
         engine=counts.engine,
         model=counts.model,
@@ -443,7 +446,7 @@ def totals_of(counts: Counts) -> LogTotals:
 
 
 def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
-    """A histogram as a list; as an object its keys are numbers of accepted tokens."""
+    """Returns a histogram as a tuple. The keys of an object are numbers of accepted tokens."""
     if not isinstance(histogram, dict):
         return tuple(histogram)
     if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
@@ -452,6 +455,6 @@ def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, .
 
 
 def check_mean(reported: float | None, value: float | None, where: str) -> None:
-    """A mean that the log reports must be that of its own counts."""
+    """Raises ``InputError`` if a reported mean contradicts the counts."""
     if reported and value is not None and not isclose(reported, value, rel_tol=1e-3, abs_tol=1e-3):
-        raise InputError(f"{where}: {reported:g}, where the counts give {value:.4g}")
+        raise InputError(f"{where}: {reported:g}, but the counts give {value:.4g}")

@@ -1,8 +1,8 @@
 """Sends prompts to a running server and returns the counts and times of its replies.
 
-llama.cpp sends every token with running totals (``timings_per_token``), so each of its steps is known. vLLM reports them if
-it was started with ``--per-request-spec-decode-metrics detailed``, SGLang a histogram. Requests go to the server's address
-only: no proxy, no redirect.
+llama.cpp sends every token with running totals (``timings_per_token``), so every step is known. vLLM reports steps if it was
+started with ``--per-request-spec-decode-metrics detailed``; SGLang reports a histogram. Requests use no proxy and follow no
+redirect.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ TIMEOUT = 600.0  # seconds
 
 class _Refuse(request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """No redirect is followed: it could lead to another machine."""
+        """Follows no redirect, since it could lead to another machine."""
 
 
 class Server:
     def __init__(self, address: str, allow_remote: bool = False):
-        """address: with or without /v1. Raises ``InputError`` for one that is none, or of another machine where that is not allowed."""
+        """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or remote without ``allow_remote``."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
-            raise InputError(f"{address[:200]} is no server's address; give one like http://127.0.0.1:8000")
+            raise InputError(f"{address[:200]} is not the address of a server; use one like http://127.0.0.1:8000")
         if not allow_remote and not _is_loopback(parts.hostname):
-            raise InputError(f"{parts.hostname} is another machine; to ask it, say --allow-remote on the command line")
+            raise InputError(f"{parts.hostname} is another machine; to allow it, add --allow-remote to the command")
         self.address = address.rstrip("/").removesuffix("/v1")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the reply to a POST of ``data`` as JSON, or to a GET without it. Raises ``InputError`` if there is none."""
+        """Returns the JSON reply to a POST of ``data``, or to a GET without ``data``. Raises ``InputError`` if this fails."""
         try:
             with self._reply(path, data) as reply:
                 raw = reply.read(MAX_REPLY + 1)
         except (OSError, HTTPException) as problem:
-            raise InputError(f"{self.address}{path}: the reply broke off ({problem})") from None
+            raise InputError(f"{self.address}{path}: the reply was interrupted ({problem})") from None
         self._check_size(len(raw), path)
         return self._object(raw, path)
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request``."""
+        """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request`` does."""
         size = 0
         with self._reply(path, data) as reply:
             while line := reply.readline(MAX_LINE_BYTES):
@@ -83,7 +83,7 @@ class Server:
         except orjson.JSONDecodeError:
             data = None
         if not isinstance(data, dict):
-            raise InputError(f"{self.address}{path}: the reply is no JSON object")
+            raise InputError(f"{self.address}{path}: the reply is not a JSON object")
         return data
 
 
@@ -95,15 +95,15 @@ def _is_loopback(host: str) -> bool:
 
 
 def served_model(server: Server) -> str:
-    """Returns the name of the first model of a server with OpenAI's API. Raises ``InputError`` if it names none."""
+    """Returns the first model of a server with OpenAI's API. Raises ``InputError`` if it lists none."""
     models = server.request("/v1/models").get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
-        raise InputError(f"{server.address}/v1/models: it names no model")
+        raise InputError(f"{server.address}/v1/models: no model is listed")
     return str(models[0].get("id"))
 
 
 def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
-    """Returns the counts of a greedy completion by vLLM, with its ids."""
+    """Returns the counts of a greedy completion by vLLM, with token ids."""
     options = {
         "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
     }  # fmt: skip

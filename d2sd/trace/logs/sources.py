@@ -18,15 +18,15 @@ from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 
-# By content the first source that fits is taken.
+# "auto" recognises the source by the content of the log.
 SOURCES = ("auto", *sorted([*READERS, "spec-dump", "text"]))
-HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log is read
-FENCE = b"```"  # of Markdown, around a log that was copied from a thread
+HEAD, MAX_HEAD = 50, 2**20  # first lines and bytes, by which the format is recognised
+FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
-DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
+DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding that are known here; read are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
-    "TensorRT-LLM, their benchmarks, their pages of /metrics, and their replies in JSON"
+    "no figures of speculative decoding were recognised; supported are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
+    "TensorRT-LLM, their benchmarks, /metrics pages and JSON replies"
 )
 
 
@@ -41,7 +41,7 @@ def import_log(
     bad: called with the error of an invalid record, which is then skipped.
     """
     if source not in SOURCES:
-        raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
+        raise InputError(f"unknown source {source}; choose one of: {', '.join(SOURCES)}")
     lines: Iterator[tuple[int, bytes]] = (
         line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE)
     )
@@ -68,13 +68,13 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log and no trace: its first line names no event. Raises ``InputError`` if it cannot be read."""
+    """Returns whether a file is a log and not a trace, whose first line has an event. Raises ``InputError`` if unreadable."""
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
-    """Yields the runs of a trace file, or the requests of a log that have steps. Raises ``InputError``, also if none of a log has."""
+    """Yields the runs of a trace file, or the requests with steps of a log. Raises ``InputError``, also for a log without steps."""
     if not is_log(path):
         yield from read_traces(path)
         return
@@ -90,15 +90,15 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
 
 
 def no_steps(row: LogTotals) -> str:
-    """Returns a sentence about a log with totals alone, such as this row."""
+    """Returns the error message for a log with totals only, such as this row."""
     return (
-        f"it holds totals alone, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all of them, and "
-        "`d2sd doctor --log FILE` says what they mean"
+        f"it holds only totals, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
+        "`d2sd doctor --log FILE` explains them"
     )
 
 
 def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Whether a log with these first lines is text: what decides is the first line that is a record, or has figures of drafts."""
+    """Returns whether a log is text, by the first of these lines that is a record or has figures of drafts."""
     first = head[0][1]
     if is_stream(first):
         return False
@@ -158,7 +158,7 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
-    """The reply of a record, with the prompt beside it."""
+    """Returns the reply of a record, with the record's prompt."""
     inner = record.get("response")
     if not isinstance(inner, dict):
         return record
@@ -167,7 +167,7 @@ def _reply(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterator[Record]]:
-    """The source of the first record that any reader fits, and the records from it on."""
+    """Returns the source of the first record that a reader accepts, and the records from there on."""
     for where, record in records:
         rest = chain([(where, record)], records)
         if is_dump(record):
@@ -177,16 +177,16 @@ def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterat
         if bad is None:
             raise InputError(_unknown(where, record))
         bad(_unknown(where, record))
-    raise InputError("no record of it is of a log that is known here" if bad else "the log is empty")
+    raise InputError("no record has a known format" if bad else "the log is empty")
 
 
 def _unknown(where: str, record: dict[str, Any]) -> str:
     if "event" in record:
-        return f"{where}: this is a line of a trace already; open it as it is"
+        return f"{where}: this is a line of a trace; open the file as a trace"
     if "error" in record:
-        return f"{where}: the server answered with an error; --skip-bad leaves such records out"
+        return f"{where}: the server answered with an error; --skip-bad skips such records"
     known = escaped(", ".join(list(record)[:6])[:120])
     return (
-        f"{where}: this is no log that is known here (it has {known or 'no fields'}); name its engine with --from: "
+        f"{where}: unknown log format (fields: {known or 'none'}); name the engine with --from: "
         f"{', '.join(SOURCES[1:])}"
     )
