@@ -200,7 +200,7 @@ class ExploreTab:
         session.followed = session.shown.key
         link = links.read_link(links.query_fields(session.shown.header))
         session.filled = [*session.filled, filled_in(link)][-RECENT:]
-        note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
+        note = f"Some settings of this run cannot be filled in, so your values are kept: {'; '.join(link.ignored)}."
         return [
             *self.controls.restored(link),
             gr.Button(visible=True),

@@ -48,7 +48,7 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
     called, parse = QUESTIONS[name]
     try:
         if job.data.get("key") != shown.key or not len(shown):
-            raise InputError("this run is no longer shown; choose a step of the run that is")
+            raise InputError("this run is no longer shown; choose a step of the shown run")
         ask = parse(job.data)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
@@ -82,7 +82,7 @@ def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
 def _read_typed(data: dict[str, Any]) -> Ask:
     step, words = step_number(data.get("step")), data.get("words")
     if step is None or not isinstance(words, str):
-        raise InputError("a draft of one's own is given by the number of a step and its words")
+        raise InputError("your own draft needs the number of a step and the words of the draft")
     return partial(_verify, step=step, words=words)
 
 
@@ -108,6 +108,6 @@ def _models_of(header: dict[str, Any]) -> Chosen:
         return Chosen(preset)
     name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
     raise InputError(
-        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again, in that run "
-        "or in this one from the list of runs"
+        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again in the new "
+        "run, or open this one from the list of runs"
     )

@@ -21,7 +21,7 @@ from app.runs.recordings import read_all
 from app.session import Session
 from d2sd import InputError
 
-CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
+CUT_OFF = "This recording is incomplete. Only the recorded steps are shown."
 
 
 def build_explore(session: gr.State) -> ExploreTab:
