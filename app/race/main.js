@@ -13,7 +13,7 @@ export function start(element, trigger, props, watch) {
   const heading = h("b", { class: "title" });
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });
+  const tracks = h("ol", { class: "tracks", "aria-label": "Progress of each method" });
   const panels = h("div", { class: "lanes" });
   const table = h("div", { class: "panel figures" });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
@@ -25,14 +25,16 @@ export function start(element, trigger, props, watch) {
   const copied = h("span", { class: "said", role: "status" });
   const link = button(
     "Copy link",
-    { title: "Fills in prompt, settings and methods" },
+    { title: "The link fills in prompt, settings and methods" },
     async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")),
   );
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
   const legend = h(
     "ul",
     { class: "legend", "aria-label": "Who proposed a token" },
-    ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))),
+    ...PROPOSERS.map((who) =>
+      h("li", {}, h("span", { class: `tok ${who}` }, who === "target" ? "large model" : PROPOSER_NAMES[who])),
+    ),
   );
   const stage = h(
     "div",
@@ -79,7 +81,7 @@ export function start(element, trigger, props, watch) {
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
     const told = running
-      ? { title: "One method after the other …", more: "So that none takes time from another." }
+      ? { title: "One method at a time …", more: "Methods that run together would slow each other down." }
       : resultWords(raw);
     [result.textContent, more.textContent] = [told.title, told.more];
     heading.textContent = running ? "" : data.recorded ? "A recorded race" : "Your race";
@@ -89,8 +91,7 @@ export function start(element, trigger, props, watch) {
       .join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent =
-      running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
+    status.textContent = running || (data.recorded ? `${said}. Press Race to run one here.` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     query = text(data.query);

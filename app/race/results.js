@@ -5,6 +5,8 @@ import { term } from "../../assets/viewer/glossary.js";
 import { cycleWords, timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
 
+const NEEDS_PLAIN = "Only known if plain decoding is in the race: tick it";
+
 export function stageLegend() {
   const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
   return h("ul", { class: "legend", "aria-label": "Stages" }, ...STAGES.map(item));
@@ -16,20 +18,20 @@ export function raceTable(lanes, { plain, reference }) {
   const than = reference ? `as ${methodName(reference)}` : "";
   const heads = [
     ["Method"],
-    ["Tokens/step α", "Mean acceptance length: committed tokens per step, including the one that the target adds"],
-    ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     [
-      "Speedup",
-      plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it",
+      "Tokens/step α",
+      "Mean acceptance length: committed tokens per step, including the token that the large model adds",
     ],
+    ["Tokens/s", "Committed tokens divided by the time since the prompt was read"],
+    ["Speedup", plain ? "Tokens per second relative to plain decoding in this race" : NEEDS_PLAIN],
     [
       "A step costs",
       plain
-        ? "In steps of plain decoding: α over the speedup. A method that commits this many tokens per step breaks even here"
-        : "Needs plain decoding in the race: tick it",
+        ? "In steps of plain decoding: α divided by the speedup. A method whose α equals this breaks even here"
+        : NEEDS_PLAIN,
     ],
-    ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
-    ["Same text", than ? `Token for token the same text ${than}` : ""],
+    ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
+    ["Same text", than ? `Whether the text is the same ${than}, token for token` : ""],
     ["Time by stage, whole run"],
   ];
   const head = h(
@@ -136,7 +138,7 @@ export function resultWords(lanes) {
   const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
   const same = far.name === here.name ? "it would be" : `${far.name} would be`;
   const quick = Math.max(0, ...aware.map(gainOf));
-  const paid = quick > gainOf(here) ? ` Drafting only what pays here: ${timesWords(quick, false)}.` : "";
+  const paid = quick > gainOf(here) ? ` Drafting only what pays here was ${timesWords(quick, false)}.` : "";
   const more = there(far) > 1 ? ` With an 8B model on an H200 ${same} about ${timesWords(there(far), false)}.` : "";
   return { title, more: first + paid + more };
 }

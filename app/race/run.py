@@ -119,7 +119,7 @@ def run_race(
     # without details for drawing trees: only decoding is timed
     configs = [_config(lane, values) for lane in LANES if lane in methods]
     if not configs:
-        raise InputError("no method is ticked; tick at least one, better two")
+        raise InputError("no method is ticked; tick at least one, preferably two")
     yield from announce_loading(chosen)
     reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
@@ -134,7 +134,7 @@ def run_race(
         lane = yield from _run(job, race, prepared, f"{place} of {len(runs)}: {lane_title(race.methods[place - 1])}")
         race = replace(race, lanes=(*race.lanes, lane))
     for at in disturbed_lanes(race):
-        title = f"{lane_title(race.methods[at])} again, as other work on this machine disturbed it"
+        title = f"{lane_title(race.methods[at])} again, because other work on this machine disturbed it"
         if not job.cancelled() and (lane := (yield from _run(job, race, runs[at], title))).complete:
             race = replace(race, lanes=(*race.lanes[:at], lane, *race.lanes[at + 1 :]))
     notes = [runs[0].warnings(), *(f"Left out: {reason}." for reason in left_out)]

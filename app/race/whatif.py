@@ -56,14 +56,14 @@ LANES = (*(m.id for m in METHODS.values() if m.settings), *AWARE)
 EXPLORE = "The run in Explore"
 FAVOURITE = "d2sd"
 NOT_GREEDY = (
-    "The race was sampled at a temperature above 0, where every setting gives another text. What-if needs a run at "
+    "The race was sampled at a temperature above 0, where every setting gives a different text. What-if needs a run at "
     "temperature 0."
 )
 EXPLANATION = (
-    "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
-    "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
-    "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step. "
-    "Cost-aware settings also depend on measured times, so a real run may differ at some steps."
+    "**What if?** Other settings on a recorded run. At temperature 0 every method and setting writes the same text, the "
+    "large model's own choices, so the recorded text shows what the large model would accept. Only the drafters run "
+    "again. The answers are exact: they equal the results of real runs, step by step. Cost-aware settings also depend "
+    "on measured times, so a real run may differ at some steps."
 )
 
 
@@ -191,7 +191,7 @@ class WhatIfResults(msgspec.Struct, frozen=True):
     sweeps: tuple[Sweep, ...]
 
     def value(self) -> str:
-        measured = f"{self.tokens} tokens; as run: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
+        measured = f"{self.tokens} tokens; recorded: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
         shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
         panels = sweep_panels(self.sweeps, self.run)
         return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
