@@ -25,7 +25,7 @@ from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import encodable
 
-EXPLANATION = "Two methods, drafters or settings over the same prompts: A against B. What you run, open or measure is listed here."
+EXPLANATION = "Compare two methods, drafters or settings on the same prompts. Everything that you run, open or measure is listed here."
 OPENING = ("dflash", "d2sd")  # lanes of the recorded race, compared until something is run
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts shown side by side
@@ -94,7 +94,7 @@ def _asked(history: History, name: str) -> set[str]:
 
 def show_comparison(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
     if not (a and b):
-        return gr.skip(), sentence(note="Nothing here can be compared yet: no two of the runs have a prompt in common.")
+        return gr.skip(), sentence(note="Nothing can be compared yet: no two of the runs have the same prompt.")
     return comparison_drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
@@ -105,7 +105,7 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
     good, bad = read_uploads([Path(p) for p in paths])
     runs: list[Recording] = [recording for recording, _ in good]
     if not runs:
-        return [gr.skip(), gr.skip(), sentence(problem=f"No file was read; the first: {bad[0]}")]
+        return [gr.skip(), gr.skip(), sentence(problem=f"No file could be read. The first: {bad[0]}")]
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} traces: {runs[0].label} …"
     session.history.keep_set(title, runs)
     boxes = offer(session, a, b)

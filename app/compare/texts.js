@@ -40,7 +40,7 @@ function readPair(raw) {
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
-  return `Their steps differ from step ${parts + 1} on: A has ${a} there, B ${b}.`;
+  return `The steps differ from step ${parts + 1} on: A has ${a}, B has ${b}.`;
 }
 
 const lengthOf = ({ sides }) => Math.max(...sides.map((steps) => steps.at(-1)?.end ?? 0));
@@ -127,10 +127,10 @@ export class TextsView {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
     const same = this.pair.byTokens
-      ? "A log holds no text, so steps are aligned by tokens."
+      ? "A log contains no text, so steps are aligned by tokens."
       : `The texts are the same, ${count(lengthOf(this.pair), "character")}.`;
     this.status.textContent =
-      at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
+      at === null ? `${same} ${partingWords(this.pair)}` : `The texts differ from character ${at + 1} on.`;
     this.lanes.forEach((lane, side) =>
       lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))),
     );
