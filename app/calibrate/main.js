@@ -73,7 +73,7 @@ function closeReport() {
   if (close?.getClientRects().length) close.click();
 }
 
-/** Splits the verdict into a title (the part before the colon), its reasons, and a sentence about exactness (about the bins). */
+/** Splits the verdict into a title (the part before the colon), its reasons, and a sentence about exactness (the ECE). */
 export function verdictWords(verdict) {
   const at = verdict.indexOf(":");
   if (at < 0) return [verdict, "", ""];
@@ -166,9 +166,9 @@ class MembersView {
 
   draw() {
     this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
-    const rest = this.items.length - this.shown;
-    this.more.hidden = rest <= 0;
-    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
+    const rest = Math.max(0, this.items.length - this.shown);
+    this.more.hidden = !rest;
+    this.more.textContent = !rest ? "" : rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
   }
 
   row({ row, at }, index) {
@@ -197,7 +197,7 @@ class MembersView {
     const { steps } = data;
     const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
+    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
     return right
       ? [token, said, h("b", {}, "accepted ✓")]
       : [
@@ -206,14 +206,14 @@ class MembersView {
           h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
           ...(data.report.of_paths
             ? []
-            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
+            : [", target wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
         ];
   }
 
   stepWords(row) {
     const { steps, report } = this.data;
     const all = report.matrix.counts.length - 1;
-    if (steps.happened[row] < 0) return ["boundary not seen"];
+    if (steps.happened[row] < 0) return ["boundary unknown"];
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
     const outcome = OUTCOMES[steps.outcome[row]];
@@ -330,12 +330,12 @@ export function start(element, trigger, props, watch, server, options) {
   const empty = h(
     "p",
     { class: "empty" },
-    "Press Measure: the prompts of the set are run one by one, and the verdict grows with them.",
+    "Press Measure to run the prompts of the set one by one. The verdict is updated in between.",
   );
   const hint = h(
     "p",
     { class: "hint" },
-    "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+    "Drag to zoom, double-click to see all, click a name in a legend to hide it, click a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
   const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
   const further = h(
@@ -453,7 +453,7 @@ export function start(element, trigger, props, watch, server, options) {
     };
     whenShown(find, select, () => {
       notice.hidden = false;
-      notice.textContent = "Explore did not get this run; is the connection lost? Try again.";
+      notice.textContent = "Explore could not load this run. Is the connection lost? Try again.";
     });
   }
 

@@ -76,7 +76,7 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
-    title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
+    title = f"{recordings.title}: only one text; a prompt set gives more reliable figures"
     return calibration_drawing(MeasuredRuns(traces), recordings.runs, title)
 
 
@@ -107,7 +107,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
         raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
     good, bad = read_uploads([Path(p) for p in paths])
     if not good:
-        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files was read; the first: {bad[0]}")
+        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files could be read; the first: {bad[0]}")
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
@@ -217,7 +217,7 @@ def prompts(
     try:
         for prompt, one in zip(texts, prepared, strict=True):
             recorder = RunRecorder(one, job.cancelled)
-            news = f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
+            news = f"{len(runs)} of {len(texts)} prompts; the figures show the first {shown_runs}."
             for _ in paced(recorder):
                 yield Update(news=news if shown_runs < len(runs) else "")
             if job.cancelled():
@@ -234,7 +234,7 @@ def prompts(
                 shown_runs = len(runs)
                 yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
     except Exception as error:  # the finished prompts are drawn
-        yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
+        yield Update(so_far(f"{title}, ended by an error"), problem=failure_sentence(error))
 
 
 def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
@@ -266,7 +266,7 @@ def report(
     values: settings by name; only ``chat`` is used.
     """
     if ON_ZERO_GPU:
-        raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+        raise InputError("this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine")
     count = settings.whole(limit, "how many")
     if not 1 <= count <= MAX_DOCTOR_PROMPTS:
         raise InputError(f"how many must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")

@@ -76,7 +76,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
             )
             log = gr.Textbox(
                 label="or paste a log",
-                info="What vLLM, SGLang or llama.cpp print of their drafts.",
+                info="What vLLM, SGLang or llama.cpp print about their drafts.",
                 lines=3,
                 max_lines=8,
                 visible=False,
@@ -225,7 +225,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",
-                info="One prompt per line. Separate prompts of several lines by an empty line.",
+                info="One prompt per line. If prompts have several lines, separate them by empty lines.",
                 placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
                 lines=4,
                 max_lines=10,
