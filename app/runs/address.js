@@ -132,7 +132,7 @@ export function traceAddress(wanted, here, hosts) {
     return { problem: "the link does not contain a valid address" };
   }
   if (!["http:", "https:"].includes(address.protocol) || address.username || address.password)
-    return { problem: "its address must begin with http:// or https:// and name no user" };
+    return { problem: "its address must begin with http:// or https:// and contain no user name" };
   if (address.host !== new URL(here).host && !hosts.includes(address.host))
     return {
       problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”`,
@@ -147,7 +147,7 @@ export async function fetchTrace(address, megabytes) {
     credentials: "same-origin",
     referrerPolicy: "no-referrer",
   }).catch(() => {
-    throw new Error("its host does not answer, does not allow it, or leads elsewhere");
+    throw new Error("its host does not answer, does not allow the request, or redirects it");
   });
   if (!answer.ok || !answer.body) throw new Error(`its host answers ${answer.status}`);
   const parts = [];

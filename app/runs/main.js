@@ -243,7 +243,7 @@ class RunsView {
       await copyLink(
         query,
         "The prompt is too long for a link: save the trace instead.",
-        "Link copied: it fills in prompt and settings, and Run makes the run again.",
+        "Link copied. It fills in prompt and settings; press Run to repeat the run.",
       ),
     );
   }

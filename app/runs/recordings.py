@@ -126,14 +126,14 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     raw = _unpacked(path)
     if is_log(path):
         runs = list(islice(_logged(path), MAX_OPENED + 1))
-        more = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them."
+        more = f"Its first {MAX_OPENED} runs are in the list; Calibrate reads all of them."
         notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_readings(path))]
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
         raise InputError("the trace has no steps, so there is nothing to show")
-    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    note = f"The first {MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
     return read, note
 
 
@@ -146,7 +146,7 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
             raw = _unpacked(path)
             if len(raw) > room:
                 raise InputError(
-                    f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+                    f"all files together have more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer files"
                 )
             found = _runs_of(path, raw)
         except InputError as error:
@@ -166,7 +166,7 @@ def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
         return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
     runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
     if not runs:
-        raise InputError("it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean")
+        raise InputError("it is a log with only totals, without steps; “Open a trace” in Explore explains them")
     return runs
 
 
@@ -192,7 +192,7 @@ def _unpacked(path: str | Path) -> bytes:
         with opened(path) as file:
             raw = file.read(limit + 1)
     except FileNotFoundError:
-        raise InputError("this file is not kept any more; upload it again") from None
+        raise InputError("this file is no longer stored; upload it again") from None
     except UNREADABLE:
         raise InputError("the file cannot be read: it is neither JSON lines nor an intact gzip file") from None
     if len(raw) > limit:

@@ -59,11 +59,11 @@ def class_page(
     """
     title = " ".join(title.split())
     if len(title) > MAX_TITLE:
-        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} fit")
+        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} are allowed")
     numbered = list(enumerate(reversed(runs), 1))
     listed = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
     if numbered and not listed:
-        raise InputError("no run is ticked; tick those that the class is to see")
+        raise InputError("no run is ticked; tick the runs for the class")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
         # the method distinguishes runs of the same prompt
@@ -98,7 +98,7 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
     size = 0
     for run in runs:
         if run.live:
-            raise InputError("a run still goes on; wait for its end or stop it")
+            raise InputError("a run is still in progress; wait for its end or stop it")
         size += sum(len(line) + 1 for line in run.lines())
         if size > megabytes * 10**6:
             way = (
@@ -106,7 +106,7 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
                 if len(runs) > 1
                 else "share it as JSONL, which “Open a trace” reads"
             )
-            raise InputError(f"it would hold more than {megabytes} MB of traces; {way}")
+            raise InputError(f"it would contain more than {megabytes} MB of traces; {way}")
     if not size:
         raise InputError("there is no run in the list yet")
 
@@ -143,7 +143,7 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):
-        raise InputError("the server has no run of this window any more; run it again")
+        raise InputError("the server no longer has a run of this window; run it again")
     name = file_name(run.header)
     if kind == "html":
         return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
@@ -158,4 +158,4 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
             "type": "application/xml",
             "text": "\n".join(networkx.generate_graphml(graph(trace.steps[step]))),
         }
-    raise InputError("there is no such file")
+    raise InputError("this kind of file does not exist")

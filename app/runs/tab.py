@@ -26,13 +26,11 @@ from d2sd.trace.run import RecordedRun
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
-ELSEWHERE = (
-    "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
-)
+ELSEWHERE = "The run of this link is not stored here, or no longer. It is run again with the settings of the link."
 NOT_KEPT = "The run of this link is not stored here, or no longer. The link does not contain its settings."
-NOT_YET = "The run of this link has not been made yet."
-STAYS = "The run below is a different one. Press Run to use the settings that are filled in."
-PRESS_RUN = "Press Run: its models are loaded first."
+NOT_YET = "This link describes a run that has not been made yet."
+STAYS = "The run below is a different one. Press Run to use the settings of the link."
+PRESS_RUN = "Press Run to load its models and to start it."
 # Presses the button that a link starts, by its id. The button's tab may not be built yet.
 PRESS_BUTTON = """async (id) => {
   for (let tries = 0; id && tries < 100; tries += 1) {
@@ -48,7 +46,7 @@ NAME_WINDOW = """(...values) => {
   try {
     name = sessionStorage.getItem("d2sd-window") || name;
     sessionStorage.setItem("d2sd-window", name);
-  } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
+  } catch { /* storage is disabled: the window keeps its runs until the page is reloaded */ }
   return [values[0], name];
 }"""
 
