@@ -45,7 +45,7 @@ class Tour {
     this.title = h("h3", { tabindex: -1 });
     this.body = h("div", { class: "body", "aria-live": "polite" });
     this.stage = h("div", { class: "stage", role: "group", "aria-label": "The step" });
-    this.back = button("←", { class: "move", "aria-label": "Chapter before (←)", title: "←" }, () =>
+    this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
       this.go(this.at - 1),
     );
     this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
@@ -77,7 +77,7 @@ class Tour {
       console.warn(error);
       this.notice.hidden = false;
       this.notice.replaceChildren(
-        "Learn did not load; is the connection lost? ",
+        "Learn could not be loaded. Is the connection lost? ",
         button("Try again", { class: "small" }, () => this.load(ask, lines, address)),
       );
     }
@@ -349,4 +349,4 @@ export async function start(element, trigger, props, watch, server, options) {
 }
 
 /** Waits until `test()` is true; fails after `READ_MS`. */
-const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("nothing came"))));
+const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("timed out"))));

@@ -37,7 +37,7 @@ export class SettingsView {
     this.task = h(
       "p",
       { class: "task" },
-      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?",
+      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why are they not the same?",
     );
     this.time = h("p", { class: "figures", role: "status" });
     this.there = h("p", { class: "figures", role: "status" });
@@ -58,7 +58,7 @@ export class SettingsView {
     );
     this.cut = h(
       "div",
-      { class: "cut", role: "group", "aria-label": "The text, cut into steps" },
+      { class: "cut", role: "group", "aria-label": "The text, divided into steps" },
       h("h4", {}),
       h("p", { tabindex: 0 }),
       (this.said = h("p", { class: "otherwise", role: "status", hidden: true })),
@@ -130,8 +130,7 @@ export class SettingsView {
       `, ${point.nodes.toFixed(0)} nodes verified per step`,
     );
     this.showTimes(point);
-    const most =
-      point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
+    const most = point.k < wantedK ? `A block of ${point.gamma} allows ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
@@ -148,7 +147,7 @@ export class SettingsView {
     if (own)
       this.time.replaceChildren(
         h("b", {}, milliseconds((own * here.milliseconds) / 1000)),
-        ` here, ${gain(own)}, by what every pass cost here.`,
+        ` here, ${gain(own)}, calculated from the cost of every pass here.`,
       );
     const price =
       there === null
@@ -170,11 +169,11 @@ export class SettingsView {
         : "This is how the run was recorded. ";
     const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
     const rest = !more.length
-      ? "More re-drafts than this were not replayed. "
+      ? "No larger K was replayed. "
       : more.every(same)
         ? "More re-drafts change nothing on this text. "
         : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
-    return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
+    return `${first}${rest}Every node costs a little time. The text is always the same; with another text the result may differ.`;
   }
 
   /** α against K, a line for every γ; the selected one is emphasised. */
@@ -227,7 +226,7 @@ export class SettingsView {
       );
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}, one piece per step`;
     this.cut.children[1].replaceChildren(this.live.opening, ...pieces);
   }
 }
