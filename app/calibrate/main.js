@@ -1,4 +1,4 @@
-// Calibrate: the verdict and the sentences it rests on, figures, and the steps behind every mark of them, each one click from Explore.
+// Calibrate: the verdict and its reasons, figures, and the steps of each mark of a figure, which open in Explore.
 
 import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
@@ -14,7 +14,7 @@ const TONES = {
   note: ["·", "note"],
 };
 
-/** The verdict and the sentences it rests on, and the headline figures. */
+/** The verdict, the sentences that support it, and the headline figures. */
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
@@ -67,13 +67,13 @@ class SummaryView {
   }
 }
 
-/** Closes the drawer with the report on a drafter, where it is open. */
+/** Closes the drawer with the doctor's report if it is open. */
 function closeReport() {
   const close = document.querySelector("#doctor-close");
   if (close?.getClientRects().length) close.click();
 }
 
-/** The verdict in three parts: a title, what stands before its colon, what it rests on, and how exact that is. */
+/** Splits the verdict into a title (the part before the colon), its reasons, and a sentence about exactness (the ECE). */
 export function verdictWords(verdict) {
   const at = verdict.indexOf(":");
   if (at < 0) return [verdict, "", ""];
@@ -84,11 +84,11 @@ export function verdictWords(verdict) {
   return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
 }
 
-const AT_ONCE = 60;
+const AT_ONCE = 60; // steps that a click adds to the list
 
-/** The steps behind a bar, a cell or a row, each one click from Explore. */
+/** The list of steps of a bar, cell or row, which open in Explore. */
 class MembersView {
-  /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
+  /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is closed. */
   constructor(open, closed) {
     Object.assign(this, { open, items: [], shown: AT_ONCE });
     this.title = h("h3", { tabindex: -1 });
@@ -123,7 +123,7 @@ class MembersView {
     });
   }
 
-  /** The steps worth seeing, of one kind and of one group of prompts. */
+  /** Lists steps worth seeing, of one kind and one group of prompts. */
   showWorth(data, kind = this.kind) {
     const groups = [...new Set(data.runs.map(({ domain }) => text(domain)))].filter(Boolean).sort();
     const group = groups.includes(this.group.value) ? this.group.value : "";
@@ -146,7 +146,7 @@ class MembersView {
     this.show(data, null, found.find(([id]) => id === kind)[2]);
   }
 
-  /** `title`: of the steps behind a mark; null: those worth seeing. */
+  /** `title`: name of the mark whose steps are listed; null for steps worth seeing. */
   show(data, title, items) {
     Object.assign(this, { data, items, shown: AT_ONCE });
     const none = title === null;
@@ -166,9 +166,9 @@ class MembersView {
 
   draw() {
     this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
-    const rest = this.items.length - this.shown;
-    this.more.hidden = rest <= 0;
-    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
+    const rest = Math.max(0, this.items.length - this.shown);
+    this.more.hidden = !rest;
+    this.more.textContent = !rest ? "" : rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
   }
 
   row({ row, at }, index) {
@@ -197,7 +197,7 @@ class MembersView {
     const { steps } = data;
     const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
+    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
     return right
       ? [token, said, h("b", {}, "accepted ✓")]
       : [
@@ -206,14 +206,14 @@ class MembersView {
           h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
           ...(data.report.of_paths
             ? []
-            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
+            : [", target wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
         ];
   }
 
   stepWords(row) {
     const { steps, report } = this.data;
     const all = report.matrix.counts.length - 1;
-    if (steps.happened[row] < 0) return ["boundary not seen"];
+    if (steps.happened[row] < 0) return ["boundary unknown"];
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
     const outcome = OUTCOMES[steps.outcome[row]];
@@ -230,10 +230,10 @@ function figuresJson({ progress, runs, reading, report }) {
   return JSON.stringify({ title: progress.title, runs, reading, report }, null, 1);
 }
 
-// Which steps are behind the mark of a figure, and behind which marks a step is.
+// The steps of a mark of a figure, and the marks of a step. A mark is given by its place in the figure.
 
-/** The steps behind these places, as items of the list: scored positions where the figure counts those, the most surprising
-    first, else whole steps. */
+/** Items of the list for these places: scored positions, the most surprising first, if the figure counts positions; otherwise whole
+ *  steps. */
 export function stepsBehind({ places, steps }, figure, wanted) {
   const items = [];
   const positions = places.positions[figure];
@@ -247,12 +247,12 @@ export function stepsBehind({ places, steps }, figure, wanted) {
   return items;
 }
 
-/** The places of a figure that a step is behind. */
+/** The places of a figure that a step belongs to. */
 export function placesOf({ places }, figure, row) {
   return (places.positions[figure] || places.steps[figure] || [])[row] || [];
 }
 
-/** What these places are called together. */
+/** A common name of these places. */
 export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
   const names = wanted.map((place) => text(panel && panel.names[place])).filter(Boolean);
@@ -265,7 +265,7 @@ function bySurprise(items, steps) {
   return items.sort((a, b) => surprise(b) - surprise(a));
 }
 
-/** What is listed before anything is chosen: the rejected tokens, the surest first. */
+/** The list before a mark is selected: rejected tokens, the surest first. */
 export function surprises({ steps }) {
   const items = [];
   steps.confidence.forEach(
@@ -275,16 +275,16 @@ export function surprises({ steps }) {
   return bySurprise(items, steps);
 }
 
-const SURE = 0.9; // of a first token
+const SURE = 0.9; // confidence of a first token
 
-/** What steps are worth seeing for. */
+/** Kinds of steps worth seeing, as id and name. */
 const KINDS = [
   ["surest", "Surest that were rejected"],
   ["first", `Rejected at once, ${percent(SURE)} sure`],
   ...["repaired", "found", "missed"].map((outcome) => [outcome, capital(OUTCOMES[outcome].words)]),
 ];
 
-/** The steps of a kind, of a group of prompts (empty: all), as items of the list. */
+/** Items of the list: the steps of a kind, of a group of prompts (empty: all groups). */
 export function worthSeeing(data, kind, group) {
   const { steps, runs } = data;
   const own = ({ row }) => !group || text(runs[steps.run[row]].domain) === group;
@@ -294,17 +294,17 @@ export function worthSeeing(data, kind, group) {
   return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(own);
 }
 
-// Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
+// The view, with one selection for all charts.
 
 const PATIENCE_MS = 20000;
-// In reading order; the first stand under the verdict, and the first of the further ones below the list of steps.
+// In reading order. MAIN is below the verdict, the first of FURTHER below the list of steps.
 const MAIN = ["uniform", "positions", "matrix"];
 const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
   let choice = { chart: "", places: [] };
-  const whenShown = oneWait(PATIENCE_MS); // of two steps that are opened, the later one is selected
+  const whenShown = oneWait(PATIENCE_MS); // the last opened step replaces an earlier one
   const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
@@ -330,12 +330,12 @@ export function start(element, trigger, props, watch, server, options) {
   const empty = h(
     "p",
     { class: "empty" },
-    "Press Measure: the prompts of the set are run one by one, and the verdict grows with them.",
+    "Press Measure to run the prompts of the set one by one. The verdict is updated in between.",
   );
   const hint = h(
     "p",
     { class: "hint" },
-    "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+    "Drag to zoom, double-click to see all, click a name in a legend to hide it, click a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
   const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
   const further = h(
@@ -357,7 +357,7 @@ export function start(element, trigger, props, watch, server, options) {
     further,
     summary.spoken,
   );
-  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // loads Plotly when the tab is first open
   element.replaceChildren(root);
 
   function show() {
@@ -407,7 +407,7 @@ export function start(element, trigger, props, watch, server, options) {
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
-    // Where the list is out of sight, as always in one column, go there; come back when it is closed.
+    // Scroll to the list if it is out of sight, which it always is in one column; closing it scrolls back.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight * 0.7) {
       members.box.scrollIntoView({ block: "start" });
@@ -426,7 +426,7 @@ export function start(element, trigger, props, watch, server, options) {
     if (mark) mark.focus();
   }
 
-  /** Explore gets the run from the server unless it has it already; then the step is selected there. */
+  /** Opens a step in Explore, which gets the run from the server unless it shows it already. */
   function open(row, at) {
     const view = document.querySelector("#explorer [data-run]");
     const run = data.runs[data.steps.run[row]];
@@ -453,7 +453,7 @@ export function start(element, trigger, props, watch, server, options) {
     };
     whenShown(find, select, () => {
       notice.hidden = false;
-      notice.textContent = "Explore did not get this run; is the connection lost? Try again.";
+      notice.textContent = "Explore could not load this run. Is the connection lost? Try again.";
     });
   }
 

@@ -1,4 +1,4 @@
-"""What Calibrate measures: the run in Explore, a prompt set, or uploaded traces; and the doctor on the chosen drafter."""
+"""The measurements of Calibrate: the run in Explore, a prompt set or uploaded traces; and the doctor for the chosen drafter."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
 from app.models import Chosen
 from app.presets import ASSETS
-from app.runs.recordings import Recording, Recordings, prompt_label, read_uploads, short, what_it_says
+from app.runs.recordings import Recording, Recordings, log_readings, prompt_label, read_uploads, short
 from app.streaming import RunRecorder, announce_loading, on_worker, paced, prepare_run
 from app.visitors import without_paths
 from d2sd import InputError
@@ -41,7 +41,7 @@ from d2sd.whatif import ReplayOutcome
 RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
 MAX_FILES = 200
 MAX_REPLAYED = 60  # texts
-MAX_NAMED = 3  # of files that are left out
+MAX_NAMED = 3  # left-out files that a sentence names
 MAX_PROMPT_BYTES = 5 * 10**6
 MAX_DOCTOR_PROMPTS = 60
 
@@ -53,12 +53,12 @@ def calibration_drawing(
     total: int | None = None,
     running: bool = False,
 ) -> str:
-    """Returns the value of the Calibrate view: one JSON text with the sentences, the figures, and the marks of the figures that
-    each step belongs to. A click on a mark can therefore list its steps without the server.
+    """Returns the value of the Calibrate view as JSON: sentences, figures, and for each step the marks of the figures that it
+    belongs to. With these, the page lists the steps of a clicked mark without the server.
 
     measured, runs: the finished runs, as measured and as recorded.
-    total: number of runs in the end, if more are to come.
-    running: whether the measurement goes on.
+    total: number of planned runs, if there will be more.
+    running: whether the measurement is in progress.
     """
     statistics, done = measured.statistics, len(runs)
     data = {
@@ -76,12 +76,12 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
-    title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
+    title = f"{recordings.title}: only one text; a prompt set gives more reliable figures"
     return calibration_drawing(MeasuredRuns(traces), recordings.runs, title)
 
 
 def recorded(recordings: Recordings) -> str | None:
-    """Take the bundled measurement, which the tab opens with. Returns what to draw; None if there is none."""
+    """Take the bundled measurement, which the tab shows first. Returns the drawing; None if the file is missing."""
     if not RECORDED.exists():
         return None
     recordings.runs, drawn = _recorded()
@@ -97,9 +97,9 @@ def _recorded() -> tuple[list[Recording], str]:
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
-    """Measure uploaded traces. Returns what to draw, and a sentence that names files that were left out.
+    """Measure uploaded traces. Returns the drawing, and a sentence that names left-out files.
 
-    Raises ``InputError`` if none can be read; nothing is changed then.
+    Raises ``InputError`` if no file can be read; ``recordings`` is then unchanged.
     """
     if not paths:
         raise InputError("choose one or more trace files first")
@@ -107,7 +107,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
         raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
     good, bad = read_uploads([Path(p) for p in paths])
     if not good:
-        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files was read; the first: {bad[0]}")
+        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files could be read; the first: {bad[0]}")
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
@@ -115,19 +115,19 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
 
 
 def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
-    """Returns what the logs among uploaded files and a pasted one say, as Markdown; empty if there is none.
+    """Returns the findings of uploaded logs and a pasted log as Markdown; empty if there are no logs.
 
-    Raises ``InputError`` for a pasted text that says nothing; ``files`` names files that cannot be read.
+    Raises ``InputError`` if the pasted text is not a log. ``files`` names files that cannot be read.
     """
     said: list[Reading] = []
     for path in (paths or ())[:MAX_FILES]:
         with suppress(InputError):
-            said += what_it_says(path) if is_log(path) else []
+            said += log_readings(path) if is_log(path) else []
     if pasted and pasted.strip():
         with TemporaryDirectory() as folder:
             file = Path(folder) / "pasted.log"
             file.write_bytes(pasted.encode("utf-8", "replace"))
-            said += what_it_says(file)
+            said += log_readings(file)
     return markdown_of_logs(said)
 
 
@@ -140,7 +140,7 @@ def left_out(bad: Sequence[str], count: int) -> str:
 
 
 def by_paragraph(pasted: str) -> str:
-    """Pasted prompts as ``parse_prompts`` reads them: with empty lines between them, each may have several lines."""
+    """Returns pasted prompts for ``parse_prompts``: prompts of several lines, separated by empty lines, become JSON lines."""
     blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
     if len(blocks) < 2 or blocks[0].startswith("{"):
         return pasted
@@ -187,14 +187,13 @@ def prompts(
     method: str,
     values: dict[str, Any],
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
-    drawing stays; cancelled, it keeps its finished prompts. Raises ``InputError``.
+    """Run a prompt set and yield drawings, first after every prompt, then at growing intervals.
+
+    If cancelled, the last drawing has the finished prompts. If something else is measured in the meantime, its drawing
+    stays. Raises ``InputError``; the shown drawing then stays.
 
     values: settings by name.
-
-    If something else is measured in the meantime, its drawing stays.
     """
-
     count = settings.whole(limit, "how many")
     if count < 1:
         raise InputError(f"how many must be at least 1, not {count}")
@@ -205,7 +204,7 @@ def prompts(
     title = f"{len(texts)} prompts of {source.name} with {lane_title(method)}"
     measured = MeasuredRuns()
     runs: list[Recording] = []
-    shown_runs = 0  # of the latest drawing
+    shown_runs = 0  # number of runs in the latest drawing
 
     recordings.runs, recordings.title = runs, title
 
@@ -218,7 +217,7 @@ def prompts(
     try:
         for prompt, one in zip(texts, prepared, strict=True):
             recorder = RunRecorder(one, job.cancelled)
-            news = f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
+            news = f"{len(runs)} of {len(texts)} prompts; the figures show the first {shown_runs}."
             for _ in paced(recorder):
                 yield Update(news=news if shown_runs < len(runs) else "")
             if job.cancelled():
@@ -230,18 +229,18 @@ def prompts(
             done = len(runs) == len(texts)
             if done and method not in CHAINLESS and not ON_ZERO_GPU:
                 measured.statistics.costs = draft_costs(one.engine.costs(one.request.config), method)
-            # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
+            # Drawn when the number of runs has doubled: all drawings together then cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)
                 yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
-    except Exception as error:  # what is finished is drawn
-        yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
+    except Exception as error:  # the finished prompts are drawn
+        yield Update(so_far(f"{title}, ended by an error"), problem=failure_sentence(error))
 
 
 def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
     """Replay the measured runs with other choices of prefixes.
 
-    Yields progress sentences, then what perfect confidence would bring, as Markdown; if cancelled, over the texts so far. Raises
+    Yields progress sentences, then the gain from perfect confidence as Markdown; if cancelled, for the texts so far. Raises
     ``InputError``.
     """
     if not runs:
@@ -264,10 +263,10 @@ def report(
 
     Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises ``InputError``.
 
-    values: settings by name, of which ``chat`` counts.
+    values: settings by name; only ``chat`` is used.
     """
     if ON_ZERO_GPU:
-        raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+        raise InputError("this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine")
     count = settings.whole(limit, "how many")
     if not 1 <= count <= MAX_DOCTOR_PROMPTS:
         raise InputError(f"how many must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")

@@ -1,4 +1,4 @@
-"""The Calibrate tab: source on the left, figures on the right."""
+"""The Calibrate tab: sources on the left, figures on the right."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SOURCES = {
     "Prompts of my own": "own",
     "Trace files and logs": "files",
 }
-RUN = ("prompts", "own")  # the sources that are run step by step
-# Runs in the browser: a late answer of the server about the previous source would hide the file field during an upload.
+RUN = ("prompts", "own")  # sources whose prompts are run
+# Runs in the browser: a late answer of the server for the previous source would hide the file field during an upload.
 SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
   return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
@@ -43,16 +43,18 @@ PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[st
 
 
 def figures_view() -> View:
-    """Returns the view of what ``calibrate.calibration_drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and
-    ``loaded``, the run that Explore shows."""
+    """Returns the view that draws ``calibrate.calibration_drawing``.
+
+    Event ``select``: opens ``step`` of ``run`` in Explore; ``loaded``: whether Explore shows this run already.
+    """
     sheets = ("calibrate/calibrate.css",)
     return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
-    """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
+    """Lay out the tab and wire it. ``shown``: the Explore tab, which has the run to measure and opens steps."""
     session = shown.session
-    # Its own ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
+    # A separate ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
@@ -74,7 +76,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
             )
             log = gr.Textbox(
                 label="or paste a log",
-                info="What vLLM, SGLang or llama.cpp print of their drafts.",
+                info="What vLLM, SGLang or llama.cpp print about their drafts.",
                 lines=3,
                 max_lines=8,
                 visible=False,
@@ -83,7 +85,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
         with gr.Column(scale=1, min_width=320):
             with gr.Column(elem_id="doctor-drawer"):
                 close = gr.Button("✕", elem_id="doctor-close", min_width=32)
-                # foreign text in it is escaped, and remaining HTML is sanitized
+                # foreign text is escaped, remaining HTML is sanitized
                 report = gr.Markdown(
                     visible=False,
                     elem_id="doctor-report",
@@ -99,7 +101,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
         answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
     quick(go.click, _measure)
-    # What costs nothing is shown at once.
+    # Cheap measurements are shown immediately.
     quick(uploads.upload, _measure)
     quick(source.change, _measure_shown)
     source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
@@ -133,9 +135,9 @@ def _measure(
     paths: list[str] | None,
     log: str | None,
 ) -> tuple[Any, Any, Any]:
-    """Returns figures of the run in Explore or of trace files, and what logs say; cancels a running measurement of prompts.
+    """Returns figures of the run in Explore or of trace files, and the findings of logs; cancels a running measurement.
 
-    Returns no change for prompts, which ``_measure_prompts`` runs.
+    Changes nothing for sources of prompts, which ``_measure_prompts`` runs.
     """
     found, bad, said = Recordings(), "", ""
     if kind in RUN:
@@ -163,7 +165,7 @@ def _measure(
 def _measure_shown(call: Call, kind: str, recordings: Recordings, *values: Any) -> tuple[Any, Any, Any]:
     if kind == "shown":
         return _measure(call, kind, recordings, *values)
-    drawn = None if recordings.title else calibrate.recorded(recordings)  # before anything was measured
+    drawn = None if recordings.title else calibrate.recorded(recordings)  # nothing was measured yet
     return drawn or gr.skip(), gr.skip(), sentence()
 
 
@@ -182,7 +184,7 @@ def _measure_prompts(
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
     source, limit, chosen, _, settings = _prompt_request(*values)
     for update in calibrate.report(job, source, limit, chosen, settings):
-        # stopped, it shows what was found by then; it never covers what was measured meanwhile
+        # shows the findings so far if stopped, nothing if another measurement has replaced it
         yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
 
@@ -212,15 +214,18 @@ def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, An
 
 
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
-    """The controls of prompts, in the order of ``_prompt_request``'s arguments; their column, and in it those of a bundled set and
-    those of prompts of one's own."""
+    """Build the controls of prompts.
+
+    Returns them in the order of ``_prompt_request``'s parameters, their column, the choice of a bundled set, and the column of the
+    user's own prompts.
+    """
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     fold_view("Prompts, models, settings", "prompt-set", elem_id="calibrate-fold")
     with gr.Column(elem_id="prompt-set", elem_classes="folded") as group:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",
-                info="One prompt per line. Separate prompts of several lines by an empty line.",
+                info="One prompt per line. If prompts have several lines, separate them by empty lines.",
                 placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
                 lines=4,
                 max_lines=10,

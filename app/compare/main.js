@@ -1,9 +1,15 @@
-// Compare: what differs between two sides in words and a figure, and their texts place by place.
+// Compare: the differences between two sides as sentences and a figure, and their texts side by side.
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { TextsView } from "./texts.js";
+
+/** The sentences whose figures the headline does not state already. */
+export function unstated(headline, reading) {
+  const stated = headline.join(" ");
+  return reading.filter((words) => !stated.includes(words.split(/, |: an interval/)[0]));
+}
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -20,14 +26,14 @@ export function start(element, trigger, props, watch, server, options) {
       JSON.stringify({ titles, reading: data.reading, comparison }, null, 1),
     );
   });
-  const differences = new FigureView("differences", options); // figure and numbers, one below the other
+  const differences = new FigureView("differences", options); // figure, with its numbers below
   differences.numbers.hidden = false;
   differences.button.remove();
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
   const empty = h(
     "p",
     { class: "empty" },
-    "Nothing to compare yet: what you run, open or measure is offered here, where two of it have a prompt in common.",
+    "Nothing to compare yet. Runs that you make, open or measure are listed here if two of them have the same prompt.",
   );
   const parts = [h("div", { class: "panel top" }, result, more, legend, reading, how), texts.box, differences.box];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
@@ -39,11 +45,12 @@ export function start(element, trigger, props, watch, server, options) {
     for (const part of parts) part.hidden = !some;
     element.dataset.state = some ? "done" : "empty";
     if (!some) return;
-    [result.textContent, more.textContent] = list(data.short).map(text);
+    const headline = list(data.short).map(text);
+    [result.textContent, more.textContent] = headline;
     legend.replaceChildren(
       ...["A", "B"].map((side, n) => h("li", {}, h("b", {}, side), h("bdi", {}, text(data.titles[n])))),
     );
-    reading.replaceChildren(...list(data.reading).map((words) => h("li", {}, text(words))));
+    reading.replaceChildren(...unstated(headline, list(data.reading).map(text)).map((words) => h("li", {}, words)));
     how.replaceChildren(text(data.how), " ", save);
     differences.show(data.panel);
     texts.show(data.pairs);

@@ -25,15 +25,15 @@ from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import encodable
 
-EXPLANATION = "Two methods, drafters or settings over the same prompts: A against B. What you run, open or measure is listed here."
-OPENING = ("dflash", "d2sd")  # lanes of the recorded race that are compared before anything else was run
+EXPLANATION = "Compare two methods, drafters or settings on the same prompts. Everything that you run, open or measure is listed here."
+OPENING = ("dflash", "d2sd")  # lanes of the recorded race, compared until something is run
 MAX_PAIRS = 40
-MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
+MAX_PAIR_CHARACTERS = 400_000  # of all texts shown side by side
 MAX_LABEL = 80
 
 
 def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
-    """Lay out the tab and wire it. ``shown``: Explore, whose window keeps what is compared."""
+    """Lay out the tab and wire it. ``shown``: the Explore tab, whose session stores the runs and sets."""
     session = shown.session
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
@@ -50,7 +50,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
             )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
-            # ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore
+            # event ``select``: opens ``step`` of ``run`` of ``side`` (0 or 1) in Explore
             sheets = ("compare/compare.css",)
             view = drawn_view(None, "compare/main.js", constants=FIGURES, sheets=sheets, elem_id="compare-view")
 
@@ -58,7 +58,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     ticket = gr.State(Ticket())
     opened = tab.select(offer, inputs, sides, **AT_ONCE)
     swapped = swap.click(lambda session, a, b: offer(session, b, a), inputs, sides, **AT_ONCE)
-    chosen = sides[0].input(offer, inputs, sides, **AT_ONCE)  # only what can be compared with A is offered as B
+    chosen = sides[0].input(offer, inputs, sides, **AT_ONCE)  # B offers only what can be compared with A
     for event in (go.click, sides[1].input, opened.then, swapped.then, chosen.then):
         answer(event, show_comparison, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
@@ -66,8 +66,10 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
-    """Returns the runs and sets that share a prompt with another one, as A, and as B those that share one with A. What was chosen stays
-    where it can; else the two newest are, or before anything was run two lanes of the recorded race."""
+    """Returns the dropdowns: A offers the runs and sets that share a prompt with another one, B the partners of A.
+
+    The selection is kept if possible. Otherwise the two newest partners are selected, or two lanes of the recorded race.
+    """
     known = {name: (title, _asked(session.history, name)) for title, name in choices(session.history)}
 
     def partners_of(name: str) -> list[str]:
@@ -86,24 +88,24 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 
 
 def _asked(history: History, name: str) -> set[str]:
-    """Returns the prompts of a choice; those of logs, which have none, are one unknown prompt."""
+    """Returns the prompts of a run or set; logs have no prompts, which counts as one empty prompt."""
     return {str(recording.header.get("prompt") or "") for recording in pick(history, name).runs}
 
 
 def show_comparison(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
     if not (a and b):
-        return gr.skip(), sentence(note="Nothing here can be compared yet: no two of the runs have a prompt in common.")
+        return gr.skip(), sentence(note="Nothing can be compared yet: no two of the runs have the same prompt.")
     return comparison_drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
-    """Keep trace files as a set that can be chosen."""
+    """Store trace files as a set and offer it."""
     if not paths:
         return [gr.skip(), gr.skip(), sentence(problem="Choose one or more trace files first.")]
     good, bad = read_uploads([Path(p) for p in paths])
     runs: list[Recording] = [recording for recording, _ in good]
     if not runs:
-        return [gr.skip(), gr.skip(), sentence(problem=f"No file was read; the first: {bad[0]}")]
+        return [gr.skip(), gr.skip(), sentence(problem=f"No file could be read. The first: {bad[0]}")]
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} traces: {runs[0].label} …"
     session.history.keep_set(title, runs)
     boxes = offer(session, a, b)
@@ -122,12 +124,12 @@ def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tup
     return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()
 
 
-# What can be compared, and what is drawn of it.
+# The choices, and the value of the view.
 
 
 def choices(history: History) -> list[tuple[str, str]]:
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
-    # method and prompt first: a box shows the beginning
+    # method and prompt first, since a dropdown shows only the beginning
     runs = [
         (f"{run_title(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs
     ]
@@ -136,7 +138,7 @@ def choices(history: History) -> list[tuple[str, str]]:
 
 
 def pick(history: History, name: str | None) -> RunSet:
-    """Returns the runs of a choice; raises ``InputError`` if they are gone."""
+    """Returns the runs of a choice. Raises ``InputError`` if they are no longer stored."""
     kind, _, which = (name or "").partition(" ")
     race = recorded_race()
     if kind == "lane" and which in race.methods:
@@ -180,7 +182,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
 
 
 def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Returns pairs of runs of the same prompt from both sides; two single runs in any case."""
+    """Returns pairs of runs with the same prompt, by index; two single runs are always a pair."""
     if len(a) == len(b) == 1:
         return [(0, 0)]
     places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}
@@ -189,8 +191,7 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
-    """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
-    how much of the first draft was accepted (−1: not seen)."""
+    """Returns per step: end in characters, tokens with proposers, ``verdict``, accepted length of the first draft (−1: unknown)."""
     return [
         [
             end,

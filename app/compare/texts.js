@@ -1,14 +1,14 @@
-// Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
+// Two runs side by side: bars of their steps, and their texts. Steps at the same place in the text are selected together.
 
 import { button, h, list, s, text, whole } from "../../assets/viewer/dom.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { count, LONE, OUTCOMES, spoken } from "../../assets/viewer/words.js";
 
-/** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
+/** Mark and words for the outcome of a step's prediction. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
 
 function readPair(raw) {
-  // before the first step stands what prefill committed, once
+  // the text committed by prefill precedes the first step
   const side = (steps, number) => {
     const before = text(list(raw.leads)[number]);
     let from = [...before].length;
@@ -36,11 +36,11 @@ function readPair(raw) {
   };
 }
 
-/** The first step that ends elsewhere on the other side, and how many tokens both commit there. */
+/** States the first step that ends at different places on both sides, and its number of tokens. */
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
-  return `Their steps differ from step ${parts + 1} on: A has ${a} there, B ${b}.`;
+  return `The steps differ from step ${parts + 1} on: A has ${a}, B has ${b}.`;
 }
 
 const lengthOf = ({ sides }) => Math.max(...sides.map((steps) => steps.at(-1)?.end ?? 0));
@@ -127,10 +127,10 @@ export class TextsView {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
     const same = this.pair.byTokens
-      ? "A log holds no text, so steps are aligned by tokens."
+      ? "A log contains no text, so steps are aligned by tokens."
       : `The texts are the same, ${count(lengthOf(this.pair), "character")}.`;
     this.status.textContent =
-      at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
+      at === null ? `${same} ${partingWords(this.pair)}` : `The texts differ from character ${at + 1} on.`;
     this.lanes.forEach((lane, side) =>
       lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))),
     );

@@ -1,4 +1,4 @@
-"""The controls of Explore (prompt, models, method and settings), the view of its run, and what follows the shown run."""
+"""Controls of Explore (prompt, models, method, settings), the view of a run, and updates when another run is shown."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
-# Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
+# Always sent: a number field that never received a value shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
-RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
+RECENT = 8  # filled-in forms to remember, as the page may still hold the values of an earlier one
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """The components. ``inputs`` are those that a run depends on, by name."""
+    """Components of the form. ``inputs``: the components that a run depends on, by name."""
 
     inputs: dict[str, Any]
     run: gr.Button
@@ -49,7 +49,7 @@ class Controls:
         return list(self.inputs.values())
 
     def restored(self, link: Link) -> list[Any]:
-        """Returns the inputs as set by a link; others are unchanged."""
+        """Returns updates that set inputs to the values of a link; other inputs are unchanged."""
         values = filled_in(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
@@ -67,7 +67,7 @@ def filled_in(link: Link) -> dict[str, Any]:
 
 
 def build_controls() -> Controls:
-    """Lay out the prompt's row and the drawer, and wire what concerns them alone."""
+    """Lay out the prompt's row and the drawer, and wire their internal events."""
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
@@ -113,13 +113,13 @@ def build_controls() -> Controls:
             label = presets.second_label(other)
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
-    # once a value is mended, the sentence about it is of no use
+    # any change clears the notice, which may be about a value that is now corrected
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get, runs, example)
 
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
-    """Buttons that fill in prompts which suit a model."""
+    """Buttons that fill in example prompts for a model."""
     own = presets.examples(model)
     shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(own)}
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
@@ -144,7 +144,7 @@ def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 
     def explain(chosen: str) -> list[Any]:
-        if chosen not in d2sd.METHODS:  # of a caller that does not use the page
+        if chosen not in d2sd.METHODS:  # sent by a program, not by the page
             return [gr.skip() for _ in range(1 + len(of_methods))]
         used = used_by(chosen)
         return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
@@ -160,17 +160,17 @@ def explained(method: str) -> str:
 def explorer_view(value: str | None = None) -> View:
     """Returns the view that draws a run, step by step: linked text, tree, confidence strip and timeline.
 
-    value: a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+    value: a segment of a ``d2sd.trace.run.RecordedRun``: new lines and their position.
 
-    Events and what they carry:
+    Events and their data:
 
     * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
     * ``missed``: the page lacks lines (``key``, ``start``);
-    * ``export``: a file is wanted that the server makes (``kind``, ``step``);
-    * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.explore.questions``.
-    * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
-    * ``quickest``: what is in the form is to be run as *quickest here* (``quickest``: true).
+    * ``export``: requests a file that the server makes (``kind``, ``step``);
+    * ``redraft``: asks what a re-draft would have added (``key``, ``step``, ``prefix``, ``number`` of the question). The answer is
+      a segment's note of this name, see ``app.explore.questions``;
+    * ``typed``: asks the target to verify the user's own draft (``key``, ``step``, ``words``, ``number``), answered likewise;
+    * ``quickest``: runs the values of the form as *quickest here* (``quickest``: true).
     """
     return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
@@ -200,12 +200,12 @@ class ExploreTab:
         session.followed = session.shown.key
         link = links.read_link(links.query_fields(session.shown.header))
         session.filled = [*session.filled, filled_in(link)][-RECENT:]
-        note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
+        note = f"Some settings of this run cannot be filled in, so your values are kept: {'; '.join(link.ignored)}."
         return [
             *self.controls.restored(link),
             gr.Button(visible=True),
             listed,
-            # a log of a server has no settings of this page, and its note says what it means
+            # not for a server's log, which has no settings of this page and shows its own note
             sentence(note=note) if link.ignored and not session.shown.header.get("missing") else gr.skip(),
         ]
 
@@ -214,6 +214,6 @@ class ExploreTab:
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 
     def started(self, session: Session) -> tuple[Any, str]:
-        """Handle the start of a run: its settings count as the user's. Hides the button and updates the list."""
+        """Take the settings of a started run as the user's. Returns updates that hide the button and redraw the list."""
         session.own, session.followed = None, session.shown.key
         return gr.Button(visible=False), runs_drawing(session.history, session.shown.key)

@@ -1,14 +1,14 @@
-// The ways from a view to other parts of the page: to Learn, to Run, and to the words and keys.
+// Events that lead from a view to other parts of the page: Learn, the Run button, and the meanings of terms.
 
 import { oneWait } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/meaning.js";
 
-const NARROW = 640; // pixels: the answer comes into view
-const PATIENCE_MS = 20000; // Learn is built when it is first opened
+const NARROW = 640; // pixels: on narrower pages the start of a run scrolls to the prompt
+const PATIENCE_MS = 20000; // timeout: Learn is built when it is first opened
 
 export function start(element, trigger) {
   const whenReady = oneWait(PATIENCE_MS);
-  /** Opens Learn at a chapter; with a `value`: of that run, at its `step`. */
+  /** Opens Learn at a chapter; if `value` (the lines of a run) is given, for `step` of that run. */
   const learn = (detail) => {
     trigger("learn");
     const find = () => document.querySelector("#learn [data-ready=yes]");
@@ -21,7 +21,7 @@ export function start(element, trigger) {
     learn(value ? { chapter, value, step } : { chapter }),
   );
   document.addEventListener("explorer:begin", () => document.querySelector("#run").click());
-  // the prompt's field closes, by whichever key the run was started, and shows how the prompt begins
+  // the prompt's field loses the focus, then scrolls to the beginning of the prompt
   document.addEventListener("explorer:started", () => {
     document.activeElement?.blur();
     if (innerWidth <= NARROW) document.querySelector("#settings").scrollIntoView({ block: "start" });

@@ -1,4 +1,4 @@
-"""Answers to questions about a step of the shown run: a re-draft from another prefix, or a reader's own draft."""
+"""Answers to questions about a step of the shown run: a re-draft from another prefix, or the user's own draft."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the G
 def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
     """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
 
-    ``job.data`` comes from the page, and may be anything: ``key`` of the run, what the question needs, and its ``number``. An
-    answer that a newer question has overtaken is not yielded, nor one about a run that is not shown any more.
+    Yields nothing if a newer question has replaced this one.
 
-    name: of the question, see ``QUESTIONS``.
+    name: a key of ``QUESTIONS``.
+    job: its ``data`` comes from the page and is untrusted: ``key`` of the run, ``number`` and arguments of the question.
+    shown: the run that is shown; a question about another run is a ``problem``.
     """
 
     def answered(**fields: Any) -> Update[Answer]:
@@ -47,7 +48,7 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
     called, parse = QUESTIONS[name]
     try:
         if job.data.get("key") != shown.key or not len(shown):
-            raise InputError("this run is no longer shown; choose a step of the run that is")
+            raise InputError("this run is no longer shown; choose a step of the shown run")
         ask = parse(job.data)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
@@ -55,7 +56,7 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
         found = answered(**_computed(chosen, ask, shown.trace()))
     except InputError as error:
         found = refused(f"{error}")
-    except Exception as error:  # it is the answer
+    except Exception as error:  # reported as the answer
         found = refused(failure_sentence(error, f"{called} failed").rstrip("."))
     if not job.cancelled():
         yield found
@@ -81,7 +82,7 @@ def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
 def _read_typed(data: dict[str, Any]) -> Ask:
     step, words = step_number(data.get("step")), data.get("words")
     if step is None or not isinstance(words, str):
-        raise InputError("a draft of one's own is given by the number of a step and its words")
+        raise InputError("your own draft needs the number of a step and the words of the draft")
     return partial(_verify, step=step, words=words)
 
 
@@ -89,7 +90,7 @@ def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
     return asdict(verify_typed(engine, trace, step, words))
 
 
-# by the name of the page's event: how sentences call it, and what an engine is asked for the event's data
+# by name of the page's event: the name in sentences, and the parser of the event's data
 QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
     "redraft": ("the re-draft", _read_redraft),
     "typed": ("the check", _read_typed),
@@ -97,7 +98,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
 
 
 def _models_of(header: dict[str, Any]) -> Chosen:
-    """Returns the models of a run: those that are loaded, or bundled ones, which load in a moment. Raises ``InputError``."""
+    """Returns the models of a run if they are loaded, or bundled and thus quick to load. Raises ``InputError`` otherwise."""
     if (found := models.loaded_for(header)) is not None:
         return found
     recorded = header.get("models")
@@ -107,6 +108,6 @@ def _models_of(header: dict[str, Any]) -> Chosen:
         return Chosen(preset)
     name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
     raise InputError(
-        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again, in that run "
-        "or in this one from the list of runs"
+        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again in the new "
+        "run, or open this one from the list of runs"
     )

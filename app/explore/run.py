@@ -1,6 +1,6 @@
-"""A run of Explore, from the press of Run to what the page is sent: request → engine → stream → recorded run → update.
+"""Runs of Explore, from pressing Run to the page's updates: request → engine → stream → recorded run → update.
 
-``app.streaming`` has what other tabs need as well: preparing a run, and its events from the engine's thread or from a ZeroGPU.
+``app.streaming`` has the parts that other tabs share: preparing a run, and its events from the engine's thread or a ZeroGPU.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from d2sd.trace.run import RecordedRun
 
 log = logging.getLogger(__name__)
 STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
-LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
+LINES_BEFORE_STEPS = 3  # header, prompt and first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 _ahead = ThreadPoolExecutor(1, "ahead")
 _getting_ready = threading.Lock()
@@ -44,7 +44,7 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 def wire_run(shown: ExploreTab) -> None:
-    """Wire what requests a run: the button, the prompt's Enter, and the view's offer to run it as *quickest here*."""
+    """Wire the events that start a run: the Run button, Enter in the prompt, and the view's *quickest here*."""
     session, controls = shown.session, shown.controls
 
     def work(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
@@ -58,8 +58,8 @@ def wire_run(shown: ExploreTab) -> None:
                 before, listed = current.shown, shown.started(current)
             segment = gr.skip() if update.value is None else update.value
             yield replace(update, value=[segment, *listed, gr.Button(button_text(update, current))])
-        # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
-        # once to one object, so a skip behind them would delete them.
+        # Send nothing after the last values: Gradio's client applies the diffs of two updates that arrive together to
+        # the same object, so a skip after the values would delete them.
 
     def rest(current: Session) -> Any:
         runs = current.job is not None and current.job.work is work and current.job.active
@@ -78,15 +78,15 @@ def wire_run(shown: ExploreTab) -> None:
         )
         worked.then(rest, session, controls.run, **AT_ONCE)
     shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
-    pressed(None, None, controls.run, js=STARTING, **AT_ONCE)  # a sign before the server answers
+    pressed(None, None, controls.run, js=STARTING, **AT_ONCE)  # feedback before the server answers
     first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
 
     def chosen(model: str) -> None:
-        if model in d2sd.presets() and not TURNS.busy:  # a run would be disturbed
+        if model in d2sd.presets() and not TURNS.busy:  # loading would disturb a run
             own = {**first.settings, "chat": models.templated(model)}
             get_ready_for(replace(first, models=Chosen(model), settings=own))
 
-    gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # also when the page is opened
+    gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # on every change, and when the page is opened
 
 
 def button_text(update: Update[str], session: Session) -> str:
@@ -99,8 +99,8 @@ def button_text(update: Update[str], session: Session) -> str:
 class RunRequest:
     """A requested run.
 
-    settings: by name.
-    compare: whether its speed is compared with that of plain decoding.
+    settings: values by name.
+    compare: whether its speed is compared with plain decoding.
     """
 
     prompt: str
@@ -111,7 +111,7 @@ class RunRequest:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> RunRequest:
-        """Returns the run that the values of the controls request, by the names of ``Controls.inputs``."""
+        """Returns the request for these values of the controls, by their names in ``Controls.inputs``."""
         return cls(
             prompt=values["prompt"] or "",
             models=Chosen.read(values["model"], values["folder"], values["vp"]),
@@ -126,7 +126,10 @@ class RunRequest:
 
 
 def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
-    """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
+    """Run a request, record it in the session and yield new segments.
+
+    Raises ``InputError``; the shown run then stays.
+    """
     config = request.config()
     yield from announce_loading(request.models)
     prepared = prepare_run(request.models, request.prompt, config)
@@ -141,17 +144,18 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
     sent, last = 0, 0.0
     note = prepared.warnings()
     try:
-        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
+        # send now, or the previous run would be taken for this one
+        yield Update(shown.segment(wanted=wanted), note=note)
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
-            # out of sight it goes on for the list; shown again, the page takes what it lacks
+            # a run that is not shown continues for the list; when it is shown again, the page requests missing lines
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
             yield Update(shown.segment(sent) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
-    except Exception as error:  # the run keeps the sentence too
+    except Exception as error:  # also recorded in the run
         sentence = failure_sentence(error)
         shown.append([{"event": "Failed", "sentence": sentence}])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
@@ -161,11 +165,10 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 
 
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
-    """Yields the trace lines of a run after its header, and last its speedup, if requested. Yields None during work that
-    adds no line."""
+    """Yields the trace lines of a run after its header, then its speedup if requested; None during work without lines."""
     plain, share = PlainStep(run, stop), ThreadShare()
     drafts = run.request.config.method != PLAIN
-    compared = compare and drafts and not ON_ZERO_GPU  # another process decodes there, and ends with every run
+    compared = compare and drafts and not ON_ZERO_GPU  # a ZeroGPU decodes in another process, which ends with the run
     for _ in paced(get_ready(run, stop, plain if compared else ())):
         yield None
     finished, tokens, times = None, 0, list[StageSeconds]()
@@ -184,9 +187,9 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 
 
 def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
-    """Do what only the first run with these settings needs. A run waits for what the opening of the page has begun.
+    """Do the one-time work for these settings. Waits for the work that was started when the page was opened.
 
-    plain: measures a step of plain decoding, unless it is known.
+    plain: measures a step of plain decoding, unless its time is known.
     """
     while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_YIELDS):
         yield
@@ -199,8 +202,9 @@ def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = (
 
 
 def get_ready_for(request: RunRequest) -> None:
-    """Load the models of a run and get ready for it, on another thread, unless they are loaded. Failures are only logged: the run itself
-    says what is wrong.
+    """Load the models of a run and do its one-time work, on another thread, unless the models are loaded.
+
+    Failures are only logged, since the run itself will report them.
 
     request: the run that the page would start now.
     """
@@ -220,9 +224,9 @@ def get_ready_for(request: RunRequest) -> None:
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
 
-    This touches memory, and captures passes on a GPU.
+    One-time work is the first use of memory and, on a GPU, the capture of passes.
     """
-    # much longer texts get larger buffers, and what is captured for them is captured anew
+    # much longer texts need larger buffers, for which passes are captured again
     config = run.request.config
     kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
     done = _warm.setdefault(run.engine, set())

@@ -1,4 +1,4 @@
-"""Explore: the prompt above, the run below, and a drawer with settings and runs at the right."""
+"""The Explore tab: the prompt above, the run below, and a drawer with settings and runs on the right."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.runs.recordings import read_all
 from app.session import Session
 from d2sd import InputError
 
-CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
+CUT_OFF = "This recording is incomplete. Only the recorded steps are shown."
 
 
 def build_explore(session: gr.State) -> ExploreTab:
-    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns what changes with the shown run."""
+    """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the parts that change with the run."""
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
             controls = build_controls()
@@ -54,17 +54,17 @@ def build_explore(session: gr.State) -> ExploreTab:
 
 
 def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
-    """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
+    """Wire a kind of question about the shown step. It waits in the queue like a run, but cancels no run of this window.
 
-    name: of the kind of question.
-    event: with which the view asks it.
+    name: a key of ``QUESTIONS``.
+    event: the view's event.
     """
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:
         for update in answer_question(name, job, session.shown):
             yield update.map(lambda answer: session.shown.note(**{name: answer}))
 
-    # what the notice says of a run stays, unless there is a place in the queue to report
+    # the notice of a run stays unless a place in the queue has to be shown
     controls, ticket = shown.controls, gr.State(Ticket())
     wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
@@ -75,7 +75,7 @@ def _wire_download(shown: ExploreTab) -> None:
 
     def get(job: Job, prompt: str) -> Iterator[Update[Any]]:
         gone, wanted = gr.Button(visible=False), models.to_get()
-        if wanted is None:  # another window has got it meanwhile
+        if wanted is None:  # another window has downloaded it
             yield Update([gr.skip(), gr.skip(), gr.skip(), gone])
             return
 
@@ -99,7 +99,7 @@ def _wire_download(shown: ExploreTab) -> None:
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show a trace file instead of the run, and say what a log says; if there is no run to show, say why and keep the one that is.
+    """Show the first run of a trace file or log, with a note. For a log without runs, the note explains its totals.
 
     If another run was requested while the file was read, the trace is only added to the list.
     """

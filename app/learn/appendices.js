@@ -1,4 +1,4 @@
-// The appendices of Learn: K and γ by hand, what a pass costs, and sampling.
+// The appendices of Learn: sliders for K and γ, the cost of a pass, and sampling.
 
 import { MEASURED } from "../../assets/viewer/constants.js";
 import { button, h, s, sum } from "../../assets/viewer/dom.js";
@@ -8,21 +8,20 @@ import { count, fixed, percent, probability, quoted, visible } from "../../asset
 const [WIDE, HIGH] = [340, 160];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
 const ROWS = [1, 4, 16, 64, 256];
-const [MOST_ROWS] = MEASURED.verify.at(-1); // that were measured
+const [MOST_ROWS] = MEASURED.verify.at(-1); // largest measured number
 
-/** A pass over so many tokens on the H200, in plain steps. */
+/** Cost of a pass over `nodes` tokens on the H200, in plain steps. */
 export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
 
-/** What the chart says of a pass. */
 export function passWords(nodes) {
   const cost = passCost(nodes);
-  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, 1)} times as much as one`;
+  const more = cost < 1.05 ? "no more than a pass over one" : `${fixed(cost, 1)} times as much as a pass over one`;
   return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
 }
 
-/** Why a pass over many tokens may cost little more than one: the time of a pass against its tokens. */
+/** The cost of a pass against its number of tokens: many tokens may cost little more than one. */
 class PassView {
-  /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
+  /** `nodes` and `seconds` of the step's own pass; `plain`: seconds of a plain step on the same machine, null if not timed. */
   constructor({ nodes, seconds, plain }) {
     this.own = { nodes, ratio: plain ? seconds / plain : null };
     this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
@@ -46,7 +45,7 @@ class PassView {
     this.value.textContent = nodes;
     const here =
       this.own.ratio && this.own.nodes > 1
-        ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
+        ? ` On the machine of the recording, the pass of this step over ${this.own.nodes} tokens cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
         : "";
     this.said.textContent = passWords(nodes) + here;
     this.draw(nodes);
@@ -86,8 +85,8 @@ class PassView {
   }
 }
 
-/** The target's possible tokens at the rejection of the first draft, likeliest first; after the anchor if nothing was rejected. Empty
- *  if the probabilities were not recorded. `drafted`: whether a node has it. */
+/** The possible tokens of the target where the first draft was rejected, or after the anchor if nothing was rejected; likeliest first.
+ *  Empty if the probabilities were not recorded. `drafted`: whether a node has the token. */
 export function oddsOf({ boundary, accepted, choices, nodes }) {
   const at = boundary ?? 0;
   const place = [0, ...accepted][at];
@@ -100,9 +99,9 @@ export function oddsOf({ boundary, accepted, choices, nodes }) {
   return odds.sort((a, b) => b.probability - a.probability);
 }
 
-/** Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up. */
+/** Draws repeatedly from the target's probabilities at one place, and counts how often the token was drafted. */
 class DrawsView {
-  /** What is not among the `odds` is drawn as “another token”. */
+  /** Tokens that are not in `odds` are drawn as “another token”. */
   constructor(odds) {
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });
@@ -110,7 +109,7 @@ class DrawsView {
     const head = h(
       "tr",
       {},
-      ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
+      ...["the large model may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
     );
     this.box = h(
       "div",
@@ -138,7 +137,7 @@ class DrawsView {
     const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
     const now =
       times === 1
-        ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. `
+        ? `Drawn: ${name}. ${last.drafted ? "A node has it, so it is accepted" : "No node has it, so the path ends here"}. `
         : "";
     this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
   }
@@ -162,7 +161,7 @@ class DrawsView {
   }
 }
 
-/** The appendices of a step, as chapters with a `box` each; `settings`: the view of K and γ, null where no others were replayed. */
+/** The appendices of a step, as chapters with a `box` each; `settings`: view of K and γ, null if no other settings were replayed. */
 export function appendices(step, store, settings) {
   const odds = oddsOf(step);
   const seconds = step.seconds.verify;
@@ -175,7 +174,7 @@ export function appendices(step, store, settings) {
       name: "Try it",
       title: "Change K and γ",
       say: [
-        "K is how many second drafts are started, γ how long a block is. Move them: the text is cut into the steps that it would have taken.",
+        "K is the number of second drafts, γ the length of a block. Move the sliders: the text is divided into the steps that it would have taken.",
       ],
       box: settings.box,
     },
@@ -186,8 +185,8 @@ export function appendices(step, store, settings) {
       title: "What a pass costs",
       say: [
         // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
-        "A pass reads all weights from memory once, however many tokens are in it: 15 GB with 8 billion weights. By its data sheet an H100 reads them in 4.5 ms and needs 0.015 ms of arithmetic for each token: at best, up to 295 tokens cost no more than one.",
-        "A laptop’s processor computes so much slower that a few tokens reach its limit. Beyond it every token costs: there drafting may lose what it wins on a large card.",
+        "A pass reads all weights from memory once, for any number of tokens: 15 GB for 8 billion weights. According to its data sheet, an H100 reads them in 4.5 ms and needs 0.015 ms of arithmetic for each token. So at best, up to 295 tokens cost no more than one.",
+        "A laptop’s processor computes much more slowly and reaches its limit with a few tokens. Every further token takes more time, so drafting may lose there what it gains on a large GPU.",
       ],
       box: pass.box,
       formula: ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"],
@@ -198,15 +197,15 @@ export function appendices(step, store, settings) {
       name: "Sampling",
       title: "Draw instead of taking the likeliest",
       say: [
-        `${step.sampled ? "At temperature 0 the large model takes" : "This run took"} the likeliest token everywhere: temperature 0. At a higher temperature one is drawn.`,
-        "The draw comes first, as if nothing had been drafted. Only then we look whether a node has the token that came up. So the text is drawn exactly as the large model alone would draw it.",
+        `${step.sampled ? "At temperature 0 the large model takes" : "At temperature 0, as in this run, the large model takes"} the likeliest token everywhere. At a higher temperature it draws one.`,
+        "The token is drawn first, as if nothing had been drafted. Only then it is compared with the nodes. So the text is drawn exactly as the large model alone would draw it.",
       ],
       box: new DrawsView(odds).box,
       formula: [["var", "x"], " ~ ", ["var", "p"], "( · | text, path ),   accepted if ", ["var", "x"], " was drafted"],
       asked: [
         [
-          "Where is the min(1, p/q) of the textbooks?",
-          "There a drawn guess is accepted with that chance, p the target’s probability and q the drafter’s. Here a drafter always offers its likeliest token, so q is 1 and the chance is p: the probability that the target draws the guess itself.",
+          "Textbooks accept with probability min(1, p/q). Why not here?",
+          "There the drafter draws its guess; p is the large model’s probability of the guess, q the drafter’s. Here a drafter always offers its likeliest token, so q is 1 and the chance is p: the probability that the large model draws the guess itself.",
         ],
       ],
     },

@@ -1,5 +1,5 @@
-// The chapters in which Learn tells a step, each on stages of its drawing: a few sentences, and what folds out below them, all from
-// the recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
+// The chapters of Learn about a recorded step. Each plays some stages of the drawing and has a few sentences and foldable details.
+// An equation is a list of pieces: plain text, or [kind, text] for a variable or an index.
 
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
@@ -8,29 +8,29 @@ import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
-const RESTS = -0.2; // where the large model has written its tokens one by one
+const RESTS = -0.2; // place after the large model has written its tokens one by one, see stages.js
 
 const v = (words) => ["var", words];
 const sub = (words) => ["sub", words];
 const hat = (index) => [v("t̂"), sub(index)];
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
-/** A token in running words, without the space that it begins with. */
+/** A quoted token without its leading space. */
 const word = (words) => quoted(words.replace(/^ (?=\S)/, ""));
 const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
 
 /**
- * The chapters of a step that there is something to tell of, in their order.
+ * The chapters that apply to a step, in order.
  *
- * Each has its number `id`, `name` and `title`, its sentences `say`, `from` and `to`: between which places among the stages of the step
- * it plays, and what folds out: `formula`, an equation and the `numbers` in it, pairs of name and value, and `asked`, pairs of question
- * and answer. `store`: of the run; `there`: what a step of it costs on the paper's machine, in plain steps, null: not known.
+ * Each has a number `id`, `name`, `title` and sentences `say`. It plays the stages `from` … `to` of the step. Its details are a
+ * `formula` (an equation) with `numbers` (pairs of name and value), and `asked` (pairs of question and answer). `store`: store of the
+ * run; `there`: cost of a step of the run on the paper's machine, in plain steps, null if unknown.
  */
 export function chaptersOf(step, store, there) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
   const share = undrawn(store);
-  /** How long a stage took, as in the clock of the step: without the time that drawing it took. */
-  const took = (name) => (step.seconds[name] ? `, in ${milliseconds(share * step.seconds[name])}` : "");
+  /** The time of a stage without the time for drawing, as in the clock of the step. */
+  const took = (name) => (step.seconds[name] ? ` (${milliseconds(share * step.seconds[name])})` : "");
   const told = [
     oneByOne(step, store),
     has(0) && guessAhead(step, took("first_draft")),
@@ -50,7 +50,7 @@ export function chaptersOf(step, store, there) {
 function oneByOne({ committed, anchorText }, { baseline }) {
   const n = committed.length;
   const each = baseline
-    ? `Where this was recorded, a pass took ${milliseconds(1 / baseline)}${n > 1 ? `: ${milliseconds(n / baseline)} in all` : ""}.`
+    ? `On the machine of the recording, a pass took ${milliseconds(1 / baseline)}${n > 1 ? `, so ${milliseconds(n / baseline)} in all` : ""}.`
     : "Each pass reads the whole model from memory, for a single token.";
   return {
     id: 1,
@@ -66,7 +66,7 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     asked: [
       [
         `Why does it start at ${word(anchorText)}?`,
-        "That is the last token that is certain so far: the anchor of this step. The first anchor is the token with which the pass over the prompt ends.",
+        "It is the last token that is certain so far: the anchor of this step. The pass over the prompt gives the first anchor.",
       ],
     ],
   };
@@ -77,7 +77,7 @@ function guessAhead(step, time) {
   const inTurn = run >= drafted && drafted > 1;
   const how = levels.length
     ? `a tree of tokens, level by level, in ${passes(levels.length)}`
-    : `${inWords(drafted)} tokens, in ${passes(inTurn ? drafted : 1)} of its own`;
+    : `${inWords(drafted)} tokens in ${passes(inTurn ? drafted : 1)}`;
   const blind = levels.length || inTurn ? "" : ": each is made without knowing the others";
   const guessed = draft ? draft.texts.slice(0, MOST_LISTED).map(word).join(" ") : "";
   return {
@@ -87,7 +87,7 @@ function guessAhead(step, time) {
     say: [
       `A small model, the drafter, guesses ${how}${time}.`,
       `Its guesses are often wrong${blind}.`,
-      "The large model decides: where it would have written another token, the draft breaks, and the rest is lost.",
+      "The large model decides. Where it would have written another token, the draft breaks, and the rest is lost.",
     ],
     plays: [0, 0],
     formula:
@@ -122,11 +122,11 @@ function doubt(step) {
     name: "Doubt",
     title: "Where will it break?",
     say: [
-      "The drafter says how sure it is of every token: the bars.",
+      "The bars show how sure the drafter is of every token.",
       random
-        ? `This method does not use that: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
+        ? `This method does not use its confidence: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
         : `To break at a place, all tokens before it must be right and the next one wrong: ${stageWords(step, 1).more}`,
-      `Where it really breaks is the boundary. Nobody knows it yet: the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
+      `The place where it really breaks is the boundary. It is not known yet: the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
     ],
     plays: [1, 1],
     formula: random
@@ -149,15 +149,15 @@ function doubt(step) {
     numbers: random ? [] : [[`r(${example}) = ${factors.join(" · ")}`, chance(posterior[example])], ...triangles],
     asked: [
       [
-        "Does its confidence deserve trust?",
-        "That is what the Calibrate tab measures: of the tokens of which a drafter is 80% sure, are 80% accepted?",
+        "Can its confidence be trusted?",
+        "The Calibrate tab measures this: of the tokens with a confidence of 80%, are 80% accepted?",
       ],
       ...(closed === null
         ? []
         : [
             [
-              "Why is there no triangle behind the end of the draft?",
-              "The draft ends the text there. Nothing can follow, so no second draft starts behind it, however likely the place is.",
+              "Why is there no triangle after the end of the draft?",
+              "The draft ends the text there. Nothing can follow, so no second draft starts after it, however likely the place is.",
             ],
           ]),
     ],
@@ -175,13 +175,13 @@ function prepare(step, time) {
     say: resampled
       ? [
           `${capital(inWords(branches.length))} more drafts are drawn from the same pass${time}.`,
-          "Each of them is another way in which the text may go on.",
-          "All of them start at the anchor: where the first one will break is not asked.",
+          "Each of them is another possible continuation of the text.",
+          "All of them start at the anchor: this method does not predict where the first one will break.",
         ]
       : [
           `${stageWords(step, 2).title.slice(0, -1)}${time}.`,
-          "It keeps the pale tokens and writes the rest again, now knowing what stands before.",
-          "If the first draft breaks at one of these places, a better ending may already be there.",
+          "It keeps the pale tokens and writes the rest again, now knowing the tokens before it.",
+          "If the first draft breaks at one of these places, a better continuation may be ready.",
         ],
     plays: [2, 2],
     formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
@@ -194,17 +194,17 @@ function prepare(step, time) {
       [
         // D²SD (arXiv 2606.04446), tables 2 and 3
         "Why a second drafter?",
-        "The first one learned to guess a whole block from the anchor alone. The second one was trained with the beginning of the block given, so it makes use of it: in the paper 9.2 tokens a step on GSM8K, against 8.0 with the first one twice.",
+        "The first drafter learned to guess a whole block from the anchor alone. The second one was trained with the beginning of the block given, so it makes use of it. The paper reports 9.2 tokens per step on GSM8K, against 8.0 if the first drafter does both.",
       ],
       [
-        "Can a second draft help that did not start at the boundary?",
-        "Yes. It may repeat the next tokens of the first draft and differ from it later. The longest path that the target accepts is taken, wherever it was drafted from.",
+        "Can a second draft help if it did not start at the boundary?",
+        "Yes. It may repeat the next tokens of the first draft and differ from it later. The longest path that the large model accepts is taken, from whichever draft.",
       ],
     ],
   };
 }
 
-/** Re-drafts that repeat tokens of the first draft: they diverge from it later than at their prefix. */
+/** Re-drafts that repeat tokens of the first draft after their prefix. */
 function repetitions({ branches, nodes }) {
   const trunk = [...nodes.values()].filter(({ candidates }) => candidates.includes(0));
   return branches.flatMap(({ base, drafter, prefix }, at) => {
@@ -224,15 +224,15 @@ function merge(step) {
     name: "Merge",
     title: "Many drafts, one tree",
     say: [
-      `The ${inWords(branches.length + 1)} drafts begin alike, and what they share needs to be read only once.`,
-      `So they are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size}.`,
-      "Every path through the tree is a way in which the text may go on.",
+      `The ${inWords(branches.length + 1)} drafts share tokens at their beginning, which need to be read only once.`,
+      `So they are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size} nodes.`,
+      "Every path through the tree is a possible continuation of the text.",
     ],
     plays: [3, 3],
     asked: [
       [
         "How can one pass read a tree?",
-        "Every node sees the text and the nodes before it on its own path: a mask hides all others from it. Nodes of one depth are at the same position of the text.",
+        "Every node sees only the text and the nodes before it on its own path; a mask hides all others. Nodes of the same depth have the same position in the text.",
       ],
     ],
   };
@@ -252,11 +252,11 @@ function onePass(step, time) {
     title: "The large model reads it in one pass",
     say: [
       tree
-        ? `The large model reads all ${nodes.size} tokens in one pass${time}. That is possible because they are there already: it only has to check them.`
+        ? `The large model reads all ${nodes.size} tokens in one pass${time}. That is possible because the tokens are already known: it only has to check them.`
         : stageWords(step, 4).title,
       ...(tree
         ? [
-            `After each token it says which one it ${sampled ? "draws" : "wants"} next. From ${word(step.anchorText)} on, we follow that for as long as the token is in the tree.`,
+            `After each token it says which one it ${sampled ? "draws" : "wants"} next. From ${word(step.anchorText)} on, we follow these choices as long as they are in the tree.`,
           ]
         : []),
       `${broke}${broke && !broke.endsWith(".") ? "." : ""} ${brought}`.trim(),
@@ -269,11 +269,11 @@ function onePass(step, time) {
     asked: [
       [
         "Where does the last token come from?",
-        "Where the path ends, it is already known which token the large model wants. It comes for free, and is the anchor of the next step.",
+        "Where the path ends, the same pass has already computed which token the large model wants. It comes for free, and is the anchor of the next step.",
       ],
       [
         "Do all drafters work like this?",
-        "EAGLE-3, the kind of most published drafters, is verified in the same way but drafts one token after the other, with a pass for each level of its tree. Race compares their times.",
+        "No. Drafts of EAGLE-3, the kind of most published drafters, are verified in the same way. But EAGLE-3 drafts one token after the other, with a pass for each level of its tree. Race compares the times.",
       ],
     ],
   };
@@ -292,12 +292,12 @@ function whatItBuys(step, store, there) {
     name: "What it buys",
     title: n > 1 ? `${capital(inWords(n))} tokens in one step` : "One token: no gain this time",
     say: [
-      `The text is the same as without drafts: only what the large model itself ${step.sampled ? "draws" : "would write"} is kept.`,
+      `The text is the same as without drafts: only tokens that the large model itself ${step.sampled ? "draws" : "would write"} are kept.`,
       clock
-        ? `All of this, building the tree included, is one step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
-        : "How long its tokens take one by one was not measured for this run.",
+        ? `All of this, including building the tree, is one step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
+        : "The time of its tokens one by one was not measured for this run.",
       `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` in the time of ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
-      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as one over one token. ` : ""}With a large model on a GPU it takes only a little longer, and drafting pays most.`,
+      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}On a GPU, a pass of a large model over many tokens takes only a little longer than a pass over one, so drafting pays most there.`,
     ],
     asked: [
       [
@@ -308,7 +308,7 @@ function whatItBuys(step, store, there) {
   };
 }
 
-/** The tokens that a step would have brought with its first `most` re-drafts alone: exact, as they come best first. */
+/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact, as the best re-drafts come first. */
 export function tokensWith({ accepted, nodes, committed }, most) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
   const reached = accepted.findIndex((id) => later(nodes.get(id)));

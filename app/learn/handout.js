@@ -1,4 +1,4 @@
-// A page to hand out: runs, each with its tour.
+// The standalone page: runs, each with its tour.
 
 import { start as startPage } from "../../assets/viewer/standalone.js";
 import { start as startTour } from "./main.js";

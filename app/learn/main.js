@@ -1,4 +1,4 @@
-// Learn: a step, told chapter by chapter beside its drawing; then its appendices, K and γ by hand among them.
+// Learn: explains a step chapter by chapter beside its drawing; the appendices follow.
 
 import { readAddress } from "../../assets/viewer/address.js";
 import { PAPER } from "../../assets/viewer/constants.js";
@@ -12,11 +12,11 @@ import { appendices } from "./appendices.js";
 import { chaptersOf, tokensWith } from "./chapters.js";
 import { SettingsView } from "./settings.js";
 
-const READ_MS = 10000; // how long reading the run may take
-const EXPLORE_MS = 20000; // how long Explore may take to show it
+const READ_MS = 10000; // timeout for reading the run
+const EXPLORE_MS = 20000; // timeout for Explore to show the run
 const WORDS_PER_SECOND = 3.6;
 
-/** The drawing of the step, in a shadow root: its ids are those of Explore. */
+/** The drawing of the step, in a shadow root because its element ids are also in Explore. */
 function drawingIn(host, styles, lines) {
   const root = host.attachShadow({ mode: "open" });
   const [frame, place] = [h("div", { class: "told-frame" }), h("div", {})];
@@ -30,7 +30,7 @@ function drawingIn(host, styles, lines) {
 }
 
 class Tour {
-  /** `trigger` reaches the server; `styles`: of the drawing. */
+  /** `trigger` sends an event to the server; `styles`: style sheet of the drawing. */
   constructor(element, trigger, { styles }) {
     Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
@@ -45,7 +45,7 @@ class Tour {
     this.title = h("h3", { tabindex: -1 });
     this.body = h("div", { class: "body", "aria-live": "polite" });
     this.stage = h("div", { class: "stage", role: "group", "aria-label": "The step" });
-    this.back = button("←", { class: "move", "aria-label": "Chapter before (←)", title: "←" }, () =>
+    this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
       this.go(this.at - 1),
     );
     this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
@@ -67,8 +67,8 @@ class Tour {
     new ResizeObserver(() => this.settle()).observe(this.track); // also when the tab is opened again
   }
 
-  /** Loads the run, with a notice and another try where that fails. `ask()` is answered with the packed tour; `lines`: of the run
-   *  where they are not in it; `address`: the chapter and step to begin with. */
+  /** Loads the run; if that fails, shows a notice with a button to try again. `ask()` returns the packed tour; `lines`: trace lines if
+   *  the tour lacks them; `address`: first chapter and step. */
   async load(ask, lines, address) {
     this.notice.hidden = true;
     try {
@@ -77,7 +77,7 @@ class Tour {
       console.warn(error);
       this.notice.hidden = false;
       this.notice.replaceChildren(
-        "Learn did not load; is the connection lost? ",
+        "Learn could not be loaded. Is the connection lost? ",
         button("Try again", { class: "small" }, () => this.load(ask, lines, address)),
       );
     }
@@ -92,7 +92,7 @@ class Tour {
     this.element.dataset.ready = "yes";
   }
 
-  /** Tells step `step` of a run, from chapter number `chapter` on. */
+  /** Explains step `step` of a run, from chapter number `chapter` on. */
   async tell({ value, step, about = "" }, chapter) {
     const { view } = this;
     view.store.feed(value);
@@ -100,7 +100,7 @@ class Tour {
     const { store } = view;
     this.step = Math.min(step, store.length - 1);
     view.selection.pin(this.step);
-    this.run ??= store.run; // of the example, which is told first
+    this.run ??= store.run; // run of the example, which comes first
     this.own = store.run !== this.run;
     const works = store.summaries.map(({ work }) => work);
     const told = store.step(this.step);
@@ -108,21 +108,21 @@ class Tour {
     this.chapters = [...chaptersOf(told, store, meanCost(PAPER, store.header.method, works)), ...more];
     if (about) this.chapters[0].asked.push(["Which models are these?", about]);
     this.showRail();
-    const scrolls = window === window.parent; // a frame may be as high as what is in it
+    const scrolls = window === window.parent; // not in a frame, which may be as high as its content
     this.track.style.setProperty("--pages", scrolls ? this.chapters.length - 1 : 0);
     this.at = -1;
     this.enter(this.placeOf(chapter));
     this.align();
   }
 
-  /** To a chapter that an address or another view names, and there also to a step; with a `value`: of that run. */
+  /** Goes to a chapter, and to a step if given; `value`: lines of another run, which is then explained. */
   follow({ chapter, step = null, value = "" }) {
     if (value) return this.tell({ value, step }, chapter);
     if (step && step - 1 !== this.step) return this.tell({ ...this.example, step: step - 1 }, chapter);
     return this.go(this.placeOf(chapter));
   }
 
-  /** Which of the chapters has this number; the one before it where there is none. */
+  /** Index of the chapter with this number, or else of the last one before it. */
   placeOf(chapter) {
     const at = this.chapters.findLastIndex(({ id }) => id <= chapter);
     return Math.max(0, at);
@@ -154,7 +154,7 @@ class Tour {
       other ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
     );
     this.title.textContent = title;
-    const known = new Set(); // the words that this chapter has explained
+    const known = new Set(); // terms that this chapter has explained
     this.body.replaceChildren(
       ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
       box,
@@ -180,7 +180,7 @@ class Tour {
     this.element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
   }
 
-  /** What folds out below a chapter. */
+  /** The foldable details below a chapter. */
   folds({ formula, numbers, asked }) {
     const fold = (name, ...parts) => h("details", { class: "asked" }, h("summary", {}, name), ...parts);
     const values = numbers.map(([name, value]) =>
@@ -200,7 +200,7 @@ class Tour {
     ];
   }
 
-  /** Where one can go on from the last chapter. */
+  /** Buttons that lead on from the last chapter. */
   waysOn() {
     const settings = this.chapters.findIndex(({ id }) => id === 8);
     return h(
@@ -222,7 +222,7 @@ class Tour {
 
   // Playing and scrolling
 
-  /** Plays on, chapter by chapter, with time to read each. */
+  /** Plays the chapters one after the other, with time to read each. */
   play() {
     const last = this.chapters.findLastIndex(({ box }) => !box);
     if (this.at >= last) this.enter(0);
@@ -259,26 +259,26 @@ class Tour {
     this.player.title = `${label} (space)`;
   }
 
-  /** Pixels from a chapter to the next. */
+  /** Pixels to scroll from a chapter to the next. */
   get pitch() {
     return (this.track.offsetHeight - this.scene.offsetHeight) / Math.max(1, this.chapters.length - 1);
   }
 
-  /** The chapter that the page is scrolled to. */
+  /** Index of the chapter that the page is scrolled to. */
   get place() {
     return Math.round(scrollY / this.pitch);
   }
 
-  /** The scene stays where it is first seen, however far one scrolls. */
+  /** Fixes the scene at its first position while the page scrolls. */
   settle() {
     const { track } = this;
-    this.settled = track.offsetParent !== null; // else another tab is open, and scrolled
+    this.settled = track.offsetParent !== null; // otherwise another tab is open and scrolls
     if (!this.settled) return;
     track.style.setProperty("--top", `${Math.round(track.getBoundingClientRect().top + scrollY)}px`);
     this.align();
   }
 
-  /** Scrolls the page to where the chapter is. */
+  /** Scrolls the page to the current chapter. */
   align() {
     const { track, pitch, at } = this;
     if (!track.offsetParent || pitch < 1 || this.place === at) return;
@@ -294,13 +294,13 @@ class Tour {
     return this.enter(Math.min(this.chapters.length - 1, this.place));
   }
 
-  /** First in line, so that ← and → lead through the chapters and not through the steps of the drawing. */
+  /** Handles keys before the drawing does, so that ← and → move through chapters, not through steps. */
   onKey(event) {
     const { element } = this;
     if (!element.isConnected) return document.removeEventListener("keydown", this.keys, true);
     const from = event.composedPath()[0];
     if (!(from instanceof Element) || from.closest("dialog[open], input, textarea, select, [role='textbox']")) return;
-    // After a click on the tab its button has the focus.
+    // After a click on the tab, its button has the focus.
     const ours =
       event.target === document.body || element.contains(event.target) || event.target.matches("[role='tab']");
     if (!ours || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
@@ -314,7 +314,7 @@ class Tour {
 
   // Other settings, and Explore
 
-  /** Fades what fewer re-drafts would not have; null: nothing. */
+  /** Fades re-drafts with a number above `most`; null: none. */
   showBranches(most) {
     const { step, view } = this;
     const told = view?.store.step(step);
@@ -324,7 +324,7 @@ class Tour {
     this.settings.showStep(known ? tokensWith(told, most) : null, most);
   }
 
-  /** Explore shows this step, of the recorded run or of the run that it was asked to explain, and a `game` begins there. */
+  /** Opens this step of the example or of the user's run in Explore, and begins a `game` if one is named. */
   open(game) {
     const { own, step, trigger } = this;
     trigger("select", { step, game, own });
@@ -348,5 +348,5 @@ export async function start(element, trigger, props, watch, server, options) {
   await tour.load(() => server.tour(), props.lines, readAddress(text(props.address) || location.search));
 }
 
-/** Waits until something is true; gives up after a while. */
-const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("nothing came"))));
+/** Waits until `test()` is true; fails after `READ_MS`. */
+const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("timed out"))));

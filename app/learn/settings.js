@@ -1,19 +1,19 @@
-// K and γ by hand: the recorded text, cut into the steps that other settings would have taken.
+// Sliders for K and γ: the recorded text, divided into the steps that other settings would have taken.
 
 import { h, list, s, sum, text, whole } from "../../assets/viewer/dom.js";
 import { meanCost, originWords, readWork } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
 import { PAPER } from "../../assets/viewer/constants.js";
 
-/** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
+/** Cost of the text with a point's settings on a machine, in plain steps of this machine; null if unknown. */
 export function costOf({ k, works }, machine, method) {
   const mean = meanCost(machine, k ? method : "dflash", works);
   return mean === null ? null : mean * works.length;
 }
 
-const LINE = 13; // pixels from one line of words to the next
+const LINE = 13; // pixels between two lines of text
 
-/** Heights moved so that no two are closer than `least`, in the same order, as little as may be upwards from the lowest. */
+/** Moves heights up, from the lowest one on, until no two are closer than `least`; their order stays. */
 export function apart(heights, least) {
   const out = [...heights];
   const order = out.map((_, at) => at).sort((a, b) => out[b] - out[a]);
@@ -21,9 +21,9 @@ export function apart(heights, least) {
   return out;
 }
 
-/** Every setting was replayed when the run was recorded, so nothing is waited for. */
+/** Sliders and results. Every setting was replayed when the run was recorded, so results are immediate. */
 export class SettingsView {
-  /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
+  /** `chosen(k)` is called when the setting changes; `k` is null unless γ is the recorded one. */
   constructor(chosen) {
     Object.assign(this, { chosen, live: null });
     this.inputs = {};
@@ -37,7 +37,7 @@ export class SettingsView {
     this.task = h(
       "p",
       { class: "task" },
-      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?",
+      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why are they not the same?",
     );
     this.time = h("p", { class: "figures", role: "status" });
     this.there = h("p", { class: "figures", role: "status" });
@@ -58,20 +58,20 @@ export class SettingsView {
     );
     this.cut = h(
       "div",
-      { class: "cut", role: "group", "aria-label": "The text, cut into steps" },
+      { class: "cut", role: "group", "aria-label": "The text, divided into steps" },
       h("h4", {}),
       h("p", { tabindex: 0 }),
       (this.said = h("p", { class: "otherwise", role: "status", hidden: true })),
     );
   }
 
-  /** What the step under the text would have brought; null: what it did bring. */
+  /** Shows how many tokens the step below the text would have brought; null: hides this. */
   showStep(tokens, k) {
     this.said.hidden = tokens === null;
     this.said.textContent = `With K = ${k} the step below would have brought ${count(tokens ?? 0, "token")}.`;
   }
 
-  /** `here`: the machine that recorded the run; null: not measured. */
+  /** `here`: costs on the machine that recorded the run; null if not measured. */
   load(live, here, opening) {
     this.here = here && typeof here === "object" ? here : null;
     this.task.hidden = !this.here;
@@ -106,7 +106,7 @@ export class SettingsView {
     this.show();
   }
 
-  /** The point that the sliders stand at; K is as large as the block allows. */
+  /** The selected `point`, whose K is at most what the block allows, and the selected K (`wantedK`). */
   at() {
     const { points, k, gamma } = this.live;
     const [wantedK, wantedGamma] = [k[this.inputs.k.input.value], gamma[this.inputs.gamma.input.value]];
@@ -130,15 +130,14 @@ export class SettingsView {
       `, ${point.nodes.toFixed(0)} nodes verified per step`,
     );
     this.showTimes(point);
-    const most =
-      point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
+    const most = point.k < wantedK ? `A block of ${point.gamma} allows ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
     this.chosen(point.gamma === live.own[1] ? point.k : null);
   }
 
-  /** What the text costs here and with an 8B model on the paper's H200: calculated from what every pass costs. */
+  /** Shows the cost of the text here and with an 8B model on the paper's H200, calculated from the costs of the passes. */
   showTimes(point) {
     const { live, here } = this;
     const plain = live.tokens.length;
@@ -148,7 +147,7 @@ export class SettingsView {
     if (own)
       this.time.replaceChildren(
         h("b", {}, milliseconds((own * here.milliseconds) / 1000)),
-        ` here, ${gain(own)}, by what every pass cost here.`,
+        ` here, ${gain(own)}, calculated from the cost of every pass here.`,
       );
     const price =
       there === null
@@ -170,14 +169,14 @@ export class SettingsView {
         : "This is how the run was recorded. ";
     const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
     const rest = !more.length
-      ? "More re-drafts than this were not replayed. "
+      ? "No larger K was replayed. "
       : more.every(same)
         ? "More re-drafts change nothing on this text. "
         : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
-    return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
+    return `${first}${rest}Every node costs a little time. The text is always the same; with another text the result may differ.`;
   }
 
-  /** α against K, a line for every γ; the one that is set stands out. */
+  /** α against K, a line for every γ; the selected one is emphasised. */
   drawChart(point) {
     const { points, k, gamma } = this.live;
     const most = Math.max(...points.map((p) => p.alpha));
@@ -227,7 +226,7 @@ export class SettingsView {
       );
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}, one piece per step`;
     this.cut.children[1].replaceChildren(this.live.opening, ...pieces);
   }
 }

@@ -1,4 +1,4 @@
-"""Learn: a step of a run, told chapter by chapter beside its drawing; then K and γ by hand, hardware and sampling."""
+"""The Learn tab: explains a step of a run chapter by chapter beside its drawing; then settings, hardware and sampling."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ HANDOUT = APP / "learn" / "handout.js"
 
 
 def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
-    """Lay out the tab and wire it. ``explore_tab``: where the recorded run can be opened."""
-    # It asks for the tour when it is first seen. ``select`` names the ``step`` to open in Explore.
+    """Lay out the tab and wire it. ``explore_tab``: the tab that opens the recorded run."""
+    # The view requests the tour when it is built. Event ``select``: opens a ``step`` in Explore.
     learn = drawn_view(
         None,
         "learn/main.js",
@@ -41,9 +41,9 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
 
     def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
         fields = event_fields(event)
-        if fields.get("own"):  # Explore has it
+        if fields.get("own"):  # Explore has this run already
             return gr.skip(), gr.Tabs(selected="explore")
-        # the step travels with the run: selected earlier, it would be forgotten when the run arrives
+        # the step is sent with the run: if selected earlier, it would be lost when the run arrives
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
@@ -59,21 +59,20 @@ def tours_page(runs: Sequence[PageRun], title: str) -> str:
 
 
 def tour(_: Any = None) -> str:
-    """The recorded run, the step that its tour begins with and its live settings, packed: base64 of a raw deflate stream of JSON.
+    """Returns the recorded run, the first step of its tour and its replayed settings: base64 of a raw deflate stream of JSON.
 
-    Called from the page, which always sends an argument.
+    The page calls this, always with an argument.
     """
     return packed_tour()
 
 
 def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
-    """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
+    """Returns tokens per second of plain decoding and of the run without drawing; None if not measured."""
     return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
 
 
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
-    """What ``tour`` answers."""
     run = presets.opening()
     trace = run.trace()
     preset = trace.header["models"].get("preset")
@@ -87,14 +86,16 @@ def packed_tour() -> str:
 
 
 def tour_of(trace: Trace) -> str:
-    """The same of any run, without its lines, which a page to hand out has anyway. Other values of K and γ, which would have to be
-    replayed, only the recorded run of the tour has."""
+    """Returns the packed tour of any run without its lines, which the standalone page has anyway.
+
+    Other values of K and γ would have to be replayed, so only the recorded run has them.
+    """
     start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
     return _packed(trace, start, **_settings(trace))
 
 
 def _settings(trace: Trace) -> dict[str, Any]:
-    """Other values of K and γ, and what that view needs beside them; empty for other runs than the recorded one."""
+    """Returns other values of K and γ, with the other data of their view; empty except for the recorded run."""
     recorded = presets.lesson()
     live = recorded["live"]
     if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:

@@ -1,5 +1,4 @@
-// Race: lanes that replay how each method wrote the text, and what the race came to. A new value is another state of a running
-// race, or another race.
+// Race: lanes that replay how each method wrote the text, and the results. A new value is a new state of a race, or another race.
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
@@ -14,7 +13,7 @@ export function start(element, trigger, props, watch) {
   const heading = h("b", { class: "title" });
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });
+  const tracks = h("ol", { class: "tracks", "aria-label": "Progress of each method" });
   const panels = h("div", { class: "lanes" });
   const table = h("div", { class: "panel figures" });
   const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
@@ -26,14 +25,16 @@ export function start(element, trigger, props, watch) {
   const copied = h("span", { class: "said", role: "status" });
   const link = button(
     "Copy link",
-    { title: "Fills in prompt, settings and methods" },
+    { title: "The link fills in prompt, settings and methods" },
     async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")),
   );
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
   const legend = h(
     "ul",
     { class: "legend", "aria-label": "Who proposed a token" },
-    ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))),
+    ...PROPOSERS.map((who) =>
+      h("li", {}, h("span", { class: `tok ${who}` }, who === "target" ? "large model" : PROPOSER_NAMES[who])),
+    ),
   );
   const stage = h(
     "div",
@@ -51,7 +52,7 @@ export function start(element, trigger, props, watch) {
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let lanes = [];
   let query = ""; // of a link to the race
-  let waiting = false; // for the first time that a finished race can be seen
+  let waiting = false; // to start the replay when the finished race is first visible
 
   function draw() {
     const grown = lanes.filter((lane) => lane.show(player.time));
@@ -80,18 +81,17 @@ export function start(element, trigger, props, watch) {
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
     const told = running
-      ? { title: "One method after the other …", more: "So that none takes time from another." }
+      ? { title: "One method at a time …", more: "Methods that run together would slow each other down." }
       : resultWords(raw);
     [result.textContent, more.textContent] = [told.title, told.more];
     heading.textContent = running ? "" : data.recorded ? "A recorded race" : "Your race";
-    // the form beside it may hold another prompt and model by now
+    // prompt and model of the race: the form may have changed since
     const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
       .filter(Boolean)
       .join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent =
-      running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
+    status.textContent = running || (data.recorded ? `${said}. Press Race to run one here.` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     query = text(data.query);
@@ -112,7 +112,7 @@ export function start(element, trigger, props, watch) {
       );
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
-    // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
+    // No replay while methods still run: finished lanes are shown complete.
     if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
@@ -125,7 +125,7 @@ export function start(element, trigger, props, watch) {
     player.play();
   }
 
-  // The tab may be hidden when the race arrives: start when it is first seen.
+  // The tab may be hidden when the race arrives: start when it is first visible.
   new ResizeObserver(begin).observe(root);
   watch("value", show);
   show();

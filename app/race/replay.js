@@ -1,5 +1,5 @@
-// How a race is replayed: a lane for each method, a bar in the overview and its text growing in the measured time; the clock,
-// seconds of the race at a chosen share of real time; its controls.
+// The replay of a race. Each method has a lane: a bar in the overview and a text, both growing in the measured time. A player
+// advances the time of the race, at full speed or slower, and has controls.
 
 import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
 import { playIcon } from "../../assets/viewer/player.js";
@@ -10,7 +10,7 @@ import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 
-/** Steps as they were measured, with everything that the replay needs at a given time. */
+/** Reads a lane; `elapsed` and `end` are seconds since the prompt was read. */
 export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
     const [elapsed, tokens] = list(step);
@@ -31,11 +31,11 @@ export function readLane(raw) {
   };
 }
 
-const LINE = 22; // pixels, as in race.css
+const LINE = 22; // pixels: line height in race.css
 
 export class LaneView {
-  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
-   *  the lane's run in Explore. */
+  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: the race is over; `open()`: shows the lane's
+   *  run in Explore. */
   constructor(lane, longest, decided, open) {
     const ends = lane.steps.map((step) => step.elapsed);
     Object.assign(this, { lane, decided, ends, longest: Math.max(1e-9, longest), shown: 0, painted: false });
@@ -60,7 +60,7 @@ export class LaneView {
       h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, opener),
       this.words,
     );
-    new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
+    new ResizeObserver(() => this.follow()).observe(this.words); // also when first visible
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
     this.tokens = lane.steps.flatMap((step, number) =>
       step.tokens.map((token, at) => this.addToken(token, at, number)),
@@ -68,7 +68,7 @@ export class LaneView {
     this.rail.append(...this.blocks());
   }
 
-  /** The steps on the bar, each as wide as the time that it took, in it its tokens by proposer. */
+  /** The steps on the bar: their width is their time, divided by the proposers of their tokens. */
   blocks() {
     const { ends } = this;
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
@@ -93,7 +93,7 @@ export class LaneView {
     return { node, step };
   }
 
-  /** Shows the tokens committed by a time of the race; returns whether their number changed, so that `follow` has to scroll. */
+  /** Shows the tokens committed until `time`; returns whether their number changed, so that `follow` has to scroll. */
   show(time) {
     const { tokens, lane, ends } = this;
     const before = this.shown;
@@ -124,7 +124,7 @@ export class LaneView {
     if (!this.shown) return;
     const token = this.tokens[this.shown - 1].node;
     const below = token.offsetTop + token.offsetHeight - words.clientHeight;
-    words.scrollTop = LINE * Math.ceil(Math.max(0, below) / LINE); // whole lines are shown
+    words.scrollTop = LINE * Math.ceil(Math.max(0, below) / LINE); // scrolls by whole lines
   }
 }
 
@@ -134,11 +134,11 @@ const SPEEDS = [
   [0.25, "¼×"],
   [0.1, "1/10×"],
 ];
-const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
-const BETWEEN = 50; // least milliseconds between two drawings of a replay: drawing every frame takes a whole core
+const LEAST_SECONDS = 5; // shorter replays start in slow motion
+const BETWEEN = 50; // minimum milliseconds between two drawings: drawing every frame keeps a core busy
 
 export class Player {
-  /** `changed()` is called whenever time, speed or playing change. */
+  /** `changed()` is called when time, speed or playing changes. */
   constructor(host, changed) {
     Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
     this.tick = (now) => {
@@ -156,7 +156,7 @@ export class Player {
     };
   }
 
-  /** A new race: at its start, at the fastest speed that can still be followed. */
+  /** Goes to the start of a new race, at the fastest speed that takes at least `LEAST_SECONDS`, or else the slowest. */
   load(duration) {
     this.duration = duration;
     this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];
@@ -172,7 +172,7 @@ export class Player {
     this.changed();
   }
 
-  /** Requests one frame at a time: one that was requested before a stop comes all the same. */
+  /** Requests a frame unless one is pending; a pending frame arrives even after a stop. */
   request() {
     this.frame ??= requestAnimationFrame(this.tick);
   }
@@ -187,7 +187,7 @@ export class Player {
     this.play();
   }
 
-  /** Stands still at a time. */
+  /** Stops at a time. */
   seek(time) {
     this.playing = false;
     this.time = Math.min(this.duration, Math.max(0, time));
@@ -200,13 +200,12 @@ export class Player {
   }
 }
 
-/** How far the clock is, as finely as a short race needs. */
+/** Time and duration, with more digits if the race is short. */
 export function clockWords({ time, duration }) {
   const digits = duration < 10 ? 3 : 1;
   return `${time.toFixed(digits)} of ${duration.toFixed(digits)} s`;
 }
 
-/** Play, restart, the time slider and the choice of slow motion. */
 export class Controls {
   constructor(player) {
     this.player = player;

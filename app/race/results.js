@@ -1,9 +1,11 @@
-// What the race came to: a row of figures per method, the axis of its times, and the break-even map.
+// Results of a race: a row of figures per method, the time axis, and the break-even map.
 
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { cycleWords, timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
+
+const NEEDS_PLAIN = "Only known if plain decoding is in the race: tick it";
 
 export function stageLegend() {
   const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
@@ -16,20 +18,20 @@ export function raceTable(lanes, { plain, reference }) {
   const than = reference ? `as ${methodName(reference)}` : "";
   const heads = [
     ["Method"],
-    ["Tokens/step α", "Mean acceptance length: committed tokens per step, including the one that the target adds"],
-    ["Tokens/s", "Committed tokens over the time since the prompt was read"],
     [
-      "Speedup",
-      plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it",
+      "Tokens/step α",
+      "Mean acceptance length: committed tokens per step, including the token that the large model adds",
     ],
+    ["Tokens/s", "Committed tokens divided by the time since the prompt was read"],
+    ["Speedup", plain ? "Tokens per second relative to plain decoding in this race" : NEEDS_PLAIN],
     [
       "A step costs",
       plain
-        ? "In steps of plain decoding: α over the speedup. A method that commits this many tokens per step breaks even here"
-        : "Needs plain decoding in the race: tick it",
+        ? "In steps of plain decoding: α divided by the speedup. A method whose α equals this breaks even here"
+        : NEEDS_PLAIN,
     ],
-    ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
-    ["Same text", than ? `Token for token the same text ${than}` : ""],
+    ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
+    ["Same text", than ? `Whether the text is the same ${than}, token for token` : ""],
     ["Time by stage, whole run"],
   ];
   const head = h(
@@ -50,7 +52,7 @@ export function stagesOf({ row }) {
   const seconds = row.stage_seconds && typeof row.stage_seconds === "object" ? row.stage_seconds : {};
   const parts = STAGES.map(([stage, name]) => [stage, name, number(seconds[stage], 0, 1e6, 0)]);
   const measured = sum(parts.map(([, , t]) => t));
-  // what lies between the stages: bookkeeping of the loop itself
+  // the rest is the loop's bookkeeping between the stages
   const whole = Math.max(measured, number(row.seconds, 0, 1e6, 0));
   return { parts, whole, rest: whole - measured };
 }
@@ -83,12 +85,12 @@ function figure(value, digits, after = "") {
   return n === null ? "—" : n.toFixed(digits) + after;
 }
 
-/** Whether other work disturbed the times of a lane: they are compared with nothing. */
+/** Whether other work disturbed the times of a lane, which are then not compared. */
 const disturbed = ({ row }) => row?.disturbed === true;
 
 const gainOf = (lane) => (disturbed(lane) ? null : number(lane.row.speedup, 1e-9, 1e6, null));
 
-/** What follows from the times of a lane, by the column that shows it. */
+/** The figures that depend on the times of a lane, as pairs of column and text. */
 export function timedWords(lane) {
   const { row } = lane;
   const speed = number(row.tokens_per_second, 0, 1e9, 0);
@@ -100,8 +102,8 @@ export function timedWords(lane) {
   ];
 }
 
-/** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another.
- *  Where a time is disturbed nobody knows their order. */
+/** Sentences that explain the order: about the fastest lane, and the lane with the most tokens per step if that is another one. If
+ *  a time is disturbed, the order is unknown. */
 export function whyWords(lanes) {
   if (lanes.some(disturbed)) return "Not measured cleanly: other work kept this machine busy. Run it again.";
   const done = lanes.filter(
@@ -118,13 +120,13 @@ export function whyWords(lanes) {
   return said.join(" ");
 }
 
-/** What the race came to, as a title and a line below it; empty titles where it has not been decided. It is one text, run once. */
+/** The result as a title and a line below it, both empty if no lane with drafts was timed. It is about one text, run once. */
 export function resultWords(lanes) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   if (done.some(disturbed))
     return { title: "Not measured cleanly.", more: "Other work kept this machine busy. Run the race again." };
   const timed = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
-  const aware = timed.filter(({ method }) => method.includes(" ")); // the same methods, with a setting
+  const aware = timed.filter(({ method }) => method.includes(" ")); // cost-aware variants of methods
   const drafted = timed.filter((lane) => !aware.includes(lane));
   if (!drafted.length) return { title: "", more: "" };
   const best = (of) => drafted.reduce((a, b) => (of(b) > of(a) ? b : a));
@@ -136,12 +138,12 @@ export function resultWords(lanes) {
   const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
   const same = far.name === here.name ? "it would be" : `${far.name} would be`;
   const quick = Math.max(0, ...aware.map(gainOf));
-  const paid = quick > gainOf(here) ? ` Drafting only what pays here: ${timesWords(quick, false)}.` : "";
+  const paid = quick > gainOf(here) ? ` Drafting only what pays here was ${timesWords(quick, false)}.` : "";
   const more = there(far) > 1 ? ` With an 8B model on an H200 ${same} about ${timesWords(there(far), false)}.` : "";
   return { title, more: first + paid + more };
 }
 
-/** A bar as long as the run, and its numbers. */
+/** A bar of the run's stages, and their times. */
 function stageBar(lane, longest) {
   const { parts, whole, rest } = stagesOf(lane);
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
@@ -161,9 +163,7 @@ function stageBar(lane, longest) {
   ];
 }
 
-// Where drafting pays
-
-/** A point of the map for every lane that drafts: α, and what its step costs here (measured) and on the paper's H200. */
+/** Points of the break-even map, one per lane that drafts: α, and the cost of a step here (measured) and on the paper's H200. */
 export function mapPoints(lanes) {
   const drafted = lanes.filter((lane) => lane.row && lane.method !== "autoregressive" && lane.total);
   return drafted.map((lane) => {
@@ -172,7 +172,7 @@ export function mapPoints(lanes) {
   });
 }
 
-/** Round times along an axis. */
+/** Round times for the ticks of an axis. */
 export function timeTicks(longest) {
   const step =
     [1, 2, 5]
@@ -182,7 +182,7 @@ export function timeTicks(longest) {
   return Array.from({ length: Math.floor(longest / step + 1e-9) + 1 }, (_, at) => at * step);
 }
 
-/** The ticks under the lanes, up to so many seconds. */
+/** The time axis below the lanes; `longest`: its length in seconds. */
 export function timeAxis(longest) {
   const [scale, unit] = longest < 1 ? [1000, " ms"] : [1, " s"];
   const ticks = timeTicks(longest).map((t) =>

@@ -1,4 +1,4 @@
-"""A race: one prompt and seed through several methods, one after the other for fair timing; its lanes and its figures."""
+"""Races: one prompt and seed through several methods, one after the other for fair timing; their lanes and figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Lane:
     """The run of one method.
 
     problem: why it failed, or an empty string.
-    pushed: whether other programs kept its thread from the processor (``d2sd.costs.runs.ThreadShare``).
+    pushed: whether other programs took processor time from its thread (``d2sd.costs.runs.ThreadShare``).
     """
 
     trace: Trace
@@ -73,9 +73,8 @@ class LaneFigures:
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
-    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if it is not known.
-    disturbed: whether other work disturbed its times, or those of plain decoding that they are compared with
-        (``d2sd.costs.runs``).
+    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if unknown.
+    disturbed: whether other work disturbed its times or the times of plain decoding (``d2sd.costs.runs``).
     identical: whether the texts are equal; None if one is not complete.
     differs_at: length of the common prefix in tokens; None if the texts are equal or one is not complete.
     """
@@ -91,13 +90,13 @@ class LaneFigures:
 
 
 def stored() -> dict[str, Any]:
-    """Returns the bundled race: ``traces`` of its lanes, and ``whatif`` answers about one; empty if there is none."""
+    """Returns the bundled race: ``traces`` of its lanes, and ``whatif`` answers about one lane; empty without the file."""
     return json.loads(gzip.decompress(RECORDED.read_bytes())) if RECORDED.exists() else {}
 
 
 @cache
 def recorded_race() -> Race:
-    """Returns the bundled race; one without lanes if there is none."""
+    """Returns the bundled race, without lanes if its file is missing."""
     lanes = tuple(Lane(parse_trace(trace.encode())) for trace in stored().get("traces", ()))
     if not lanes:
         return Race("", ())
@@ -117,10 +116,10 @@ def run_race(
     values: settings by name.
     """
     check_length(prompt)
-    # without details for the drawing of trees: nothing but decoding is timed
+    # without details for drawing trees: only decoding is timed
     configs = [_config(lane, values) for lane in LANES if lane in methods]
     if not configs:
-        raise InputError("no method is ticked; tick at least one, better two")
+        raise InputError("no method is ticked; tick at least one, preferably two")
     yield from announce_loading(chosen)
     reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
@@ -135,7 +134,7 @@ def run_race(
         lane = yield from _run(job, race, prepared, f"{place} of {len(runs)}: {lane_title(race.methods[place - 1])}")
         race = replace(race, lanes=(*race.lanes, lane))
     for at in disturbed_lanes(race):
-        title = f"{lane_title(race.methods[at])} again, as other work on this machine disturbed it"
+        title = f"{lane_title(race.methods[at])} again, because other work on this machine disturbed it"
         if not job.cancelled() and (lane := (yield from _run(job, race, runs[at], title))).complete:
             race = replace(race, lanes=(*race.lanes[:at], lane, *race.lanes[at + 1 :]))
     notes = [runs[0].warnings(), *(f"Left out: {reason}." for reason in left_out)]
@@ -161,7 +160,7 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
 
 
 def disturbed_lanes(race: Race) -> list[int]:
-    """Returns the lanes to run again: those whose times were disturbed, and plain decoding, which they are compared with."""
+    """Returns the lanes to run again, by index: lanes with disturbed times and, if there are any, plain decoding."""
     plain = plain_lane(race)
     doubted = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
     return [
@@ -172,7 +171,7 @@ def disturbed_lanes(race: Race) -> list[int]:
 
 
 def _doubted(lane: Lane, plain: Lane | None) -> bool:
-    """Returns whether a lane's own times cannot be right."""
+    """Returns whether a lane's own times are disturbed or impossible."""
 
     def verified(lane: Lane) -> float:
         return lane.trace.totals.stage_seconds["verify"] / max(1, lane.trace.totals.steps)
@@ -181,7 +180,7 @@ def _doubted(lane: Lane, plain: Lane | None) -> bool:
 
 
 def baseline(figures: LaneFigures) -> Baseline | None:
-    """Returns the speeds of a lane as the race measured them; None without plain decoding to compare with."""
+    """Returns the measured speeds of a lane and of plain decoding; None without plain decoding, and for its own lane."""
     if not figures.speedup or figures.method == PLAIN:
         return None
     speed = figures.totals.tokens_per_second
@@ -228,7 +227,7 @@ def lane_figures(race: Race) -> list[LaneFigures]:
 
 def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
-    rate = plain.trace.totals.tokens_per_second if plain else 0.0  # 0: none of its steps took a tick of the clock
+    rate = plain.trace.totals.tokens_per_second if plain else 0.0  # 0 if its time is below the resolution of the clock
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(

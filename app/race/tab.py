@@ -1,4 +1,4 @@
-"""Race: methods against each other on one prompt, and below it what other settings would have done."""
+"""The Race tab: methods against each other on one prompt, and the What if panel below."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from d2sd import METHODS, InputError
 from d2sd.trace.text import encodable
 
 CHOSEN = ("model", "folder", "vp")
-# Prompt and models come along from Explore, except those that were changed here since they last did.
+# Copied from Explore when the tab is selected, except values that were changed here since the last copy.
 BROUGHT = ("prompt", *CHOSEN, "chat")
 BRING = """(last, ...values) => {
   const explored = values.slice(0, values.length / 2), own = values.slice(values.length / 2), brought = JSON.parse(last);
@@ -39,7 +39,7 @@ BRING = """(last, ...values) => {
 }"""
 GROUPS = grouped(LANES)  # the boxes of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
-FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, depending on the method
 
 
 def race_drawing(race: Race) -> str:
@@ -70,7 +70,7 @@ def race_drawing(race: Race) -> str:
 
 
 def race_query(race: Race) -> str:
-    """The query of a link that fills in the race: prompt, models, settings and methods; empty where it would be too long."""
+    """Returns the query of a link that fills in prompt, models, settings and methods of a race; empty if it is too long."""
     if not race.lanes:
         return ""
     header = race.lanes[0].trace.header
@@ -98,7 +98,7 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of prefill."""
+    """Returns a lane for the view. ``steps``: [seconds since the prompt was read, [[text, proposer], …]], prefill first."""
     method, prefill = trace_lane(lane.trace), lane.trace.prefill
     commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
     commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
@@ -151,13 +151,13 @@ class RaceTab:
 
 
 def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
-    """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
+    """Lay out the tab and wire it. ``shown``: the Explore tab, which opens lanes and whose session stores the race."""
     session, opening = shown.session, recorded_race()
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
-            # ``select`` with the number of a ``lane`` asks for its run in Explore
+            # event ``select``: opens the run of a ``lane`` (its number) in Explore
             drawn = race_drawing(opening) if opening.lanes else None
             lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
             whatif = build_whatif(session, [inputs[name] for name in CHOSEN])
@@ -174,7 +174,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
             yield update.map(draw)
 
     forgive(notice, [box.change for box in inputs.values()])
-    # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
+    # A separate ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, outputs = gr.State(Ticket()), [lanes, *whatif.outputs, shown.runs]
     wire(start.click, run, ticket, [session, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
@@ -193,7 +193,7 @@ def _linked(query: Mapping[str, str]) -> list[str]:
 
 
 def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bool:
-    """Returns whether a race is the requested one, not counting requested methods that it had no drafter for."""
+    """Returns whether a race is the requested one. It may lack requested methods, which had no drafter."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     own = links.read_link(dict(parse_qsl(race_query(race)))).values
@@ -228,7 +228,7 @@ def _arguments(
 
 
 def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
-    """The column of controls; the inputs is in the order of ``_arguments``'s arguments."""
+    """Build the column of controls; the inputs are in the order of ``_arguments``'s parameters."""
     inputs = dict[str, Any]()
     inputs["prompt"] = gr.Textbox(
         next(iter(presets.examples(presets.first_model()).values())),

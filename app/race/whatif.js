@@ -1,4 +1,4 @@
-// What if: a figure for every setting that was varied.
+// What if: a figure for every varied setting.
 
 import { h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
@@ -7,7 +7,7 @@ export function start(element, trigger, props, watch, server, options) {
   const heading = h("h3", {});
   const status = h("p", { class: "status", role: "status" });
   const charts = h("div", { class: "charts" });
-  const empty = h("p", { class: "empty" }, "Nothing asked yet: choose a recorded run and press Ask.");
+  const empty = h("p", { class: "empty" }, "No answers yet: choose a recorded run and press Ask.");
   const top = h("div", { class: "panel top" }, h("div", { class: "head" }, heading, status));
   const figures = new Map();
   element.replaceChildren(h("section", { class: "panels whatif", "aria-label": "What if" }, empty, top, charts));

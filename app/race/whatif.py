@@ -56,21 +56,20 @@ LANES = (*(m.id for m in METHODS.values() if m.settings), *AWARE)
 EXPLORE = "The run in Explore"
 FAVOURITE = "d2sd"
 NOT_GREEDY = (
-    "The race was sampled at a temperature above 0, where every setting gives another text. What-if needs a run at "
+    "The race was sampled at a temperature above 0, where every setting gives a different text. What-if needs a run at "
     "temperature 0."
 )
 EXPLANATION = (
-    "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
-    "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
-    "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step. "
-    "Cost-aware settings also depend on measured times, so a real run may differ at some steps."
+    "**What if?** Other settings on a recorded run. At temperature 0 every method and setting writes the same text, the "
+    "large model's own choices, so the recorded text shows what the large model would accept. Only the drafters run "
+    "again. The answers are exact: they equal the results of real runs, step by step. Cost-aware settings also depend "
+    "on measured times, so a real run may differ at some steps."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SweepPoint:
-    """One point: ``value`` of the sweep's setting (None: no node budget) for ``lane``, a method that may be cost-aware, as a
-    resolved ``config``."""
+    """A point of a sweep: ``value`` of its setting (None: no node budget) for ``lane``, and the resolved ``config``."""
 
     sweep: str
     lane: str
@@ -80,8 +79,11 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Points of sweeps about a run and the outcomes so far, by resolved settings. ``base``: the run's own settings;
-    ``recorded``: they were computed earlier, when the page was made."""
+    """Points of sweeps for a run, and the outcomes so far by resolved config.
+
+    base: config of the run.
+    recorded: whether the outcomes are bundled with the recorded race.
+    """
 
     source: str
     trace: Trace
@@ -95,11 +97,11 @@ class Answers:
 def run_sweeps(
     job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
-    """Answer point by point, methods left out that these models have no drafter for. Raises ``InputError``.
+    """Yield answers point by point, without methods that these models have no drafter for. Raises ``InputError``.
 
-    source: what the run is called on the page.
-    chosen: its models where the trace does not name bundled ones.
-    lanes: methods, cost-aware ones with the suffix that race lanes have.
+    source: name of the run on the page.
+    chosen: models to use if the trace does not name a preset.
+    lanes: methods; cost-aware ones have the suffix of race lanes.
     """
     if trace is None:
         raise InputError("there is no run to replay; run something first")
@@ -138,7 +140,7 @@ def sweep_points(
 ) -> tuple[SweepPoint, ...]:
     """Returns all points of the sweeps that these models can run, including the run's own value.
 
-    A method that does not use a setting has the same settings at all its values, so it is answered once. Raises
+    A method that does not use a setting has the same config at all values, so it is replayed once. Raises
     ``InputError`` for a method that these models cannot run at all.
     """
     out = []
@@ -147,7 +149,7 @@ def sweep_points(
         own = replace(
             base,
             method=method,
-            # γ₂ follows γ unless the run had set it apart
+            # γ₂ equals γ unless the run set it separately
             second_block_size=None if base.second_block_size == base.block_size else base.second_block_size,
             cost_aware=lane != method,
             backend="auto",
@@ -164,22 +166,22 @@ def sweep_points(
                 try:
                     varied: dict[str, Any] = {sweep.name: value}
                     config = engine.resolve(replace(own, **varied))
-                except InputError:  # it does not fit the other settings, such as K = 12 a block of 8
+                except InputError:  # incompatible with the other settings, such as K = 12 with a block of 8
                     continue
                 out.append(SweepPoint(sweep.name, lane, value, config))
     return tuple(out)
 
 
 def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
-    """The values of a sweep in order, with the run's own; no node budget comes last."""
+    """Returns the values of a sweep in order, with the value of the run; None (no node budget) is last."""
     own: Value = getattr(base, sweep.name)
     known = sorted({*sweep.values, *([] if own is None else [own])})
     return [*known, None] if sweep.name == "node_budget" else [*known]
 
 
 class WhatIfResults(msgspec.Struct, frozen=True):
-    """The answers as the view takes them and as a recording stores them: the measured run, the number of ``tokens`` of its
-    text, and a sweep for every setting that was varied."""
+    """Answers as the view shows and a recording stores them: the measured run, the number of ``tokens`` of its text, and a
+    sweep for every varied setting."""
 
     source: str
     status: str
@@ -189,7 +191,7 @@ class WhatIfResults(msgspec.Struct, frozen=True):
     sweeps: tuple[Sweep, ...]
 
     def value(self) -> str:
-        measured = f"{self.tokens} tokens; as run: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
+        measured = f"{self.tokens} tokens; recorded: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
         shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
         panels = sweep_panels(self.sweeps, self.run)
         return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
@@ -256,7 +258,7 @@ class WhatIf:
         return [self.source, self.charts, self.notice]
 
     def about(self, race: Race | None) -> list[Any]:
-        """Returns the updates for a new race, or for none: its runs as choices, and no answers."""
+        """Returns the updates for a new race: its runs as choices, and no answers. Without a race, nothing changes."""
         if race is None:
             return [gr.skip(), gr.skip(), gr.skip()]
         sampled = any(recorded_config(lane.trace).temperature for lane in race.lanes)
@@ -266,8 +268,8 @@ class WhatIf:
 def build_whatif(session: gr.State, chosen: list[Component]) -> WhatIf:
     """Lay out the panel and wire it.
 
-    ``session``: that of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
-    not name bundled ones.
+    session: the session of Explore, which stores the race.
+    chosen: controls of the models, for runs that do not name a preset.
     """
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
     with gr.Row(elem_id="whatif-settings"):
@@ -317,7 +319,7 @@ def lane_choices(race: Race) -> dict[str, Any]:
 
 
 def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | None]:
-    """Returns the name of the chosen run, and the run; ``shown``: the run in Explore."""
+    """Returns name and trace of the chosen run; ``shown``: the run in Explore."""
     if chosen == EXPLORE:
         return EXPLORE, shown.trace() if len(shown) else None
     lanes = {trace_lane(lane.trace): lane.trace for lane in race.lanes}

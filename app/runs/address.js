@@ -1,5 +1,5 @@
-// The address of the page says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back
-// and Forward move between views, a reload comes back to the same one, and a link can name a trace to open.
+// The address of the page contains tab, run, step and node, after the fields that reproduce the run. So Back and Forward move
+// between views, and a reload restores the view. A link can also name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
 
@@ -14,7 +14,7 @@ const tabButton = (tab) =>
   [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
 export class Address {
-  /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
+  /** `list()` returns the runs and the key of the shown one; `show(key, step, node)` requests another run. */
   constructor(list, show) {
     Object.assign(this, {
       list,
@@ -33,9 +33,9 @@ export class Address {
     this.observer = new MutationObserver(() => this.soon());
   }
 
-  /** Writes a change of the same view at once if none was written just before, so that a reload or Back right after a click keeps it.
-   *  What follows within `SETTLE_MS` is written together: moving through steps leaves one address, not a hundred. `hidden`: the change
-   *  is in a view that is not shown, where a run may play on for long, so it does not postpone a look that is due. */
+  /** Schedules writing the address. The first change within a view is written immediately, so that a reload or Back right after a
+   *  click keeps it. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in a view that is not
+   *  shown, where a run may play for long, so it does not postpone a scheduled write. */
   soon(hidden = false) {
     const now = this.now();
     if (same(now, this.before)) {
@@ -50,7 +50,7 @@ export class Address {
       this.observer.observe((this.noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
   }
 
-  /** What is looked at; null while the list and the view do not speak of the same run yet. */
+  /** The current state; null while the list and the view have different runs. */
   now() {
     const { shown, runs } = this.list();
     const view = explorer();
@@ -60,7 +60,7 @@ export class Address {
     const { pinned, node } = view.dataset;
     if (active.dataset.tabId === "learn")
       return { tab: "learn", run: "", step: "", node: "", chapter: tour()?.dataset.chapter ?? "", query: "" };
-    if (!entry && !shown) return null; // a link that is not run yet stays as it is
+    if (!entry && !shown) return null; // keeps the address of a link that was not run yet
     return {
       tab: active.dataset.tabId,
       run: entry ? entry.key : "",
@@ -76,11 +76,11 @@ export class Address {
     const now = this.now();
     if (!now || this.arriving(now)) return;
     this.going = null;
-    // The first one stays as it was opened: a short address, or somebody's link.
+    // The first entry keeps the address that was opened.
     if (!this.before) history.replaceState(now, "", location.href);
     else if (same(now, this.before)) history.replaceState(now, "", this.write(now));
     else {
-      // The view was left before its last change had settled: Back comes to that change.
+      // The last change before leaving the view was not written yet: Back should return to it.
       if (this.unwritten) history.replaceState(this.unwritten, "", this.write(this.unwritten));
       history.pushState(now, "", this.write(now));
     }
@@ -88,7 +88,7 @@ export class Address {
     this.unwritten = null;
   }
 
-  /** Whether the run that Back or Forward asked for is still awaited: neither another tab nor another run was opened since. */
+  /** Whether the run of Back or Forward is still awaited, and no other tab or run was opened since. */
   arriving(now) {
     return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
   }
@@ -98,14 +98,14 @@ export class Address {
     return `${location.pathname}?${withFields(query, Object.fromEntries(selected))}`;
   }
 
-  /** Back or Forward: to a view that was looked at before. */
+  /** Handles Back and Forward: shows an earlier state. */
   go(state) {
-    if (!state?.tab) return; // none of those written here
+    if (!state?.tab) return; // not written by this script
     const { tab, run, chapter } = state;
     const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
     this.going = this.before = state;
-    this.unwritten = null; // of the entry that was left, which can no longer be written
+    this.unwritten = null; // belongs to the entry that was left, which can no longer be written
     this.leaving = this.list().shown;
     setTimeout(() => {
       if (this.going === state) this.going = null;
@@ -120,10 +120,10 @@ export class Address {
   }
 }
 
-// ?trace=URL: a trace from this page's host, or from one on its owner's list, opened as if it were chosen by hand. The browser
+// ?trace=URL: a trace from this page's host or a host on the owner's list, opened like a file that the user chose. The browser
 // fetches it, never the server.
 
-/** The address to fetch from, or the problem with it. `here`: the page's own; `hosts`: the owner's list. */
+/** Returns the `address` to fetch, or a `problem`. `here`: address of the page; `hosts`: the owner's list. */
 export function traceAddress(wanted, here, hosts) {
   let address;
   try {
@@ -132,7 +132,7 @@ export function traceAddress(wanted, here, hosts) {
     return { problem: "the link does not contain a valid address" };
   }
   if (!["http:", "https:"].includes(address.protocol) || address.username || address.password)
-    return { problem: "its address must begin with http:// or https:// and name no user" };
+    return { problem: "its address must begin with http:// or https:// and contain no user name" };
   if (address.host !== new URL(here).host && !hosts.includes(address.host))
     return {
       problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”`,
@@ -140,15 +140,14 @@ export function traceAddress(wanted, here, hosts) {
   return { address };
 }
 
-/** The file at an address; throws a sentence where there is none, it is larger than so many megabytes, or the address leads
- *  elsewhere. */
+/** Returns the file at an address. Throws a sentence if it cannot be fetched, is redirected, or is larger than `megabytes`. */
 export async function fetchTrace(address, megabytes) {
   const answer = await fetch(address, {
     redirect: "error",
     credentials: "same-origin",
     referrerPolicy: "no-referrer",
   }).catch(() => {
-    throw new Error("its host does not answer, does not allow it, or leads elsewhere");
+    throw new Error("its host does not answer, does not allow the request, or redirects it");
   });
   if (!answer.ok || !answer.body) throw new Error(`its host answers ${answer.status}`);
   const parts = [];
@@ -173,7 +172,7 @@ export async function fetchTrace(address, megabytes) {
   return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
 }
 
-/** Uploads what the address of the page names; the server opens it at the step that it names. `say` hears what is wrong. */
+/** Uploads the trace that the page's address names; the server opens it at the step of the address. `say(words)`: shows a problem. */
 export async function openLinked({ hosts, megabytes }, say) {
   const { trace } = readAddress(location.search);
   if (!trace) return;

@@ -1,19 +1,19 @@
-// The runs of this window: a list of them, the address of the page, the memory of its form, and keys that its controls lack.
+// The list of this window's runs, the address of the page, stored values of forms, and additional keys.
 
 import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
 import { Address, explorer, openLinked } from "./address.js";
 
-/** Hours and minutes, with the day where it is not today's. */
+/** Hours and minutes, with the date if it is not today. */
 function clock(seconds) {
   const then = new Date(seconds * 1000);
   const time = then.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString()} ${time}`;
 }
 
-/** A row of the list: showing a run, calling it something else, taking it along, removing it. `number`: of the run, in class files
- *  too; `ticked`: whether it goes into them; `act`: what its buttons do, by name, each called with the run. */
+/** A row of the list with its buttons. `number`: number of the run, also in class files; `ticked`: whether it is included in class
+ *  files; `act`: handlers of the buttons by name, called with the run. */
 function runRow(run, { number, shown, ticked }, act) {
   const tick = h("input", {
     type: "checkbox",
@@ -54,7 +54,7 @@ function runRow(run, { number, shown, ticked }, act) {
   return row;
 }
 
-/** An input in place of the name; `done(words)` once, with null where nothing is to change. */
+/** Replaces the name by an input; calls `done(words)` once, with null if the name stays. */
 function nameField(row, label, done) {
   const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
   const open = row.querySelector(".open");
@@ -68,7 +68,7 @@ function nameField(row, label, done) {
   input.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if (event.key !== "Enter" && event.key !== "Escape") return;
-    event.preventDefault(); // or Enter presses the button that gets the focus next
+    event.preventDefault(); // otherwise Enter would press the button that gets the focus next
     end(event.key === "Enter" ? input.value : null);
   });
   input.addEventListener("blur", () => end(input.value));
@@ -77,20 +77,20 @@ function nameField(row, label, done) {
   input.select();
 }
 
-/** What is in forms (`remember` in app/settings.py) goes into this browser tab's storage when the page is left, so that a reload loses
- *  nothing. */
+/** Stores the values of forms (`remember` in app/settings.py) in sessionStorage when the page is left, so that a reload restores
+ *  them. */
 function rememberForms() {
   window.addEventListener("pagehide", () => {
     try {
       for (const [name, values] of Object.entries(window.d2sdForms ?? {}))
         sessionStorage.setItem(name, JSON.stringify(values));
     } catch {
-      // storage is switched off or full: the forms are not remembered
+      // storage is disabled or full: forms are not restored
     }
   });
 }
 
-/** Keys that Gradio's own controls lack: Ctrl + Enter runs the prompt, as Shift + Enter does; a list that is tabbed out of closes. */
+/** Keys that Gradio's controls lack: Ctrl + Enter runs the prompt, like Shift + Enter; Tab closes an open dropdown. */
 function listenForKeys() {
   document.addEventListener(
     "keydown",
@@ -106,7 +106,7 @@ function listenForKeys() {
   );
 }
 
-/** The list of this window's runs, what can be done with each of them and with all. */
+/** The list of this window's runs, with buttons for each run and for all. */
 class RunsView {
   constructor(element, trigger, options) {
     Object.assign(this, {
@@ -163,16 +163,16 @@ class RunsView {
     };
   }
 
-  /** Shows a new state of the list, JSON text, and saves the file that comes with it, if one does. */
+  /** Shows a new state of the list (JSON) and saves its file, if there is one. */
   load(value) {
     const { shown, runs, file } = readJson(value) ?? { shown: "", runs: [] };
     this.data = { shown, runs };
     this.element.dataset.runs = this.data.runs.length;
-    this.all.hidden = this.data.runs.length < 2; // one run has Share
+    this.all.hidden = this.data.runs.length < 2; // a single run is saved with Share
     this.draw();
     if (file) save(file);
     if (!this.linked && this.data.shown) {
-      this.linked = true; // the window has its runs again: what is opened now stays in the list
+      this.linked = true; // the window's runs are restored, so a trace opened now stays in the list
       openLinked(this.options, (words) => {
         this.said.textContent = words;
         this.details.open = true;
@@ -216,7 +216,7 @@ class RunsView {
     setTimeout(() => this.said.textContent === words && (this.said.textContent = ""), 6000);
   }
 
-  /** One file of all runs, or of the ticked ones, at the step that is pinned. */
+  /** Requests one file of all or of the ticked runs, opened at the pinned step. */
   together(kind) {
     const { pinned } = explorer() ? explorer().dataset : {};
     const keys = this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));
@@ -225,7 +225,7 @@ class RunsView {
 
   move(key, by, kind) {
     this.trigger("move", { key, by });
-    this.moved = { key, kind }; // what the focus returns to
+    this.moved = { key, kind }; // the focus returns to this button
   }
 
   rename({ key, label }, row) {
@@ -243,7 +243,7 @@ class RunsView {
       await copyLink(
         query,
         "The prompt is too long for a link: save the trace instead.",
-        "Link copied: it fills in prompt and settings, and Run makes the run again.",
+        "Link copied. It fills in prompt and settings; press Run to repeat the run.",
       ),
     );
   }

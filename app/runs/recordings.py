@@ -1,4 +1,4 @@
-"""Runs with a name, as lists and sets of the page hold them, and reading them from uploaded files.
+"""Named runs in lists and sets of the page, and reading them from uploaded files.
 
 Logs of serving engines are converted to traces.
 """
@@ -25,14 +25,12 @@ from d2sd.trace.text import encodable
 from d2sd.trace.trace import Reader, lines_of
 
 FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # of traces and logs
-MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
-MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
-SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
-SECOND = re.compile(rb'\n\{"event":"Header"')
+MAX_MEGABYTES = 96  # of a file, unpacked: a browser can still draw it
+MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured together, unpacked
+SECONDS_KEPT = 3600  # lifetime of an uploaded file; the run read from it stays
+NEXT_RUN = re.compile(rb'\n\{"event":"Header"')
 MAX_OPENED = 24  # runs of one file in the list
-
-
-LABEL = 200  # characters of a prompt that stands for its run; the page cuts it where there is no room
+LABEL = 200  # characters of a prompt that names its run
 
 
 def short(text: str, most: int = 60) -> str:
@@ -44,9 +42,9 @@ def short(text: str, most: int = 60) -> str:
 class Recording:
     """A run in a list.
 
-    label: its name there.
-    source: its origin in a few words.
-    domain: its prompt's group.
+    label: name in the list.
+    source: origin in a few words.
+    domain: group of the prompt.
     at: time of creation, in seconds since 1970.
     """
 
@@ -70,7 +68,7 @@ def prompt_label(header: dict[str, Any]) -> str:
 
 
 class Traces(Sequence[Trace]):
-    """Recordings as data, each decoded on access."""
+    """The traces of recordings, each decoded on access."""
 
     def __init__(self, runs: Sequence[Recording]):
         self._runs = runs
@@ -120,26 +118,27 @@ class Recordings:
 
 
 def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
-    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note: whether there are more, and what a log says.
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note: whether there are more, and the
+    findings of a log.
 
-    A log with totals alone has no runs. Only checked fields reach the page. Raises ``InputError``.
+    A log with only totals has no runs. Only checked fields reach the page. Raises ``InputError``.
     """
     raw = _unpacked(path)
     if is_log(path):
         runs = list(islice(_logged(path), MAX_OPENED + 1))
-        more = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them."
-        notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(what_it_says(path))]
+        more = f"Its first {MAX_OPENED} runs are in the list; Calibrate reads all of them."
+        notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_readings(path))]
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
         raise InputError("the trace has no steps, so there is nothing to show")
-    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    note = f"The first {MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
     return read, note
 
 
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
-    """Returns the uploaded traces that can be read, and a sentence for each of the others."""
+    """Returns the uploaded traces that can be read, and a sentence for each other file."""
     good, bad = [], []
     room = MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:
@@ -147,7 +146,7 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
             raw = _unpacked(path)
             if len(raw) > room:
                 raise InputError(
-                    f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+                    f"all files together have more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer files"
                 )
             found = _runs_of(path, raw)
         except InputError as error:
@@ -161,18 +160,18 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
 
 
 def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
-    """Returns the runs of a trace file or log, as stored and as parsed runs. Raises ``InputError``."""
+    """Returns the runs of a trace file or log, stored and parsed. Raises ``InputError``."""
     if not is_log(path):
         readers = [(Reader(), part) for part in _parts(raw)]
         return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
     runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
     if not runs:
-        raise InputError("it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean")
+        raise InputError("it is a log with only totals, without steps; “Open a trace” in Explore explains them")
     return runs
 
 
-def what_it_says(path: str | Path) -> list[Reading]:
-    """Returns what the log of a server says of its drafter. Raises ``InputError``."""
+def log_readings(path: str | Path) -> list[Reading]:
+    """Returns the findings of a server's log about its drafter. Raises ``InputError``."""
     return read_log(import_log(path, most=MAX_MEGABYTES * 10**6))
 
 
@@ -181,8 +180,8 @@ def _logged(path: str | Path) -> Iterator[Trace]:
 
 
 def _parts(raw: bytes) -> list[bytes]:
-    """Returns the runs of a file that holds several, one after another; mostly it is one."""
-    starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
+    """Splits a trace file into its runs, usually one."""
+    starts = [0, *(m.start() + 1 for m in NEXT_RUN.finditer(raw))]
     return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
 
 
@@ -193,7 +192,7 @@ def _unpacked(path: str | Path) -> bytes:
         with opened(path) as file:
             raw = file.read(limit + 1)
     except FileNotFoundError:
-        raise InputError("this file is not kept any more; upload it again") from None
+        raise InputError("this file is no longer stored; upload it again") from None
     except UNREADABLE:
         raise InputError("the file cannot be read: it is neither JSON lines nor an intact gzip file") from None
     if len(raw) > limit:

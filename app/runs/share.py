@@ -1,6 +1,6 @@
 """Files made on the server: of the shown run (GraphML of a step, a standalone page) and of all runs of a window.
 
-The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
+The other formats (JSON lines, SVG, PNG) are made in the browser.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_TITLE = 120  # characters
 MAX_PART = 40  # characters of each part of a file name
 PROMPT_WORDS = 3
 PLAIN_WORD = re.compile(r"[a-z0-9]+")
-MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
+MAX_PAGE_MEGABYTES = 32  # of traces; the page is a fifth of this, which a browser opens quickly
 
 
 def window_file(runs: Sequence[Recording]) -> bytes:
@@ -48,25 +48,25 @@ def class_page(
     chosen: Collection[str] | None = None,
     title: str = "",
 ) -> str:
-    """Returns a page that works offline: the runs, each with its quiz and the chapters of Learn, numbered as in the list.
+    """Returns an offline page of runs, each with its quiz and the chapters of Learn, numbered as in the list.
 
-    runs: of the list, newest first; the oldest is number 1.
-    shown: key of a run that opens with this ``step``.
-    chosen: keys of the runs that the page has; None: all.
-    title: of the page; empty: that of the application.
+    runs: runs of the list, newest first; the oldest is number 1.
+    shown: key of the run that opens at ``step``.
+    chosen: keys of the runs to include; None: all.
+    title: title of the page; empty: name of the application.
 
     Raises ``InputError``.
     """
     title = " ".join(title.split())
     if len(title) > MAX_TITLE:
-        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} fit")
+        raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} are allowed")
     numbered = list(enumerate(reversed(runs), 1))
     listed = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
     if numbered and not listed:
-        raise InputError("no run is ticked; tick those that the class is to see")
+        raise InputError("no run is ticked; tick the runs for the class")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
-        # runs of one prompt are told apart by method
+        # the method distinguishes runs of the same prompt
         PageRun(
             k.run,
             f"{run_title(k.header)}: {k.label}",
@@ -94,11 +94,11 @@ def _tour(run: RecordedRun) -> str:
 
 
 def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
-    """Raise ``InputError`` where a run is in progress, all are empty, or their traces are larger together."""
+    """Raise ``InputError`` if a run is in progress, all runs are empty, or the traces have more than ``megabytes`` together."""
     size = 0
     for run in runs:
         if run.live:
-            raise InputError("a run still goes on; wait for its end or stop it")
+            raise InputError("a run is still in progress; wait for its end or stop it")
         size += sum(len(line) + 1 for line in run.lines())
         if size > megabytes * 10**6:
             way = (
@@ -106,14 +106,16 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
                 if len(runs) > 1
                 else "share it as JSONL, which “Open a trace” reads"
             )
-            raise InputError(f"it would hold more than {megabytes} MB of traces; {way}")
+            raise InputError(f"it would contain more than {megabytes} MB of traces; {way}")
     if not size:
         raise InputError("there is no run in the list yet")
 
 
 def file_name(header: Mapping[str, Any]) -> str:
-    """Returns the name of a file of a run, without its ending: method, model and the first words of the prompt, in small letters and
-    digits. ``header``: of the run, which may hold anything."""
+    """Returns a file name without suffix: method, model and the first words of the prompt, in lower-case letters and digits.
+
+    header: header of the run, untrusted.
+    """
     named = header.get("models")
     model = named.get("preset") or named.get("target") if isinstance(named, Mapping) else None
     parts = [
@@ -141,7 +143,7 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):
-        raise InputError("the server has no run of this window any more; run it again")
+        raise InputError("the server no longer has a run of this window; run it again")
     name = file_name(run.header)
     if kind == "html":
         return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
@@ -156,4 +158,4 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
             "type": "application/xml",
             "text": "\n".join(networkx.generate_graphml(graph(trace.steps[step]))),
         }
-    raise InputError("there is no such file")
+    raise InputError("this kind of file does not exist")

@@ -24,16 +24,14 @@ from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
-PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # where to look, in whatever run is shown
+PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
-ELSEWHERE = (
-    "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
-)
+ELSEWHERE = "The run of this link is not stored here, or no longer. It is run again with the settings of the link."
 NOT_KEPT = "The run of this link is not stored here, or no longer. The link does not contain its settings."
-NOT_YET = "The run of this link has not been made yet."
-STAYS = "The run below is a different one. Press Run to use the settings that are filled in."
-PRESS_RUN = "Press Run: its models are loaded first."
-# What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
+NOT_YET = "This link describes a run that has not been made yet."
+STAYS = "The run below is a different one. Press Run to use the settings of the link."
+PRESS_RUN = "Press Run to load its models and to start it."
+# Presses the button that a link starts, by its id. The button's tab may not be built yet.
 PRESS_BUTTON = """async (id) => {
   for (let tries = 0; id && tries < 100; tries += 1) {
     const button = document.getElementById(id);
@@ -41,20 +39,20 @@ PRESS_BUTTON = """async (id) => {
     await new Promise((go) => setTimeout(go, 50));
   }
 }"""
-# The name of the window, from the browser's storage of this tab.
+# The name of the window, from this browser tab's sessionStorage.
 NAME_WINDOW = """(...values) => {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   let name = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
   try {
     name = sessionStorage.getItem("d2sd-window") || name;
     sessionStorage.setItem("d2sd-window", name);
-  } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
+  } catch { /* storage is disabled: the window keeps its runs until the page is reloaded */ }
   return [values[0], name];
 }"""
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> None:
-    """Wire the list, the form and the load event of the page. ``race``: the tab that draws a stored race."""
+    """Wire the list, the form and the load event of the page. ``race``: the Race tab."""
     session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
     notice = controls.notice
     shown.after(answer(runs.show, show_run, session, [session], [view], notice, **AT_ONCE))
@@ -99,18 +97,18 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
 
 
 def tab_of(query: Mapping[str, str]) -> str | None:
-    """Returns the tab that a link opens; None if it does not say."""
+    """Returns the tab that a link opens; None if it names none."""
     return query.get("tab", "race" if "methods" in query else "learn" if query.keys() & {"chapter", "stop"} else None)
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What a link does to Explore; by default nothing.
+    """The effect of a link on Explore, by default none.
 
-    segment: for the view.
-    notice: for the notice box.
-    stored: whether its run was in the list; the form then stays that of the window, if there was one.
-    starts: whether its run is made again at once.
+    segment: update of the view.
+    notice: update of the notice box.
+    stored: whether the link's run was in the list; the form then keeps the window's values.
+    starts: whether the link's run starts immediately.
     """
 
     segment: Any = field(default_factory=gr.skip)
@@ -120,9 +118,9 @@ class Opened:
 
 
 def open_link(session: Session, link: Link, query: Mapping[str, str], model: str) -> Opened:
-    """Show the run of a link, or make room for it if it has to be made again.
+    """Show the run of a link, or clear the view if it has to be run again.
 
-    model: of the form, for a link that names none.
+    model: model of the form, for a link that names no model.
     """
     problem = sentence(problem=link.sentence) if link.sentence else gr.skip()
     run = query.get("run", "")
@@ -131,11 +129,11 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
     fits = link.fits(session.shown.header)
     if link.selection and len(session.shown) and (fits or query.keys() <= PLACE):
         return Opened(session.shown.note(wanted=link.selection), problem)
-    if link.sentence:  # nothing is run from a link that is not understood: the run that was there stays
+    if link.sentence:  # an invalid link starts nothing, and the shown run stays
         stays = STAYS if link.values.get("prompt") else ""
         return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))
     if link.values.get("prompt") and tab_of(query) in (None, "explore") and "methods" not in query and not fits:
-        session.shown = RecordedRun()  # another run in its place would pass for this one
+        session.shown = RecordedRun()  # empty, or the previous run would be taken for this one
         starts = models.loaded(Chosen(link.values.get("model") or model))
         notes = [ELSEWHERE if run else NOT_YET, link.sampling_note, "" if starts else PRESS_RUN]
         return Opened(session.shown.segment(), sentence(note=" ".join(filter(None, notes))), starts=starts)
@@ -181,7 +179,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Returns runs of the list as one file: the traces of all, or a page to teach with that opens with the step that is looked at."""
+    """Returns runs of the list as one file: all traces, or a class page that opens at the pinned step."""
     runs, fields = session.history.runs, event_fields(data)
     try:
         if fields.get("kind") == "class":

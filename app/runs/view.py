@@ -1,4 +1,4 @@
-"""The list of runs of a window, and the address of the run that is shown."""
+"""The list of runs of a window, and the address of the shown run."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
 
-MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
+MAX_LINK = 8000  # characters; longer links may be truncated in transit
 DEFAULTS = {s.name: s.default for s in SETTINGS}
-ABOUT = ("num_branches", "block_size", "temperature", "node_budget")  # named in the list, if they are not as usual
+ABOUT = ("num_branches", "block_size", "temperature", "node_budget")  # in the list if not the default
 HOSTS_VARIABLE = "D2SD_TRACE_HOSTS"
-USUAL_PORTS = (":80", ":443")  # a browser leaves them out of the addresses that are compared
+USUAL_PORTS = (":80", ":443")  # default ports, which a browser omits from addresses
 HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
 
 
 def trace_hosts() -> list[str]:
-    """Returns the hosts that a link may load a trace from (``?trace=URL``), besides the page's own: the owner's list, separated by
-    commas, each with its port if that is not the default.
+    """Returns the hosts from which a link may load a trace (``?trace=URL``), besides the page's own host.
 
-    The visitor's browser fetches, never this server. Raises ``InputError``.
+    They are in ``D2SD_TRACE_HOSTS``, separated by commas, with a port if it is not the default. The visitor's browser fetches
+    the trace, never this server. Raises ``InputError``.
     """
     hosts = [host.strip().lower() for host in os.environ.get(HOSTS_VARIABLE, "").split(",") if host.strip()]
     for host in hosts:
@@ -44,15 +44,15 @@ def trace_hosts() -> list[str]:
 
 
 def runs_list() -> View:
-    """Returns the view that draws what ``drawing`` returns.
+    """Returns the view that draws ``runs_drawing``.
 
-    Events and what they carry:
+    Events and their data:
 
-    * ``show``: another run is wanted (``key``; on the way back through the browser's history also ``step`` and ``node``);
-    * ``rename``: a run has another name (``key``, ``label``);
-    * ``move``: a run is to be moved down the list (``key``, ``by`` how many places);
-    * ``remove``, ``file``: a run is to be removed, or saved (``key``);
-    * ``together``: a file of runs is wanted (``kind``; for ``class`` with ``step``, the ``keys`` of its runs and the ``title``).
+    * ``show``: shows another run (``key``; from the browser's history also ``step`` and ``node``);
+    * ``rename``: renames a run (``key``, ``label``);
+    * ``move``: moves a run down the list (``key``, ``by``: number of places);
+    * ``remove``, ``file``: removes or saves a run (``key``);
+    * ``together``: requests a file of runs (``kind``; for ``class`` also ``step``, the ``keys`` of its runs and the ``title``).
     """
     constants = {"hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
     return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")
@@ -89,7 +89,7 @@ def about(header: Mapping[str, Any]) -> str:
 
 def _drafters(header: Mapping[str, Any]) -> list[Any]:
     models, method = header["models"], METHODS.get(header["method"])
-    if method is None:  # of another version
+    if method is None:  # a trace of another version
         return []
     used = {
         "first_drafter": method.first_drafter,

@@ -87,7 +87,7 @@ def test_class_page_title_is_cleaned_and_escaped(kept):
     assert "<img" not in hostile
     assert hostile.count("<script") == 2  # the runs and the code
     assert (
-        "the title has 121 characters; at most 120 fit"
+        "the title has 121 characters; at most 120 are allowed"
         in together(session, Event(kind="class", title="x" * 121))[1].value
     )
 
@@ -108,7 +108,7 @@ def test_shared_file_refusals_are_one_sentence(kept, monkeypatch):
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
     kept.runs[1].run.live = True
-    with pytest.raises(InputError, match="still goes on"):
+    with pytest.raises(InputError, match="still in progress"):
         window_file(kept.runs)
     with pytest.raises(InputError, match="no run"):
         window_file([])

@@ -103,7 +103,7 @@ def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     assert name == "set good.jsonl"
     drawn = json.loads(answered(show_comparison, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["titles"] == [label.removeprefix("Set: ")] * 2
-    assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
+    assert "No file could be read" in add_files(session, [str(bad)], None, None)[-1].value
 
 
 def test_compare_claims_nothing_of_equal_sides():

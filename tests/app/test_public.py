@@ -123,7 +123,7 @@ def test_total_size_of_measured_files_is_limited(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
     kept = Recordings()
     assert calibrate.files(kept, paths[:2])[1] == ""
-    assert "together hold more than" in calibrate.files(kept, paths)[1]
+    assert "together have more than" in calibrate.files(kept, paths)[1]
     assert len(kept.runs) == 2
 
 
@@ -148,7 +148,7 @@ def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     assert runs == []
     assert note.startswith("sglang, 33 steps, 7 drafted tokens per step, α 3.09, accepted up to position 1: 88%")
     good, bad = recordings.read_uploads([log])
-    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"])  # fmt: skip
+    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with only totals, without steps; “Open a trace” in Explore explains them"])  # fmt: skip
 
 
 def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):

@@ -196,7 +196,7 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     lines[0] = head.replace(run, "a" * 32)  # a new id, or the listed run would be shown in full
     upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
-    expect(problem(page)).to_have_value(re.compile("ends before its run does"))
+    expect(problem(page)).to_have_value(re.compile("recording is incomplete"))
 
     lines[0] = head.replace(run, "b" * 32)
     trace = "".join(f"{line}\n" for line in lines).encode()

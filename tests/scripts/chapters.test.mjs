@@ -121,25 +121,25 @@ test("chapters contain the numbers of the step and its run", () => {
   const told = chapters();
   assert.match(
     words(told["One by one"]),
-    /After “So” it writes these four tokens: four passes, .* took 10\.0 ms: 40\.0 ms in all/,
+    /After “So” it writes these four tokens: four passes, .* took 10\.0 ms, so 40\.0 ms in all/,
   );
-  assert.match(words(told["Guess ahead"]), /guesses four tokens, in one pass of its own, in 4\.00 ms/);
+  assert.match(words(told["Guess ahead"]), /guesses four tokens in one pass \(4\.00 ms\)/);
   assert.deepEqual(numbers(told["Guess ahead"]), { guessed: "“a” “b↵” “x” “y”" });
   assert.match(equation(told["Guess ahead"]), /γ = 5$/);
   assert.match(
     words(told.Doubt),
     /all tokens before it must be right and the next one wrong: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
   );
-  assert.match(words(told.Prepare), /^A second drafter starts from two places, in one batch, in 5\.20 ms\./);
+  assert.match(words(told.Prepare), /^A second drafter starts from two places, in one batch \(5\.20 ms\)\./);
   assert.deepEqual(numbers(told.Prepare), {
     "K, re-drafts": 2,
     "tokens kept": "2, 0",
     "wrote the first draft’s tokens again": "from 0: the same up to 1",
   });
-  assert.match(words(told.Merge), /^The three drafts .* “So” and 10 tokens become a tree of 6\./);
+  assert.match(words(told.Merge), /^The three drafts .* “So” and 10 tokens become a tree of 6 nodes\./);
   assert.match(
     words(told["One pass"]),
-    /reads all 6 tokens in one pass, in 20\.0 ms\. .* The first draft broke after the second token, the likeliest place\. That makes four tokens: 2 from the first draft, 1 from a second draft/,
+    /reads all 6 tokens in one pass \(20\.0 ms\)\. .* The first draft broke after the second token, the likeliest place\. That makes four tokens: 2 from the first draft, 1 from a second draft/,
   );
   assert.deepEqual(numbers(told["One pass"]), { "new tokens = accepted + 1": "2 + 1 + 1 = 4" });
   assert.equal(told["What it buys"].title, "Four tokens in one step");
@@ -159,10 +159,10 @@ test("the formula computes the posterior at the true boundary", () => {
   const ended = chapters(step({ selected_prefixes: [0, 4], actual_boundary: 4 })).Doubt;
   assert.equal(numbers(ended)["triangle 2: all right"], "<0.01");
   const closed = chapters(step({}, {}, { verdict: "found", gained: 0, closed: 3 })).Doubt;
-  assert.match(closed.asked.at(-1)[1], /no second draft starts behind it/);
+  assert.match(closed.asked.at(-1)[1], /no second draft starts after it/);
   const random = chapters(step({}, { random: true })).Doubt;
   assert.deepEqual([random.formula, random.numbers], [[], []]);
-  assert.match(words(random), /does not use that: places are drawn at random/);
+  assert.match(words(random), /does not use its confidence: places are drawn at random/);
 });
 
 test("methods with fewer parts have fewer chapters, which play to the end", () => {
@@ -188,7 +188,7 @@ test("chapters leave out times that were not measured", () => {
 test("a sampled step speaks of draws", () => {
   const told = chapters(step({}, { sampled: true }));
   assert.match(equation(told["One pass"]), /a sample of/);
-  assert.match(words(told["What it buys"]), /only what the large model itself draws is kept/);
+  assert.match(words(told["What it buys"]), /only tokens that the large model itself draws are kept/);
 });
 
 test("oddsOf gives the probabilities of the target at the boundary", () => {

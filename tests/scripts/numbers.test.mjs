@@ -173,10 +173,13 @@ test("costOf adds up the costs of steps, without re-draft costs for K = 0", () =
 test("passCost returns the measured cost of a pass, in plain steps", () => {
   assert.equal(passCost(1), 1);
   near(passCost(MEASURED.verify.at(-1)[0]), MEASURED.verify.at(-1)[1] + MEASURED.other);
-  assert.equal(passWords(1), "With an 8B model on H200 (measured) a pass over 1 token costs no more than one.");
+  assert.equal(
+    passWords(1),
+    "With an 8B model on H200 (measured) a pass over 1 token costs no more than a pass over one.",
+  );
   assert.equal(
     passWords(70),
-    "With an 8B model on H200 (measured) a pass over 70 tokens costs 1.3 times as much as one.",
+    "With an 8B model on H200 (measured) a pass over 70 tokens costs 1.3 times as much as a pass over one.",
   );
 });
 
