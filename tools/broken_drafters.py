@@ -1,6 +1,6 @@
-"""Folders of the bundled pair, each broken in one way: what the doctor says of them, and how much the mended ones draft.
+"""Breaks the bundled drafters and their target in known ways, and checks the doctor's diagnoses and mended drafters.
 
-``python -m tools.broken_drafters`` breaks every one and prints a table.
+``python -m tools.broken_drafters`` prints the diagnosis of each way, and the number of right and wrong diagnoses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.doctor_faults import written
 
 
 class Examiner:
-    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
+    """Examines broken folders with the same prompts. It caches the bundled target's texts and their features."""
 
     def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
@@ -33,7 +33,7 @@ class Examiner:
         self._texts: list[Text] = []
 
     def examine(self, way: Broken, folder: Path) -> tuple[Findings, float | None]:
-        """Returns what is found, and α of the drafter that ``--mend`` writes; None where it writes none."""
+        """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if it writes no drafter."""
         asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
         models, texts = self.models, self._written()
         if way.target is not None:
@@ -53,7 +53,7 @@ class Examiner:
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
-    """Right where one of the causes is named, wrong where another one is accused, else not named."""
+    """Returns "right" for an expected cause (or no fault, if sound), "WRONG" for another fault, otherwise "not named"."""
     if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
         return "right"
     return "WRONG" if diagnosis.names_fault else "not named"

