@@ -61,10 +61,10 @@ def judged(diagnosis: Diagnosis, way: Broken) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=20)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
-    parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")
+    parser.add_argument("--prompts", type=int, default=20, help="number of prompts")
+    parser.add_argument("--only", default="", help="names of ways, separated by semicolons")
+    parser.add_argument("--trained", type=Path, help="folder of a drafter trained for 50 steps")
+    parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
@@ -84,9 +84,9 @@ def main() -> None:
         mark = judged(diagnosis, way)
         counts[mark] += 1
         print(
-            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
+            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', expected {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
             f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {found.run.alpha if found.run else 0:.2f}"
-            + (f" → {mended:.2f} as mended" if mended is not None else ""),
+            + (f" → {mended:.2f} after mending" if mended is not None else ""),
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

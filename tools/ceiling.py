@@ -82,7 +82,7 @@ def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) ->
 
 
 def main() -> None:
-    """Prints, for every method and domain, the speed ÷ plain of the controller and of both ceilings, all with the same table."""
+    """Prints the speeds of the controller and of both bounds, relative to plain decoding, for every method and domain."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompts", default="chat")

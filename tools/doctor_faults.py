@@ -138,9 +138,9 @@ class Prober:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200, help="faults")
-    parser.add_argument("--prompts", type=int, default=5, help="that the texts are written for")
-    parser.add_argument("--tokens", type=int, default=16, help="of every text")
+    parser.add_argument("--count", type=int, default=200, help="number of faults")
+    parser.add_argument("--prompts", type=int, default=5, help="number of prompts")
+    parser.add_argument("--tokens", type=int, default=16, help="tokens per text")
     arguments = parser.parse_args()
     examination.TOKENS = arguments.tokens
     prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()

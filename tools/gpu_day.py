@@ -238,11 +238,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("out", type=Path, help="folder of the results")
-    add("names", nargs="*", metavar="PART", help="only these")
-    add("--target", default="smollm2", metavar="FOLDER", help="of the recipe; default: what `d2sd get smollm2` fetched")
-    add("--prompts", nargs="+", default=[], metavar="JSONL", help="of the recipe")
-    add("--seconds", type=float, default=590, help="for all parts; default: %(default)g")
-    add("--rehearse", action="store_true", help="on a CPU, with small sizes")
+    add("names", nargs="*", metavar="PART", help="only these parts")
+    add("--target", default="smollm2", metavar="FOLDER", help="the recipe's target (default: from `d2sd get smollm2`)")
+    add("--prompts", nargs="+", default=[], metavar="JSONL", help="prompts of the recipe")
+    add("--seconds", type=float, default=590, help="time limit of all parts (default: %(default)g)")
+    add("--rehearse", action="store_true", help="run on a CPU with small sizes")
     given = parser.parse_intermixed_args()
     work = REPOSITORY / "runs/gpu_day"
     if given.rehearse:

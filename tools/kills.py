@@ -183,7 +183,7 @@ def torment(stage: Stage, kills: int, draw: random.Random) -> None:
     log = stage.out.parent / "log.txt"
     code, whole = run(stage, log, None)
     if code != 0:
-        stage.problems.append(f"ended with {code} without a kill: see {log}")
+        stage.problems.append(f"exited with {code} without a kill; see {log}")
     while code == 0 and stage.kills < kills:
         shutil.rmtree(stage.out.parent)
         stage.out.parent.mkdir()
@@ -199,7 +199,7 @@ def torment(stage: Stage, kills: int, draw: random.Random) -> None:
             if code is not None:
                 break
         if code != 0:
-            stage.problems.append(f"ended with {code} after a kill: see {log}")
+            stage.problems.append(f"exited with {code} after a kill; see {log}")
 
 
 def _made_small() -> None:
@@ -214,8 +214,8 @@ def _made_small() -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("runs/kills"), help="folder of all files, emptied first")
-    parser.add_argument("--kills", type=int, default=10, help="of every stage")
-    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="stages whose names begin so")
+    parser.add_argument("--kills", type=int, default=10, help="kills per stage")
+    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="prefixes of the names of stages")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     shutil.rmtree(given.work, ignore_errors=True)
@@ -224,7 +224,7 @@ def main() -> int:
     # This process must not compute: its torch threads would not exist in forked processes.
     _, status = os.waitpid(begin(partial(prepare, work), work / "log.txt"), 0)
     if status:
-        print(f"no target was made: see {work / 'log.txt'}")
+        print(f"preparing the target failed; see {work / 'log.txt'}")
         return 1
     _made_small()
     chosen = [s for s in stages(work) if not given.only or s.name.startswith(tuple(given.only))]

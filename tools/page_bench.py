@@ -228,7 +228,7 @@ def main() -> None:
             browser = launch(playwright)
             began = time.perf_counter()
             d2sd.load("tiny")
-            print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
+            print(f"bundled models loaded: {time.perf_counter() - began:.2f} s")
             times = first_tree(browser, server.address)
             print(
                 f"tree on screen after navigation: median {middle(times):.0f} ms, slowest {max(times):.0f} of {VISITS}"
@@ -241,7 +241,7 @@ def main() -> None:
             times = play(browser, server.address)
             slow = sum(t > 50 for t in times)
             print(
-                f"a step of {NODES} nodes coming about, every core busy: {len(times)} frames, median "
+                f"animation of a step of {NODES} nodes, every core busy: {len(times)} frames, median "
                 f"{middle(times):.1f} ms, {slow / len(times):.1%} over 50 ms, slowest {max(times):.0f}"
             )
             for method in ("d2sd", "autoregressive"):

@@ -60,7 +60,7 @@ def gguf_file(model: str) -> Path:
     weights = place(remote) / "model.safetensors"
     if weights.is_file() and any((weights.name, weights.stat().st_size) == (f.name, f.size) for f in remote.files):
         raise InputError(
-            f"the target {model} here is the hub's, not that of the GGUF file; move {place(remote)} away and get it with: "
+            f"the installed target of {model} is from the hub, not from the GGUF file; move {place(remote)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
     return Path(found.origin).parent / name
@@ -82,9 +82,8 @@ def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int
         answer = server.handle_completions({**request, "prompt": pipe.recv()})
         if "timings" not in answer:
             raise RuntimeError(f"llama.cpp answers: {answer}")
-        times = answer[
-            "timings"
-        ]  # predicted_ms starts after the first token, but predicted_n and predicted_per_second count it
+        # The first token is counted in predicted_n and predicted_per_second, but not timed in predicted_ms.
+        times = answer["timings"]
         pipe.send(Decoded(answer["choices"][0]["text"], times["predicted_n"], times["predicted_ms"] / 1e3))
 
 
@@ -100,14 +99,14 @@ def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator
     def decode(ids: Sequence[int]) -> Decoded:
         pipe.send(ids)
         if not pipe.poll(PATIENCE):
-            raise InputError(f"llama.cpp takes over {PATIENCE} s for a text; try again when no other program computes")
+            raise InputError(f"llama.cpp took more than {PATIENCE} s for a text; try again on an idle machine")
         answer: Decoded = pipe.recv()
         return answer
 
     try:
         yield pipe.recv(), decode
     except (EOFError, ConnectionError):
-        raise InputError("llama.cpp's process has ended; its output above says why") from None
+        raise InputError("llama.cpp's process ended; its output above states the reason") from None
     finally:
         process.kill()  # it holds no state
         process.join()
@@ -128,7 +127,7 @@ def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rou
     """Returns the texts of every prompt in every round, except those for which a side generated fewer than two tokens."""
     done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
     if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
-        raise InputError("no text has two tokens; give more with --max-new-tokens, or other prompts")
+        raise InputError("no text has two tokens; increase --max-new-tokens, or use other prompts")
     return timed
 
 
@@ -146,14 +145,14 @@ def table(runs: Sequence[Mapping[str, Decoded]]) -> str:
 
 
 def main() -> None:
-    """Prints tokens/s of llama.cpp, of plain decoding and of the quickest setting here, prompt by prompt in turn."""
+    """Prints tokens/s of llama.cpp, plain decoding and this engine's quickest setting, which take turns on every prompt."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompts", default="chat")
     parser.add_argument("--limit", type=int, default=4)
     parser.add_argument("--max-new-tokens", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="of either side (default: torch's)")
+    parser.add_argument("--threads", type=int, help="threads per side (default: torch's)")
     arguments = parser.parse_args()
     tokens, busy = arguments.max_new_tokens, os.getloadavg()[0]
     gguf = gguf_file(arguments.model)

@@ -88,9 +88,9 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     for update in race.run_race(Job(), prompt, model, DEFAULT_LANES, values):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
-            raise SystemExit("a method broke off")
+            raise SystemExit("a method failed in the race")
     if disturbed_lanes(done):
-        raise SystemExit("other work disturbed the times; record again on an idle machine")
+        raise SystemExit("other programs disturbed the times; record again on an idle machine")
     opening = path.with_name(presets.OPENING_TRACE.name)
     if opening.exists():
         _write_run(opening, as_raced(RecordedRun.read(gzip.decompress(opening.read_bytes())), done))
@@ -215,9 +215,11 @@ def _values(model: str, tokens: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.record", description=__doc__)
     parser.add_argument(
-        "--model", metavar="NAME|FOLDER", help="default: of those that are here, the one whose run is worth it"
+        "--model",
+        metavar="NAME|FOLDER",
+        help="default: published model, or bundled one if only its run can open the page",
     )
-    parser.add_argument("--prompt", metavar="TEXT", help="default: the example that opens the page best")
+    parser.add_argument("--prompt", metavar="TEXT", help="default: the example whose run opens the page best")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--out", type=Path, default=RECORDED.parent, metavar="FOLDER")
     arguments = parser.parse_args()
@@ -229,7 +231,7 @@ def main() -> None:
         prompts = [arguments.prompt] if arguments.prompt else list(presets.examples(model).values())
         found[model] = record_opening(model, prompts, tokens)
         good, _, gain = worth(found[model])
-        print(f"{model}: {gain:.2f} × plain decoding, {'may' if good else 'may not'} open the page", file=sys.stderr)
+        print(f"{model}: {gain:.2f} × plain decoding, {'can' if good else 'cannot'} open the page", file=sys.stderr)
     # the sort is stable: the published model goes first if both runs may open the page, or neither
     first, *others = sorted(found, key=lambda model: not worth(found[model])[0])
     sizes = {

@@ -63,11 +63,7 @@ def run(way: Way) -> tuple[int, str]:
         for _ in range(way.busy):
             process = stack.enter_context(subprocess.Popen(BUSY))
             stack.callback(process.kill)
-        own = {
-            "MAKEFLAGS": "",
-            "MAKELEVEL": "",
-            "D2SD_NEEDS_BROWSER": "1",
-        }  # without the options of a make that started this script
+        own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # ignores the options of a parent make
         done = subprocess.run(command, cwd=folder, env=os.environ | own, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
@@ -75,7 +71,7 @@ def run(way: Way) -> tuple[int, str]:
 def main() -> None:
     """Prints one line per run and its failures, then the runs of each failed test. The exit code is 1 if any run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only these of {', '.join(way.name for way in WAYS)}")
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only some of: {', '.join(way.name for way in WAYS)}")
     names = parser.parse_args().ways
     failures: dict[str, list[int]] = {}
     bad, number = False, 0

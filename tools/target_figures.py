@@ -42,8 +42,8 @@ def texts(tokens: int) -> None:
             for backend in BACKENDS
         ]
         total, equal = total + len(runs), equal + sum(runs)
-        print(f"{kind}: {len(wanted)} tokens, {sum(runs)} of {len(runs)} equal", flush=True)
-    print(f"all: {equal} of {total} equal")
+        print(f"{kind}: {len(wanted)} tokens, {sum(runs)} of {len(runs)} runs equal", flush=True)
+    print(f"all: {equal} of {total} runs equal")
 
 
 @torch.inference_mode()
@@ -66,7 +66,7 @@ def tree_cost(rounds: int = 60) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--tokens", type=int, default=200, metavar="N", help="tokens per text")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tree_cost()

@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines whose texts are left out")
+    parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines with prompts to leave out")
     given = parser.parse_args()
     left_out = {letters(prompt.text) for name in MEASURED for prompt in read_prompts(name)}
     for path in given.without:

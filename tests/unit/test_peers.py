@@ -78,7 +78,7 @@ def test_what_is_missing_is_said(monkeypatch, tmp_path):
     folder.mkdir(parents=True)
     with (folder / REMOTE_FILE.name).open("wb") as file:
         file.truncate(REMOTE_FILE.size)
-    with pytest.raises(InputError, match="is the hub's"):
+    with pytest.raises(InputError, match="is from the hub"):
         gguf_file("smollm2")
 
 

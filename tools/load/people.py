@@ -66,7 +66,7 @@ class Person:
         end = time.monotonic()
         waited = (started or end) - began
         if waited > WAITS and not told.is_set():
-            fault = fault or f"waited {waited:.1f} s and was told nothing"
+            fault = fault or f"waited {waited:.1f} s without a message about the queue"
         done = Done(self.number, kind, waited, end - began, told.is_set(), fault)
         self.done.append(done)
         return done

@@ -42,6 +42,6 @@ def many_runs(server: Server, count: int) -> Session:
                 figures.append((server.megabytes(), heap))
         browser.close()
     (server_then, page_then), (server_now, page_now) = figures[0], figures[-1]
-    faults = [f"the {side} grew from {a:.0f} to {b:.0f} MB over {count} runs in one window"
+    faults = [f"memory of the {side} grew from {a:.0f} to {b:.0f} MB over {count} runs in one window"
               for side, a, b in (("server", server_then, server_now), ("page", page_then, page_now)) if b > GROWTH * a]  # fmt: skip
     return Session(f"server {server_then:.0f} → {server_now:.0f} MB, page {page_then:.0f} → {page_now:.0f} MB", faults)

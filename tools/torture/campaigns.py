@@ -38,7 +38,7 @@ STEPS = 4  # mutated steps of the recorded run
 def one_sentence(error: InputError) -> str | None:
     """Returns the fault of an error message that is not one short line; None if it is."""
     said = str(error)
-    return None if said and "\n" not in said and len(said) < 600 else f"no sentence: {said[:200]!r}"
+    return None if said and "\n" not in said and len(said) < 600 else f"not one short line: {said[:200]!r}"
 
 
 def traces(rng: random.Random) -> Cases:
@@ -95,7 +95,7 @@ def _read_everywhere(path: Path) -> str | None:
     except InputError as error:  # a file of several runs; the page shows the first
         return one_sentence(error)
     if list(trace.steps) != list(whole.steps):
-        return "what the page shows is not what the file holds"
+        return "the page shows other steps than the file contains"
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
     links.Link({"prompt": "x"}).fits(header)
@@ -123,7 +123,7 @@ def query_strings(rng: random.Random) -> Cases:
             yield (
                 None
                 if "\n" not in link.sentence and len(link.sentence) < 3000
-                else f"no sentence: {link.sentence[:200]!r}"
+                else f"not one short line: {link.sentence[:200]!r}"
             )
         except Exception as error:
             yield f"{type(error).__name__}: {str(error)[:150]} ({query!r:.200})"
@@ -232,7 +232,7 @@ def archives(rng: random.Random) -> Cases:
             )
             try:
                 uploads.read_all(path)
-                yield "was read"
+                yield "the file was not rejected"
             except InputError as error:
                 yield one_sentence(error)
             except Exception as error:

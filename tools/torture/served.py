@@ -130,7 +130,7 @@ def files(rng: random.Random) -> Cases:
             text = json.dumps(done[-1]["output"]) if done else ""
             fault = None if done else "no answer"
             if "root:" in text or str(ROOT) in text:
-                fault = f"something of the server: {text[:200]}"
+                fault = f"the answer contains data of the server: {text[:200]}"
             now = server.tracebacks()
             if now > seen:
                 fault, seen = f"a traceback in the log: {name!r}, {content[:60]!r}", now
@@ -273,7 +273,7 @@ def killed(rng: random.Random) -> Cases:
                 run.kill()
             try:
                 steps = len(load_trace(path).steps)
-                yield None if steps >= before - 3 else f"{before} lines were there, {steps} steps are read"
+                yield None if steps >= before - 3 else f"{before} lines were written, {steps} steps are readable"
             except Exception as error:
                 yield f"{type(error).__name__}: {error}"
 
