@@ -1,1 +1,1 @@
-"""Measurements and campaigns that people run by hand, from the root of a checkout."""
+"""Scripts that developers run by hand, from the root of a checkout."""

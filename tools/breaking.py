@@ -1,4 +1,4 @@
-"""What breaks a bundled drafter or its target: edits of configs and of weights, and folders with them."""
+"""Functions that break a bundled drafter or its target: edits of configs and weights, and folders with these edits."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def copied(
     out: Path, config: Callable[[Config], Config] = dict, weights: Callable[[Weights], Weights] = dict,
     part: str = "dflash",
 ) -> Path:  # fmt: skip
-    """A bundled drafter with another config, or with other weights."""
+    """Writes a bundled drafter with a changed config or changed weights."""
     out.mkdir(parents=True)
     (out / "config.json").write_text(json.dumps(config(json.loads((TINY / part / "config.json").read_text()))))
     save_file(weights(load_file(TINY / part / "model.safetensors")), out / "model.safetensors")
@@ -49,7 +49,7 @@ def window(width: int) -> Callable[[Config], Config]:
 
 
 def flat(c: Config) -> Config:
-    """The same keys in the layout whose rows read next."""
+    """Returns the same keys in the flat layout, in which a row predicts the next position."""
     return {**{k: v for k, v in c.items() if k != "dflash_config"}, **c["dflash_config"]}
 
 
@@ -69,7 +69,7 @@ def renamed(old: str, new: str) -> Callable[[Weights], Weights]:
 
 
 def rounded(out: Path, bits: int = 8) -> Path:
-    """The bundled target with every matrix of its layers on a grid, row by row."""
+    """Writes the bundled target with every matrix of its layers rounded to one grid per row."""
     shutil.copytree(TINY / "target", out)
     for path in out.glob("*.safetensors"):
         weights = load_file(path)
@@ -82,7 +82,7 @@ def rounded(out: Path, bits: int = 8) -> Path:
 
 
 def templated(out: Path, template: str) -> Path:
-    """The bundled target with a chat template that it never saw."""
+    """Writes the bundled target with a chat template that it was not trained with."""
     shutil.copytree(TINY / "target", out)
     path = out / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": template}))
@@ -94,9 +94,12 @@ INSTRUCT = "{% for m in messages %}[INST] {{ m['content'] }} [/INST]{% endfor %}
 
 @dataclass(frozen=True)
 class Broken:
-    """One way: causes of which one is to be named, what breaks the drafter or the target, and whether prompts stand in a template.
+    """A way to break a drafter or its target.
 
-    visible: tokens after the anchor that it is shown.
+    causes: diagnoses that are right, separated by spaces.
+    drafter, target: write the broken folder into a given path and return it.
+    chat: whether prompts use the chat template.
+    visible: number of tokens after the anchor that the drafter is shown.
     """
 
     causes: str
@@ -115,13 +118,13 @@ def weights(causes: str, change: Callable[[Weights], Weights], part: str = "dfla
 
 
 def each(ends: str | tuple[str, ...], change: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Every weight whose name ends so, of one layer or of all, changed."""
+    """Changes every weight whose name ends with ``ends``, in one layer or in all."""
     at = "" if layer is None else f"layers.{layer}."
     return lambda w: {k: change(v).contiguous() if k.endswith(ends) and at in k else v for k, v in w.items()}
 
 
 def exchanged(one: str, other: str, layer: int | None = None) -> Callable[[Weights], Weights]:
-    """Two parts of a name in each other's place."""
+    """Exchanges two parts of weight names."""
     at = "." if layer is None else f"layers.{layer}."
 
     def name(key: str) -> str:
@@ -141,7 +144,7 @@ def random(ends: str, layer: int | None = None) -> Callable[[Weights], Weights]:
 
 
 def columns(order: Sequence[int]) -> Callable[[Weights], Weights]:
-    """The taps' parts of ``fc`` in another order."""
+    """Reorders the column blocks of ``fc``, one per tap."""
     return each("fc.weight", lambda w: torch.cat([w.split(192, 1)[n] for n in order], 1))
 
 
@@ -165,7 +168,7 @@ def repeated_layer(w: Weights) -> Weights:
 
 
 def last_lost(out: Path) -> Path:
-    """Two layers of three, in the config and among the weights."""
+    """Removes the last of three layers from the config and the weights."""
     kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
     return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
 
@@ -175,7 +178,7 @@ HEADS = ("q_norm.weight", "k_norm.weight")
 
 
 def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callable[[Weights], Weights] = dict) -> Path:
-    """The EAGLE-3 drafter with half of the vocabulary, every other token of it, as most are published."""
+    """Writes the EAGLE-3 drafter with every other token of the vocabulary. Most published drafters have a reduced one."""
 
     def half(w: Weights) -> Weights:
         ids = torch.arange(0, 4096, 2)
@@ -185,8 +188,7 @@ def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callab
 
 
 def untrained(out: Path) -> Path:
-    """A drafter as training begins."""
-
+    """Writes a drafter in its state before training."""
     target = load_target(str(TINY / "target"), torch.float32, "cpu")
     torch.manual_seed(0)
     drafter = DFlashDraftModel(drafter_config(target.config, layers=3, block_size=16, mask_token_id=1, target_layer_ids=[1, 4, 7, 10, 13]))  # fmt: skip
@@ -196,7 +198,7 @@ def untrained(out: Path) -> Path:
 
 
 def permuted(out: Path) -> Path:
-    """The bundled target with another tokenizer's ids."""
+    """Writes the bundled target with permuted token ids in its tokenizer."""
     shutil.copytree(TINY / "target", out)
     path = out / "tokenizer.json"
     tokenizer = json.loads(path.read_text())
@@ -219,7 +221,7 @@ def speculators_form(config: Config) -> Config:
 
 
 def noisy(amount: float) -> Callable[[Weights], Weights]:
-    """Every matrix with normal noise of so many times its own spread."""
+    """Adds normal noise to every matrix. amount: relative to the matrix's standard deviation."""
 
     def change(w: torch.Tensor) -> torch.Tensor:
         draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()))
@@ -229,7 +231,7 @@ def noisy(amount: float) -> Callable[[Weights], Weights]:
 
 
 def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
-    """Every matrix of the layers with a product of low rank added, so large beside it, as by an adapter of another drafter."""
+    """Adds a low-rank product to every matrix of the layers, like an adapter of another drafter. amount: as in ``noisy``."""
 
     def change(w: torch.Tensor) -> torch.Tensor:
         if w.dim() < 2:
@@ -246,7 +248,7 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
 
 
 def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Matrices on a grid, row by row."""
+    """Rounds matrices to one grid per row."""
 
     def change(w: torch.Tensor) -> torch.Tensor:
         step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -260,12 +262,12 @@ def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def by_column(w: torch.Tensor) -> torch.Tensor:
-    """The entries of a matrix in the order of its columns, as one reads that was written column by column."""
+    """Returns the matrix as read row by row although it was written column by column."""
     return w.T.contiguous().view_as(w)
 
 
 def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The columns of ``fc`` with the taps of each feature side by side."""
+    """Reorders the columns of ``fc`` so that the taps of each feature are adjacent."""
     return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
 
 
@@ -274,7 +276,7 @@ def prefixed(prefix: str) -> Callable[[Weights], Weights]:
 
 
 def pointer(out: Path) -> Path:
-    """A folder that was cloned without Git LFS."""
+    """Writes a folder as cloned without Git LFS."""
     copied(out)
     (out / "model.safetensors").write_text(
         "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n"
@@ -283,7 +285,7 @@ def pointer(out: Path) -> Path:
 
 
 def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
-    """A layer of the target in the place of the drafter's, as a shard of another checkpoint is."""
+    """Replaces a layer of the drafter by a layer of the target, as if a shard came from another checkpoint."""
 
     def change(weights: Weights) -> Weights:
         held = {k: w for p in sorted((TINY / "target").glob("*.safetensors")) for k, w in load_file(p).items()}
@@ -294,7 +296,7 @@ def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
 
 
 def shifted_table(out: Path) -> Path:
-    """The bundled target with the rows of its table of tokens moved by one."""
+    """Writes the bundled target with the rows of its embedding shifted by one."""
     shutil.copytree(TINY / "target", out)
     for path in out.glob("*.safetensors"):
         weights = load_file(path)
@@ -305,35 +307,35 @@ def shifted_table(out: Path) -> Path:
 
 
 def target_table() -> torch.Tensor:
-    """The bundled target's embedding."""
+    """Returns the bundled target's embedding."""
     held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
     return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)
 
 
 def rotated_layers(w: Weights) -> Weights:
-    """Every layer in the place of the one before it, the first in the last place."""
+    """Moves each layer one position towards the input, and the first layer to the end."""
     return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
 
 
 def half_empty(w: torch.Tensor) -> torch.Tensor:
-    """A matrix whose second half of rows was never filled."""
+    """Returns the matrix with its second half of rows zero, as if it was never filled."""
     w = w.clone()
     w[len(w) // 2 :] = 0
     return w
 
 
 def without_tap(tap: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """``fc`` without the columns of one tap."""
+    """Sets the columns of one tap in ``fc`` to zero."""
     return lambda w: w.index_fill(1, torch.arange(192 * tap, 192 * tap + 192), 0)
 
 
 def without_scale(w: torch.Tensor) -> torch.Tensor:
-    """A matrix as stored in fp8 (e4m3), without the scale beside it."""
+    """Returns the matrix as stored in fp8 (e4m3), without applying its scale."""
     return (w.float() / w.float().abs().max() * 448).to(torch.float8_e4m3fn).to(w.dtype)
 
 
 def flipped(w: torch.Tensor) -> torch.Tensor:
-    """A matrix with the highest bit of an exponent flipped."""
+    """Returns the matrix with one entry changed as by a flip of its highest exponent bit."""
     w = w.clone()
     w[5, 7] = 2.0**120
     return w

@@ -1,6 +1,6 @@
-"""Folders of the bundled pair, each broken in one way: what the doctor says of them, and how much the mended ones draft.
+"""Breaks the bundled drafters and their target in known ways, and checks the doctor's diagnoses and mended drafters.
 
-``python -m tools.broken_drafters`` breaks every one and prints a table.
+``python -m tools.broken_drafters`` prints the diagnosis of each way, and the number of right and wrong diagnoses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.doctor_faults import written
 
 
 class Examiner:
-    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
+    """Examines broken folders with the same prompts. It caches the bundled target's texts and their features."""
 
     def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
@@ -33,7 +33,7 @@ class Examiner:
         self._texts: list[Text] = []
 
     def examine(self, way: Broken, folder: Path) -> tuple[Findings, float | None]:
-        """Returns what is found, and α of the drafter that ``--mend`` writes; None where it writes none."""
+        """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if it writes no drafter."""
         asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
         models, texts = self.models, self._written()
         if way.target is not None:
@@ -53,7 +53,7 @@ class Examiner:
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
-    """Right where one of the causes is named, wrong where another one is accused, else not named."""
+    """Returns "right" for an expected cause (or no fault, if sound), "WRONG" for another fault, otherwise "not named"."""
     if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
         return "right"
     return "WRONG" if diagnosis.names_fault else "not named"
@@ -61,10 +61,10 @@ def judged(diagnosis: Diagnosis, way: Broken) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=20)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
-    parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")
+    parser.add_argument("--prompts", type=int, default=20, help="number of prompts")
+    parser.add_argument("--only", default="", help="names of ways, separated by semicolons")
+    parser.add_argument("--trained", type=Path, help="folder of a drafter trained for 50 steps")
+    parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
@@ -84,9 +84,9 @@ def main() -> None:
         mark = judged(diagnosis, way)
         counts[mark] += 1
         print(
-            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
+            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', expected {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
             f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {found.run.alpha if found.run else 0:.2f}"
-            + (f" → {mended:.2f} as mended" if mended is not None else ""),
+            + (f" → {mended:.2f} after mending" if mended is not None else ""),
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

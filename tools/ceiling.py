@@ -1,11 +1,11 @@
-"""``python -m tools.ceiling``: how much quicker than plain decoding cost-aware steps could be at most, from replays.
+"""Computes upper bounds of the speed of cost-aware steps from replays: ``python -m tools.ceiling``.
 
-The texts of plain decoding are drafted anew at every position, with every γ and number of re-drafts that a step may choose. With all
-acceptances known, the quickest way through a text follows by dynamic programming, from the times of the measured table:
+The texts of plain decoding are drafted again at every position, with every γ and number of re-drafts that a step may choose. Since
+all acceptances are then known, dynamic programming finds the quickest way through a text, using the times of the measured table:
 
-* *sizes*: γ, re-drafts and nodes are the best ones; prefixes and nodes come in the order of the drafters' probabilities, as in a
+* *sizes*: γ, re-drafts and nodes are optimal; prefixes and nodes are taken in the order of the drafters' probabilities, as in a
   step;
-* *nodes*: of the tree only accepted nodes are verified as well, so what is left is what the drafters' tokens and times allow.
+* *nodes*: in addition, only accepted nodes of the tree are verified. Only the drafters' tokens and times limit this bound.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from d2sd.methods import METHODS, FirstDraft
 from d2sd.tree.walk import walk
 from d2sd.whatif import Replay
 
-Found = tuple[int, list[int]]  # re-drafts of a position, and nodes to verify for 1, 2, … accepted ones
+Found = tuple[int, list[int]]  # re-drafts at a position, and nodes to verify for 1, 2, … accepted nodes
 
 
 class Forced(StepPlan):
-    """Always drafts ``size`` tokens and again from the ``again`` likeliest prefixes, and keeps all nodes."""
+    """Always drafts ``size`` tokens, re-drafts from the ``again`` likeliest prefixes, and keeps all nodes."""
 
     min_log_probability = -7.0
 
@@ -43,7 +43,7 @@ class Forced(StepPlan):
 
 @torch.inference_mode()
 def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
-    """Yields what every position of a text would accept of its draft."""
+    """Drafts at every position of a text and yields the accepted part of each draft."""
     engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
     drafters = engine.drafters(config, len(ids))
     drafters.plan = plan
@@ -62,7 +62,11 @@ def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]
 
 
 def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) -> float:
-    """Returns the least seconds for a text. ways: by γ, what the positions accept with every number of re-drafts."""
+    """Returns the minimum seconds for a text.
+
+    ways: for each γ and number of re-drafts, the accepted drafts at all positions.
+    exact: whether only accepted nodes are verified.
+    """
     count = len(next(iter(ways.values()))[0])
     left = [0.0] * (count + 1)
     for at in reversed(range(count)):
@@ -78,7 +82,7 @@ def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) ->
 
 
 def main() -> None:
-    """Prints, for every method and domain, the speed ÷ plain of the controller and of both ceilings, all with the same table."""
+    """Prints the speeds of the controller and of both bounds, relative to plain decoding, for every method and domain."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompts", default="chat")

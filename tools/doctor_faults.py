@@ -1,6 +1,6 @@
-"""Random faults in the weights of the bundled drafters: the doctor writes a report of each, whatever is broken.
+"""Examines bundled drafters with random faults in their weights. The doctor must write a report of each.
 
-``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. Each fault follows from its number alone.
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. The number of a fault determines it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from d2sd.trace.text import progress
 from tools.breaking import Weights, copied
 
 PARTS = ("dflash", "dspark", "eagle3", "vp")
-MOST_TENSORS = 3  # that one fault is in
-FP8_LARGEST = 448.0  # of the format e4m3
+MOST_TENSORS = 3  # per fault
+FP8_LARGEST = 448.0  # largest value in e4m3
 
 
 def _draw(w: Tensor, generator: torch.Generator, count: int) -> Tensor:
-    """Returns some entries' places."""
+    """Returns ``count`` random indices into the flattened tensor."""
     return torch.randint(w.numel(), (count,), generator=generator)
 
 
 def _at(w: Tensor, generator: torch.Generator, value: float) -> Tensor:
-    """Returns the tensor with this value at up to five places."""
+    """Returns the tensor with ``value`` at up to five random indices."""
     changed = w.flatten().clone()
     changed[_draw(w, generator, 1 + int(torch.randint(5, (1,), generator=generator)))] = value
     return changed.view_as(w)
@@ -66,7 +66,7 @@ def _rolled(w: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _flipped(w: Tensor, generator: torch.Generator) -> Tensor:
-    """Returns the tensor with one bit of some entries flipped, as by a faulty memory."""
+    """Returns the tensor with one bit of some entries flipped, as faulty memory does."""
     bits = w.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[w.element_size()])
     changed = bits.flatten().clone()
     for place in _draw(w, generator, 20):
@@ -90,7 +90,7 @@ FAULTS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: its kind, the bundled drafter that has it, and a change of the weights."""
+    """A kind of fault, the bundled drafter that gets it, and the function that changes its weights."""
 
     kind: str
     part: str
@@ -98,7 +98,7 @@ class Fault:
 
 
 def random_fault(number: int) -> Fault:
-    """Returns the fault of this number: kinds and drafters in turn, in tensors drawn at random."""
+    """Returns fault ``number``. Kinds and drafters take turns; the tensors are random."""
     kind = list(FAULTS)[number % len(FAULTS)]
     part = PARTS[number // len(FAULTS) % len(PARTS)]
 
@@ -120,14 +120,14 @@ def written(target: Target, prompts: Sequence[str]) -> list[Text]:
 
 
 class Prober:
-    """Examines drafters with faults over the same few texts of the bundled target."""
+    """Examines faulty drafters with the same few texts of the bundled target."""
 
     def __init__(self, models: Models, prompts: int):
         self.models, self.prompts = Models(models.target), [p.text for p in read_prompts("heldout", prompts)]
         self.texts = written(models.target, self.prompts)
 
     def report(self, fault: Fault, folder: Path) -> Findings:
-        """Examines, writes the report, and mends what can be mended. Raises what no command may raise."""
+        """Examines a drafter, writes the report, and mends it if possible. Any exception is a bug of the doctor."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
         found = list(stream_findings(asked, self.models, None, self.texts))[-1].found
@@ -138,9 +138,9 @@ class Prober:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=200, help="faults")
-    parser.add_argument("--prompts", type=int, default=5, help="that the texts are written for")
-    parser.add_argument("--tokens", type=int, default=16, help="of every text")
+    parser.add_argument("--count", type=int, default=200, help="number of faults")
+    parser.add_argument("--prompts", type=int, default=5, help="number of prompts")
+    parser.add_argument("--tokens", type=int, default=16, help="tokens per text")
     arguments = parser.parse_args()
     examination.TOKENS = arguments.tokens
     prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()

@@ -1,17 +1,17 @@
-"""What a GPU is needed for, in ten minutes of one: ``python -m tools.gpu_day OUT``. docs/gpu.md says how a machine is prepared.
+"""Does all work that needs a GPU in ten minutes: ``python -m tools.gpu_day OUT``. docs/gpu.md describes how to prepare a machine.
 
-In this order, each part in processes of their own that end at its limit, so that what is cut off leaves the rest:
+The parts run in this order. Each part runs in separate processes, which are stopped at its limit, so that the next parts still run:
 
-1. ``check``: ``train pair`` for the bundled target, which shows whether training runs there at all;
+1. ``check``: ``train pair`` for the bundled target, to test whether training works on the machine;
 2. ``recipe``: ``train recipe smollm2``, the drafters of SmolLM2;
 3. ``calls``: every call of flashinfer against its reference;
 4. ``bench``: ``bench gpu`` with fused and with plain layers;
 5. ``engine``: the engine's GPU tests;
 6. ``profile``: kernels of a step by name.
 
-flashinfer's kernels are compiled beside the first two. Work is kept in ``runs/gpu_day``, where a second call goes on. After every part
-OUT gets what there is, in few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and the drafters in pieces
-(``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or was cut off. ``--rehearse`` runs all parts on a CPU with
+flashinfer's kernels are compiled during the first two parts. A second call continues the work in ``runs/gpu_day``. After every part
+OUT gets all results so far in few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and the drafters in pieces
+(``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or was stopped. ``--rehearse`` runs all parts on a CPU with
 small sizes, in less than ten minutes.
 """
 
@@ -33,14 +33,14 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 TINY = REPOSITORY / "assets/models/tiny/target"
 PIECE = 15 * 2**20  # bytes
-STARTING = 25  # seconds of a part's limit in which training starts and saves
+STARTING = 25  # seconds of a part's limit reserved for starting and saving
 DRAFTERS = ("dflash", "vp", "eagle3")
 NAMES = ("Tom", "Mia", "Sue", "Ben")
 THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", "coin")
 RESULTS = (".log", ".json", ".md")
 Command = tuple[str, ...]
 
-# What each process of ``compile`` compiles: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
+# One process of ``compile`` for each: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
 COMPILED = (
     "norm",
     "add and norm",
@@ -97,9 +97,9 @@ for method in ("autoregressive", "d2sd"):
 class Part:
     """Processes that run at the same time.
 
-    commands: arguments of Python, one tuple a process.
-    limit: seconds after which they are ended.
-    beside: whether the next parts begin at once. Such processes have a low priority.
+    commands: arguments of Python, one tuple per process.
+    limit: seconds after which the processes are stopped.
+    beside: whether the next part starts without waiting for this one. Such processes have a low priority.
     """
 
     name: str
@@ -111,9 +111,9 @@ class Part:
 def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsal: bool) -> list[Part]:
     """Returns the parts in their order.
 
-    work: the folder of what they write.
-    target, prompts: of ``train recipe smollm2``.
-    rehearsal: with small sizes, for a CPU.
+    work: output folder of the parts.
+    target, prompts: arguments of ``train recipe smollm2``.
+    rehearsal: whether to use small sizes, for a CPU.
     """
     short = ("--prompts", str(work / "beginnings.jsonl"))
     given = short if rehearsal else ("--prompts", *prompts) if prompts else ()
@@ -140,7 +140,7 @@ def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsa
 
 
 class Running:
-    """Processes of a part, from now on."""
+    """Starts the processes of a part."""
 
     def __init__(self, part: Part, log: Path, clock: Callable[[], float]):
         self._clock, self._began = clock, clock()
@@ -155,7 +155,7 @@ class Running:
             ]
 
     def wait(self, latest: float) -> dict[str, object]:
-        """Wait for the end, at most until the limit or the time ``latest``; returns exit codes, None where one was ended, and seconds."""
+        """Waits for all processes, and stops them at the limit or the time ``latest``. Returns exit codes (None if stopped) and seconds."""
         codes: list[int | None] = []
         for process in self._processes:
             try:
@@ -171,9 +171,9 @@ class Running:
 def run(
     found: Sequence[Part], seconds: float, work: Path, out: Path, clock: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Runs parts within so many seconds, and packs after each what there is. Returns whether all succeeded.
+    """Runs parts within a total of ``seconds``, and packs the results after each. Returns whether all succeeded.
 
-    clock: the time in seconds.
+    clock: returns the time in seconds.
     """
     latest, summary = clock() + seconds, dict[str, dict[str, object]]()
     beside: dict[str, Running] = {}
@@ -189,7 +189,7 @@ def run(
         if part.beside:
             beside[part.name] = running
             continue
-        if part.name not in ("check", "recipe"):  # needs what was compiled
+        if part.name not in ("check", "recipe"):  # needs the compiled kernels
             for name in list(beside):
                 end(name, beside.pop(name))
         end(part.name, running)
@@ -199,7 +199,7 @@ def run(
 
 
 def pack(work: Path, out: Path) -> None:
-    """Writes into ``out`` what came of ``work``: one archive of small files, and one of drafters in pieces of ``PIECE`` bytes."""
+    """Packs the results in ``work`` into ``out``: an archive of small files, and one of drafters in pieces of ``PIECE`` bytes."""
     small = [p for p in sorted(work.rglob("*")) if p.suffix in RESULTS or p.name == "metrics.jsonl"]
     with tarfile.open(out / "results.tar.gz", "w:gz") as file:
         for path in small:
@@ -214,7 +214,7 @@ def pack(work: Path, out: Path) -> None:
 
 
 def save_miniature(out: Path) -> None:
-    """Save a random target with all that the recipe asks of SmolLM2: its layers, vocabulary, template and mask token."""
+    """Saves a random target that fits the recipe of SmolLM2: number of layers, vocabulary, chat template and mask token."""
     import torch
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
@@ -229,21 +229,20 @@ def save_miniature(out: Path) -> None:
     )  # fmt: skip
     model = LlamaForCausalLM(config)
     with torch.no_grad():
-        model.lm_head.weight[len(tokenizer) - 1 :] = 0  # neither the mask token nor what is no token is written
+        model.lm_head.weight[len(tokenizer) - 1 :] = 0  # never generates the mask token or ids without a token
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
 
 
 def main() -> int:
-    """Run the parts, or those that are named."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("out", type=Path, help="folder of the results")
-    add("names", nargs="*", metavar="PART", help="only these")
-    add("--target", default="smollm2", metavar="FOLDER", help="of the recipe; default: what `d2sd get smollm2` fetched")
-    add("--prompts", nargs="+", default=[], metavar="JSONL", help="of the recipe")
-    add("--seconds", type=float, default=590, help="for all parts; default: %(default)g")
-    add("--rehearse", action="store_true", help="on a CPU, with small sizes")
+    add("names", nargs="*", metavar="PART", help="only these parts")
+    add("--target", default="smollm2", metavar="FOLDER", help="the recipe's target (default: from `d2sd get smollm2`)")
+    add("--prompts", nargs="+", default=[], metavar="JSONL", help="prompts of the recipe")
+    add("--seconds", type=float, default=590, help="time limit of all parts (default: %(default)g)")
+    add("--rehearse", action="store_true", help="run on a CPU with small sizes")
     given = parser.parse_intermixed_args()
     work = REPOSITORY / "runs/gpu_day"
     if given.rehearse:

@@ -1,9 +1,9 @@
-"""Kills every stage of training again and again, and goes on with the same command: ``python -m tools.kills``.
+"""Kills every stage of training at random moments and resumes with the same command: ``python -m tools.kills``.
 
-For a small target of its own. A process is killed (SIGKILL) at a random moment of a stage, the same command is run again, and so on,
-ten times a stage; after every five kills it may end. The table says how often a command was killed, how often the next one went
-on (it ended well, or was in the stage again when it was killed), and how many lines of text files were there once and not later.
-The exit code is 1 if a command failed or a line was lost. ``--only`` names some stages.
+It trains a small target first. Then a process is killed (SIGKILL) at a random moment of a stage and the same command is run again,
+with ten kills per stage. After every five kills the command may finish. The table shows how often a command was killed, how often the
+next one resumed (it succeeded, or had reached the stage again when it was killed), and how many lines of text files were lost.
+The exit code is 1 if a command failed or a line was lost. ``--only`` selects stages.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
-TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # in the folder of train pair
-STEPS = 100  # of the target's training, after which its questions end
+TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # text files of ``train pair``
+STEPS = 100  # training steps of the target, enough for its questions to end
 PAIR = ("start", "questions", "writing", "features", "held-out", "training", "ending")
-KILLS_BEFORE_END, SHARE = 5, 0.8  # kills of a command, and the share of a stage's time in which they come
+KILLS_BEFORE_END, SHARE = 5, 0.8  # kills until a command may finish; kills come in this share of a stage's time
 
 
 @dataclass
 class Stage:
-    """A command, the part of it that is killed, and what came of it."""
+    """A command, its part that is killed, and the counts of kills, resumptions and lost lines."""
 
     name: str
     arguments: list[str]
@@ -53,7 +53,7 @@ class Stage:
 
 
 def stages(work: Path) -> list[Stage]:
-    """Returns all stages. work: folder of the target, its responses, and all that is written."""
+    """Returns all stages. work: folder of the target, its responses and all output."""
     target, prompts, responses = (str(work / name) for name in ("target", "prompts.jsonl", "r.jsonl"))
     chat, own = str(work / "chat"), ["--target", target]
     drafter = [*own, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
@@ -83,7 +83,7 @@ def stages(work: Path) -> list[Stage]:
 
 
 def prepare(work: Path) -> int:
-    """Write a target, the same one with a chat template, its responses and prompts. Returns 0."""
+    """Writes a target, a copy of it with a chat template, its responses, and prompts. Returns 0."""
     texts = sums(200)
     save_target(texts, work / "target", STEPS)
     answers = RegenerateConfig(max_new_tokens=24)
@@ -97,7 +97,7 @@ def prepare(work: Path) -> int:
 
 
 def _tell(part: str, pipe: int) -> None:
-    """Make ``train pair`` write into a pipe when a part of it begins and ends."""
+    """Makes ``train pair`` write "b" to a pipe when ``part`` begins, and "e" when it ends."""
     plain = pair.State.stage
 
     @contextmanager
@@ -111,7 +111,7 @@ def _tell(part: str, pipe: int) -> None:
 
 
 def begin(work: Callable[[], int], log: Path) -> int:
-    """Begins work in a process of its own, whose exit code it returns. Returns the number of the process."""
+    """Starts ``work`` in a separate process, which exits with the code that it returns. Returns the process id."""
     process = os.fork()
     if process:
         return process
@@ -130,7 +130,7 @@ def begin(work: Callable[[], int], log: Path) -> int:
 
 
 def command(stage: Stage, pipe: int) -> int:
-    """Runs the command; tells into a pipe when its part begins and ends. Returns the exit code."""
+    """Runs the command, which writes to a pipe when its part begins and ends. Returns the exit code."""
     if stage.part:
         _tell(stage.part, pipe)
     else:
@@ -139,10 +139,10 @@ def command(stage: Stage, pipe: int) -> int:
 
 
 def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
-    """Runs the command, and kills it so many seconds after its part has begun; None: not at all.
+    """Runs the command, and kills it ``delay`` seconds after its part begins; None: never.
 
-    If the part ends before, the command is killed as soon as it has. Returns the exit code, None if it was killed, and the seconds that
-    the part took.
+    If the part ends earlier, the command is killed when it ends. Returns the exit code (None if killed) and the part's duration in
+    seconds.
     """
     pipe, theirs = os.pipe()
     process, began, ended = begin(partial(command, stage, theirs), log), None, None
@@ -168,7 +168,7 @@ def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float
 
 
 def lines(out: Path) -> dict[Path, list[bytes]]:
-    """Returns the whole lines of all files of texts that a command writes."""
+    """Returns the complete lines of all text files that a command writes."""
     files = [out] if out.suffix == ".jsonl" else [out / name for name in TEXTS]
     return {
         path: [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
@@ -178,12 +178,12 @@ def lines(out: Path) -> dict[Path, list[bytes]]:
 
 
 def torment(stage: Stage, kills: int, draw: random.Random) -> None:
-    """Kill a stage so often, and let it end after every few kills."""
+    """Kills a stage ``kills`` times. The command may finish after every ``KILLS_BEFORE_END`` kills."""
     stage.out.parent.mkdir()
     log = stage.out.parent / "log.txt"
     code, whole = run(stage, log, None)
     if code != 0:
-        stage.problems.append(f"ended with {code} without a kill: see {log}")
+        stage.problems.append(f"exited with {code} without a kill; see {log}")
     while code == 0 and stage.kills < kills:
         shutil.rmtree(stage.out.parent)
         stage.out.parent.mkdir()
@@ -199,11 +199,11 @@ def torment(stage: Stage, kills: int, draw: random.Random) -> None:
             if code is not None:
                 break
         if code != 0:
-            stage.problems.append(f"ended with {code} after a kill: see {log}")
+            stage.problems.append(f"exited with {code} after a kill; see {log}")
 
 
 def _made_small() -> None:
-    """The recipe's settings are those of another target; what it does with them is the same for a smaller one."""
+    """Replaces the recipe's settings for SmolLM2 by settings that fit the small target."""
     small_pair, small_eagle3 = recipe.PairTraining, recipe.Eagle3Training
     names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
     recipe.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
@@ -212,20 +212,19 @@ def _made_small() -> None:
 
 
 def main() -> int:
-    """Kill all stages and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("runs/kills"), help="folder of all files, emptied first")
-    parser.add_argument("--kills", type=int, default=10, help="of every stage")
-    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="stages whose names begin so")
+    parser.add_argument("--kills", type=int, default=10, help="kills per stage")
+    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="prefixes of the names of stages")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     shutil.rmtree(given.work, ignore_errors=True)
     work = given.work.resolve()
     work.mkdir(parents=True)
-    # Nothing is computed in this process: those that are forked cannot use its threads.
+    # This process must not compute: its torch threads would not exist in forked processes.
     _, status = os.waitpid(begin(partial(prepare, work), work / "log.txt"), 0)
     if status:
-        print(f"no target was made: see {work / 'log.txt'}")
+        print(f"preparing the target failed; see {work / 'log.txt'}")
         return 1
     _made_small()
     chosen = [s for s in stages(work) if not given.only or s.name.startswith(tuple(given.only))]

@@ -1,8 +1,11 @@
-"""How long Calibrate takes for 10,000 steps: ``python -m tools.measure_calibrate`` prints the figures as JSON.
+"""Measures how long Calibrate takes for 10,000 steps: ``python -m tools.measure_calibrate`` prints JSON.
 
-The recorded run is repeated up to that number. ``computed``: figures and drawing data on the server; ``shown``: from
-the click in the browser to the painted charts, which includes ``computed`` and the transfer; ``chosen``: a click on a
-bar until its steps are listed; ``first_figure``: from the first result until a figure is painted, plotly.js loaded. Seconds, medians of ``ROUNDS``.
+The recorded run is repeated up to that number. All times are in seconds. The first three are medians of ``ROUNDS``.
+
+computed: figures and drawing data on the server.
+shown: from the click in the browser to the painted charts; includes ``computed`` and the transfer.
+chosen: from the click on a bar to the list of its steps.
+first_figure: from the first result to its painted figure; includes loading plotly.js.
 """
 
 from __future__ import annotations
@@ -55,14 +58,14 @@ DRAWN = """async () => {
 
 
 def repeated(count: int = STEPS) -> list[Trace]:
-    """The recorded run over and over, ``count`` steps in all."""
+    """Returns repetitions of the recorded run with ``count`` steps in all."""
     trace = presets.opening().trace()
     whole, rest = divmod(count, len(trace.steps))
     return [*[trace] * whole, replace(trace, steps=trace.steps[:rest])]
 
 
 def measure() -> dict[str, Any]:
-    """The figures by name."""
+    """Returns the measured values by name."""
     traces = repeated()
     labels = [f"run {n}" for n in range(len(traces))]
     computed: list[float] = []

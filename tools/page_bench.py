@@ -1,5 +1,7 @@
-"""How quick is the page? ``python -m tools.page_bench`` starts it here, drives it in headless Chromium and prints
-first paint, scrubbing, streaming, and what a watching page costs the engine. The figures belong to this machine."""
+"""Measures the page on this machine: ``python -m tools.page_bench`` starts it and drives it in headless Chromium.
+
+Prints times of first paint, scrubbing and animation, and the engine's slowdown while a page is open.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,7 @@ SCRUB = """async (steps) => {
 
 
 def long_trace(steps: int) -> str:
-    """The recorded run, its steps over and over under new numbers, as an unfinished trace."""
+    """Returns an unfinished trace that repeats the steps of the recorded run under new numbers."""
     lines = presets.opening().lines()
     recorded = [step for step in map(json.loads, lines) if step["event"] == "StepDone"]
     out, elapsed = lines[:2], 0.0
@@ -83,13 +85,13 @@ def long_trace(steps: int) -> str:
 
 
 def wide_step(nodes: int) -> str:
-    """The recorded run as far as its widest step, which gets so many nodes, as an unfinished trace."""
+    """Returns the recorded run up to its step with most nodes, extended to ``nodes``, as an unfinished trace."""
     lines = presets.opening().lines()
     header, *records = map(json.loads, lines)
     step = max((r for r in records if r["event"] == "StepDone"), key=lambda r: len(r["nodes"]))
     before = lines[1 : 1 + records.index(step)]
     depth = max(node["depth"] for node in step["nodes"])
-    while len(step["nodes"]) < nodes:  # one more branch, from the anchor on
+    while len(step["nodes"]) < nodes:  # append branches that start at the anchor
         last = step["nodes"][-1]
         parent = 0 if last["depth"] == depth else last["id"]
         more = {"id": len(step["nodes"]), "parent": parent, "depth": 1 if parent == 0 else last["depth"] + 1}
@@ -98,7 +100,7 @@ def wide_step(nodes: int) -> str:
 
 
 def play(browser: Browser, address: str) -> list[float]:
-    """Milliseconds between the frames of a step that comes about, while every core computes."""
+    """Returns the milliseconds between frames of an animated step while every core is busy."""
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
     try:
         with window(browser) as page:
@@ -115,7 +117,7 @@ def play(browser: Browser, address: str) -> list[float]:
 
 @contextmanager
 def window(browser: Browser, *scripts: str) -> Iterator[Page]:
-    """A page in a context of its own, so that nothing is cached."""
+    """Yields a page in a new context, so that nothing is cached."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     for script in scripts:
         context.add_init_script(script)
@@ -126,7 +128,7 @@ def window(browser: Browser, *scripts: str) -> Iterator[Page]:
 
 
 def first_tree(browser: Browser, address: str) -> list[float]:
-    """Milliseconds from navigation to the first node of the tree, one per visit."""
+    """Returns the milliseconds from navigation to the first node of the tree, for each visit."""
     found = []
     for _ in range(VISITS):
         with window(browser, WATCH_FIRST_TREE) as page:
@@ -136,7 +138,7 @@ def first_tree(browser: Browser, address: str) -> list[float]:
 
 
 def scrub(browser: Browser, address: str) -> list[float]:
-    """Milliseconds of every step from key to painted frame."""
+    """Returns the milliseconds from key to painted frame, for each step."""
     with window(browser) as page:
         opened(page, address)
         upload(page, "long.jsonl", long_trace(STEPS).encode())
@@ -149,7 +151,7 @@ def scrub(browser: Browser, address: str) -> list[float]:
 
 
 class Server:
-    """The page in a process of its own (``tools.page_server``): what drives it here must not slow its engine."""
+    """The page in a separate process (``tools.page_server``), so that this process does not slow down its engine."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-m", "tools.page_server", str(TOKENS)]
@@ -157,15 +159,14 @@ class Server:
         self.address = self._answer()
 
     def alone(self, method: str) -> float:
-        """Tokens per second of a run that nobody watches."""
+        """Returns tokens/s of a run without the page."""
         return self._ask(f"alone {method} {PROMPT}")
 
     def shown(self) -> float:
-        """Tokens per second of the next run that the page asks for, once it is over."""
+        """Waits for the next run of the page to end and returns its tokens/s."""
         return self._ask("next")
 
     def close(self) -> None:
-        """Stop the page."""
         self.process.kill()
         self.process.wait()
 
@@ -180,10 +181,10 @@ class Server:
 
 
 def watched(browser: Browser, server: Server, method: str) -> tuple[list[float], list[float], list[float]]:
-    """Tokens per second alone and watched, taking turns, and the long tasks of the page while it watched (ms)."""
+    """Returns tokens/s alone and watched by the page, measured in turn, and the page's long tasks meanwhile in ms."""
     alone, seen, tasks = [], [], []
     with window(browser, WATCH_LONG_TASKS) as page:
-        opened(page, f"{server.address}?model=tiny")  # the engine that the server times, whatever else is here
+        opened(page, f"{server.address}?model=tiny")  # the server times this model's engine
         choose_method(page, method)
         page.locator("#prompt textarea").fill(PROMPT)
         set_number(page, "max-tokens", TOKENS)
@@ -192,13 +193,13 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
             page.evaluate("window.longTasks.length = 0")
             page.locator("#run").click()
             seen.append(server.shown())
-            page.wait_for_timeout(700)  # what was drawn last, and quiet for the next turn
+            page.wait_for_timeout(700)  # the page finishes drawing before the next turn
             tasks.append(page.evaluate("window.longTasks"))
     return alone[1:], seen[1:], [t for each in tasks[1:] for t in each]
 
 
 def read(server: Server, method: str) -> tuple[list[float], list[float]]:
-    """Tokens per second alone, and read by a process that draws nothing, taking turns."""
+    """Returns tokens/s alone, and read by a process that draws nothing, measured in turn."""
     alone, seen = [], []
     command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
@@ -214,12 +215,11 @@ def read(server: Server, method: str) -> tuple[list[float], list[float]]:
 
 
 def slower(alone: list[float], seen: list[float]) -> str:
-    """The cost of being watched: the median over the pairs."""
+    """Returns the median slowdown over the pairs."""
     return f"{1 - statistics.median(b / a for a, b in zip(alone, seen, strict=True)):+.1%} slower"
 
 
 def main() -> None:
-    """Measure and print."""
     middle = statistics.median
     server = Server()
     print(f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}; headless Chromium")
@@ -228,7 +228,7 @@ def main() -> None:
             browser = launch(playwright)
             began = time.perf_counter()
             d2sd.load("tiny")
-            print(f"bundled nets loaded: {time.perf_counter() - began:.2f} s")
+            print(f"bundled models loaded: {time.perf_counter() - began:.2f} s")
             times = first_tree(browser, server.address)
             print(
                 f"tree on screen after navigation: median {middle(times):.0f} ms, slowest {max(times):.0f} of {VISITS}"
@@ -241,7 +241,7 @@ def main() -> None:
             times = play(browser, server.address)
             slow = sum(t > 50 for t in times)
             print(
-                f"a step of {NODES} nodes coming about, every core busy: {len(times)} frames, median "
+                f"animation of a step of {NODES} nodes, every core busy: {len(times)} frames, median "
                 f"{middle(times):.1f} ms, {slow / len(times):.1%} over 50 ms, slowest {max(times):.0f}"
             )
             for method in ("d2sd", "autoregressive"):

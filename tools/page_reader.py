@@ -1,6 +1,6 @@
-"""Reads runs of the page as a browser does, but draws nothing: ``python -m tools.page_reader ADDRESS TOKENS METHOD``.
+"""Reads runs of the page like a browser, but draws nothing: ``python -m tools.page_reader ADDRESS TOKENS METHOD``.
 
-For every line on standard input it starts a run of that method and length, and prints the bytes that came back.
+For every line on standard input it starts a run of that method and length, and prints the number of received bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 
 class Reader:
-    """One window's worth of requests to the page at this address (which ends in a slash)."""
+    """The requests of one window to the page at ``address``, which ends in a slash."""
 
     def __init__(self, address: str, tokens: int, method: str):
         self.address, self.window = address, uuid.uuid4().hex[:11]
@@ -26,7 +26,7 @@ class Reader:
         asked: dict[str, Any] = {
             "max-tokens": tokens,
             "method": method,
-            "model": "tiny",  # the engine that the server times, whatever else is here
+            "model": "tiny",  # the server times this model's engine
             "chat": False,
             "gamma-2": None,
             "budget": None,
@@ -34,7 +34,7 @@ class Reader:
         self.values = [asked.get(props[i].get("elem_id"), props[i].get("value")) for i in self.work["inputs"]]
 
     def read(self) -> int:
-        """Start a run and read it to its end; returns its bytes."""
+        """Starts a run and reads it to its end. Returns the number of bytes."""
         window = self.window
         self._post("run/predict", self.request["id"], [None] * len(self.request["inputs"]), window)
         self._post("queue/join", self.work["id"], self.values, window)
@@ -53,7 +53,6 @@ class Reader:
 
 
 def main() -> None:
-    """Serve standard input."""
     reader = Reader(sys.argv[1], int(sys.argv[2]), sys.argv[3])
     for _ in sys.stdin:
         print(reader.read(), flush=True)

@@ -1,7 +1,7 @@
-"""The page in a process of its own, with a watch on its engine: ``python -m tools.page_server TOKENS``.
+"""Runs the page in a separate process and times its engine: ``python -m tools.page_server TOKENS``.
 
-Prints its address, then answers lines on standard input with tokens per second: ``alone METHOD PROMPT`` runs without a
-page that watches, ``next`` waits for a run that the page was asked for.
+Prints the address, then answers each line on standard input with tokens per second: ``alone METHOD PROMPT`` makes a run
+without the page, ``next`` waits for the next run of the page.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from d2sd.engine import Request
 
 
 class Clock:
-    """Tokens per second of the runs of so many tokens of an engine, by the wall clock of the thread that makes them.
+    """Measures tokens per second of an engine's runs of ``tokens`` tokens, in wall-clock time of the generating thread.
 
-    Prefill is left out, and so are runs that are not led to their end, which warm up.
+    Prefill is excluded. Runs that are not read to their end, such as warm-up runs, are not measured.
     """
 
     def __init__(self, engine: Engine, tokens: int) -> None:
@@ -45,7 +45,6 @@ class Clock:
 
 
 def main() -> None:
-    """Serve the page and standard input."""
     tokens = int(sys.argv[1])
     leave_a_core()
     demo = build()

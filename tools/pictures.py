@@ -1,4 +1,4 @@
-"""The README's picture, taken anew: ``python -m tools.pictures`` writes it to ``assets/images``."""
+"""Renders the README's animation: ``python -m tools.pictures`` writes ``assets/images/step.webp``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.machine import leave_a_core
 from tests.chromium import launch
 from tests.e2e.driving import opened
 
-FRAMES_A_STAGE = 12
+FRAMES_PER_STAGE = 12
 WIDTH = 1200  # px
 MOVE = """(slider, value) => {
   slider.value = value;
@@ -24,7 +24,7 @@ IMAGES = presets.ASSETS / "images"
 
 
 def film(page: Page, address: str) -> None:
-    """One step as it comes about, its end held for a while."""
+    """Writes the animation of one step. Its last frame is held for 3 s."""
     page.emulate_media(reduced_motion="no-preference")
     opened(page, f"{address}?__theme=light&step={1 + presets.opening().instructive}")
     top = page.locator("#explorer .headline").bounding_box()
@@ -33,10 +33,10 @@ def film(page: Page, address: str) -> None:
     slider = page.locator("#explorer .way input")
     stages = float(slider.get_attribute("max") or 0)
     frames = []
-    for at in range(round(stages * FRAMES_A_STAGE) + 1):
-        slider.evaluate(MOVE, at / FRAMES_A_STAGE)
+    for at in range(round(stages * FRAMES_PER_STAGE) + 1):
+        slider.evaluate(MOVE, at / FRAMES_PER_STAGE)
         frames.append(Image.open(io.BytesIO(page.screenshot(clip=view))).convert("RGB"))
-    times = [round(1200 / FRAMES_A_STAGE)] * (len(frames) - 1) + [3000]
+    times = [round(1200 / FRAMES_PER_STAGE)] * (len(frames) - 1) + [3000]
     first, *others = frames
     first.save(
         IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, lossless=True, method=6
@@ -44,7 +44,6 @@ def film(page: Page, address: str) -> None:
 
 
 def main() -> None:
-    """Start the page, look at it, stop it."""
     leave_a_core()
     demo = build()
     _, address, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)

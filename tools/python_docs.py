@@ -58,7 +58,7 @@ def docstring(value: Any) -> str:
 
 
 def signatures(name: str, value: Any) -> Iterator[str]:
-    """Yields the signatures of a callable, one for each overload, or the type of a property; nothing for an exception."""
+    """Yields the signatures of a callable, one for each overload, or the type of a property. Yields nothing for exceptions."""
     if isinstance(value, property):
         yield f"{name}: {inspect.signature(value.fget).return_annotation}"
     elif not (inspect.isclass(value) and issubclass(value, Exception)):
@@ -102,7 +102,7 @@ def reference() -> Iterator[str]:
 
 
 def page() -> str:
-    """Returns the text of ``docs/python.md``: its introduction as it is, and the reference."""
+    """Returns the text of ``docs/python.md``: its present introduction, and the reference."""
     introduction = PATH.read_text(encoding="utf-8").partition(MARK)[0]
     return "\n\n".join([f"{introduction}{MARK.strip()}", *reference()]) + "\n"
 

@@ -1,5 +1,4 @@
-"""Records the content that the page opens with: ``python -m tools.record`` writes the runs of Explore and Calibrate, the race
-and what Learn needs."""
+"""Records the content that the page opens with: ``python -m tools.record`` writes the runs of Explore, Race, Calibrate and Learn."""
 
 from __future__ import annotations
 
@@ -39,11 +38,11 @@ from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
-WORDS = 1 / 2  # least share of such tokens in the tree that the page opens with
-REPLAYED = "d2sd"  # the lane whose what-if answers are recorded too
-BRANCHES = (0, 1, 2, 4, 6, 8)  # of the tour; 0: the first draft alone
+WORDS = 1 / 2  # minimum share of such tokens in the tree that the page opens with
+REPLAYED = "d2sd"  # lane for which what-if answers are recorded
+BRANCHES = (0, 1, 2, 4, 6, 8)  # K in the tour; 0: first draft only
 BLOCKS = (4, 6, 8, 12, 16)
-MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens of each
+MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens per prompt
 
 
 def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
@@ -56,14 +55,12 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRu
 
 
 def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
-    """Returns whether a run may open the page, and its rank, from its own figures.
+    """Returns a key that ranks runs for the opening of the page: the largest is best.
 
-    It may if the step that is shown first is drawn with words, the run has repaired and missed steps, and it was measured
-    faster than plain decoding, undisturbed. Runs are ranked by whether that step is drawn with words, then by the number of steps of
-    the rarer of these kinds, then by repaired steps, then by speed.
-
-    Returns whether it may; whether the step has words, the number of steps of the rarer kind and of repaired steps; and its speed
-    relative to plain decoding.
+    The first element is whether the run may open the page: the step that is shown first has words in its tree, some steps are
+    repaired and some missed, and the measurement was undisturbed and faster than plain decoding. The second element is: whether
+    the step has words, the count of repaired or of missed steps, whichever is smaller, and the count of repaired steps. The
+    third is the speed relative to plain decoding.
     """
     trace = run.trace()
     plain, own = speeds(run)
@@ -77,23 +74,23 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
-    """Records the examples of a model and returns the best one to open the page with."""
+    """Records a run of each prompt and returns the best one to open the page with."""
     runs = [record_run(Chosen(model), prompt, _values(model, tokens)) for prompt in prompts]
     return max(runs, key=worth)
 
 
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
-    """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes.
+    """Runs the default race and its what-if questions and writes them to ``path``. Returns the size in bytes.
 
-    The run of Explore of the same text and settings, which lies beside it, gets the speeds of its lane: one measurement.
+    The Explore run in the same folder gets the speeds of the lane with its text and settings, so both tabs show the same ones.
     """
     done = Race(prompt, ())
     for update in race.run_race(Job(), prompt, model, DEFAULT_LANES, values):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
-            raise SystemExit("a method broke off")
+            raise SystemExit("a method failed in the race")
     if disturbed_lanes(done):
-        raise SystemExit("other work disturbed the times; record again on an idle machine")
+        raise SystemExit("other programs disturbed the times; record again on an idle machine")
     opening = path.with_name(presets.OPENING_TRACE.name)
     if opening.exists():
         _write_run(opening, as_raced(RecordedRun.read(gzip.decompress(opening.read_bytes())), done))
@@ -126,7 +123,7 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
 
 @dataclass(frozen=True, slots=True)
 class SettingsPoint:
-    """The outcome of one K and γ: tokens and work of every step."""
+    """The outcome for one K and γ: tokens and work of every step."""
 
     num_branches: int
     block_size: int
@@ -140,7 +137,7 @@ class SettingsPoint:
 
 
 def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
-    """Returns the points of a recorded greedy run: exactly the tokens and nodes of real runs."""
+    """Replays a recorded greedy run with each K and γ. Tokens and nodes are exactly those of real runs."""
     base = recorded_config(trace)
     configs = {}
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
@@ -149,7 +146,7 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
             own = replace(base, method=method, num_branches=max(1, k), block_size=gamma)
             own = replace(own, second_block_size=None, node_budget=None, backend="auto", inspect=False)
             configs[k, gamma] = engine.resolve(own)
-        except InputError:  # more re-drafts than the block has prefixes, or longer blocks than the drafter knows
+        except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
             continue
     outcomes: Sequence[ReplayOutcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [
@@ -159,8 +156,10 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
 
 
 def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
-    """Returns what the tour draws of them: the tokens of the text, the settings and the method of the run, and the points: K, γ,
-    and tokens and work (rows of the first draft, of each re-drafting pass, nodes) of every step."""
+    """Returns the data of the tour: the tokens of the text, the settings and method of the run, and the points.
+
+    A point has K, γ, and the tokens and work of every step: rows of the first draft, rows of each re-drafting pass, nodes.
+    """
     config = recorded_config(trace)
     return {
         "prompt": trace.header.get("prompt"),
@@ -172,8 +171,8 @@ def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
 
 
 def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
-    """Replay the run of Explore, which lies beside ``path``, with many K and γ, and write the outcomes to ``path`` for the tour over
-    it; returns the file's bytes."""
+    """Replays the Explore run in the folder of ``path`` with many K and γ, and writes the outcomes to ``path`` for the tour.
+    Returns the size in bytes."""
     trace = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes())).trace()
     engine = models.engine(model)
     table = engine.costs(engine.resolve(recorded_config(trace))).to_dict()["milliseconds"]
@@ -181,8 +180,8 @@ def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
 
 
 def record_measured(path: Path, model: Chosen, *_: Any) -> int:
-    """Measure ``MEASURED`` prompts of the set that goes with the models, as Calibrate does, and write the runs to ``path``; returns
-    the file's bytes."""
+    """Measures ``MEASURED`` prompts of the model's prompt set, as Calibrate does, and writes the runs to ``path``. Returns the size
+    in bytes."""
     engine = models.engine(model)
     config = settings.config("d2sd", _values(model.model, MEASURED_TOKENS))
     lines: list[str] = []
@@ -194,7 +193,7 @@ def record_measured(path: Path, model: Chosen, *_: Any) -> int:
 
 
 def _without_lists(line: str) -> str:
-    """A line of a trace without the likeliest tokens at each place, which are more than half of it and which no figure needs."""
+    """Removes the likeliest tokens at each position from a line of a trace: over half of the line, and not used by any figure."""
     event = json.loads(line)
     if event["event"] == "StepDone":
         event["target_tops"] = []
@@ -214,12 +213,13 @@ def _values(model: str, tokens: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Record, and say which run opens the page and how large the files are."""
     parser = argparse.ArgumentParser(prog="python -m tools.record", description=__doc__)
     parser.add_argument(
-        "--model", metavar="NAME|FOLDER", help="default: of those that are here, the one whose run is worth it"
+        "--model",
+        metavar="NAME|FOLDER",
+        help="default: published model, or bundled one if only its run can open the page",
     )
-    parser.add_argument("--prompt", metavar="TEXT", help="default: the example that opens the page best")
+    parser.add_argument("--prompt", metavar="TEXT", help="default: the example whose run opens the page best")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument("--out", type=Path, default=RECORDED.parent, metavar="FOLDER")
     arguments = parser.parse_args()
@@ -231,8 +231,8 @@ def main() -> None:
         prompts = [arguments.prompt] if arguments.prompt else list(presets.examples(model).values())
         found[model] = record_opening(model, prompts, tokens)
         good, _, gain = worth(found[model])
-        print(f"{model}: {gain:.2f} × plain decoding, {'may' if good else 'may not'} open the page", file=sys.stderr)
-    # the published model goes first where both may, or neither
+        print(f"{model}: {gain:.2f} × plain decoding, {'can' if good else 'cannot'} open the page", file=sys.stderr)
+    # the sort is stable: the published model goes first if both runs may open the page, or neither
     first, *others = sorted(found, key=lambda model: not worth(found[model])[0])
     sizes = {
         arguments.out / presets.OPENING_TRACE.name: _write_run(arguments.out / presets.OPENING_TRACE.name, found[first])

@@ -1,6 +1,6 @@
-"""Runs ``make test`` in twelve ways that differ only in how fast the machine is or seems, and prints a table.
+"""Runs ``make test`` twelve times, at different real or simulated speeds of the machine, and prints a table.
 
-A test that fails in one of them and passes in another depends on the machine's speed.
+A test that fails in some of these runs and passes in others depends on the machine's speed.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ COUNTS = re.compile(r"^=* ?(.*(?:passed|failed|error).*) in ", re.MULTILINE)
 class Way:
     """One way to run the tests.
 
-    times: how often it is run.
-    clock: how many times slower the machine is to seem.
+    times: number of runs.
+    clock: factor by which the machine appears slower.
     prefix: command before ``make``, such as ``taskset``.
-    busy: number of processes that keep a core busy meanwhile.
-    fresh: whether ``.ci/run`` is run in a new clone instead.
+    busy: number of processes that each keep a core busy during the run.
+    fresh: whether to run ``.ci/run`` in a new clone instead.
     """
 
     name: str
@@ -52,7 +52,7 @@ WAYS = [
 
 
 def run(way: Way) -> tuple[int, str]:
-    """Returns the exit code of one run and what it printed."""
+    """Returns the exit code and the output of one run."""
     with ExitStack() as stack:
         folder = REPOSITORY
         command = [*way.prefix, "make", "test", f"CLOCK={way.clock}"]
@@ -63,15 +63,15 @@ def run(way: Way) -> tuple[int, str]:
         for _ in range(way.busy):
             process = stack.enter_context(subprocess.Popen(BUSY))
             stack.callback(process.kill)
-        own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # also when started by make
+        own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # ignores the options of a parent make
         done = subprocess.run(command, cwd=folder, env=os.environ | own, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def main() -> None:
-    """Print a line a run with its failures, then the failed tests with their runs; the exit code is 1 if any failed."""
+    """Prints one line per run and its failures, then the runs of each failed test. The exit code is 1 if any run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only these of {', '.join(way.name for way in WAYS)}")
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only some of: {', '.join(way.name for way in WAYS)}")
     names = parser.parse_args().ways
     failures: dict[str, list[int]] = {}
     bad, number = False, 0

@@ -1,6 +1,6 @@
-"""``python -m tools.target_figures``: long texts of every target type against transformers, and what a tree costs a hybrid one.
+"""Compares long texts of every target type with transformers, and times a tree on a hybrid target.
 
-The tests hold short texts; this takes some minutes.
+Run with ``python -m tools.target_figures``. It takes some minutes; the unit tests cover short texts only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.target_nets import PROMPTS, TARGETS, make_typed, make_typed_engine
 
 
 def texts(tokens: int) -> None:
-    """Prints, for every type, how many runs of all methods and CPU backends write what ``generate`` writes."""
+    """Prints, for every target type, how many runs (method × CPU backend) give the tokens of transformers' ``generate``."""
     Engine.costs = lambda *_: CHEAP_DRAFTS  # type: ignore[method-assign, assignment]
     tokenizer, total, equal = make_tokenizer(), 0, 0
     for number, kind in enumerate(TARGETS):
@@ -42,13 +42,13 @@ def texts(tokens: int) -> None:
             for backend in BACKENDS
         ]
         total, equal = total + len(runs), equal + sum(runs)
-        print(f"{kind}: {len(wanted)} tokens, {sum(runs)} of {len(runs)} equal", flush=True)
-    print(f"all: {equal} of {total} equal")
+        print(f"{kind}: {len(wanted)} tokens, {sum(runs)} of {len(runs)} runs equal", flush=True)
+    print(f"all: {equal} of {total} runs equal")
 
 
 @torch.inference_mode()
 def tree_cost(rounds: int = 60) -> None:
-    """Prints the CPU time of verifying a tree of 27 nodes over that of a chain of 16, on a random hybrid target."""
+    """Prints the CPU times of verifying a tree of 27 nodes and a chain of 16 on a random hybrid target, and their ratio."""
     target = make_typed(make_tokenizer(), "qwen3_5_text")
     shapes = {"tree of 27": random_tree(random.Random(0), 27), "chain of 16": path_tree(16)}
     verifier = Verifier(target, Passes("eager", "dense", 256, target.device))
@@ -66,7 +66,7 @@ def tree_cost(rounds: int = 60) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tokens", type=int, default=200, metavar="N")
+    parser.add_argument("--tokens", type=int, default=200, metavar="N", help="tokens per text")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     tree_cost()

@@ -1,8 +1,9 @@
-"""Prompts to train drafters of a chat model on, from published data sets: ``python -m tools.training_prompts FOLDER OUT``.
+"""Collects prompts for training drafters of a chat model from published data sets: ``python -m tools.training_prompts FOLDER OUT``.
 
-FOLDER has the files that are there of these: GSM8K (``gsm8k_train.jsonl``), MBPP (``mbpp.jsonl``), SVAMP (``svamp.json``), TinyStories
-(``tinystories*.txt``, stories separated by ``<|endoftext|>``), and further questions (``asked*.jsonl``, lines with ``prompt``). Prompts
-of the bundled sets and of the files after ``--without`` are left out: they are what drafters are measured on.
+FOLDER contains any of these files: GSM8K (``gsm8k_train.jsonl``), MBPP (``mbpp.jsonl``), SVAMP (``svamp.json``), TinyStories
+(``tinystories*.txt``, stories separated by ``<|endoftext|>``), and other questions (``asked*.jsonl``, lines with ``prompt``). OUT gets
+one JSON line per prompt, without duplicates. Prompts of the bundled sets and of the files after ``--without`` are left out, since
+drafters are measured on them.
 """
 
 from __future__ import annotations
@@ -41,11 +42,10 @@ def prompts_of(folder: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Write one prompt a line, each once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines whose texts are left out")
+    parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines with prompts to leave out")
     given = parser.parse_args()
     left_out = {letters(prompt.text) for name in MEASURED for prompt in read_prompts(name)}
     for path in given.without:

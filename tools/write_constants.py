@@ -1,4 +1,4 @@
-"""Writes ``assets/viewer/constants.js``: what the page's scripts have in common with Python and must not state a second time.
+"""Writes ``assets/viewer/constants.js``: constants of Python that the page's scripts also use.
 
 Run with ``python -m tools.write_constants``; a test compares the file with ``source()``.
 """
@@ -24,26 +24,26 @@ def source() -> str:
     numbers = {
         s.name: SYMBOLS.get(s.name, s.label) for s in SETTINGS.values() if s.kind in ("whole", "real") and s.label
     }
-    del numbers["max_new_tokens"]  # a limit, which changes no step
+    del numbers["max_new_tokens"]  # a limit; it does not change steps
     return "\n".join(
         [
             "// Written by python -m tools.write_constants from d2sd and app.",
             "",
-            "// What passes of an 8B model cost on an H200, in steps of plain decoding: as published, and as measured.",
+            "// Costs of passes of an 8B model on an H200, in plain decoding steps: published and measured.",
             f"export const PAPER = {_json(_rounded(cost_drawing(PAPER)))};",
             f"export const MEASURED = {_json(_rounded(cost_drawing(H200)))};",
             "",
-            "// What methods are called, by id.",
+            "// Names of methods, by id.",
             f"export const METHOD_NAMES = {_json({m.id: m.name for m in METHODS.values()})};",
             "",
-            "// Fields of addresses: what asks for a run again, and where to look in one.",
+            "// Fields of links that define a run, and fields that select a place in it.",
             f"export const RUN_FIELDS = {_json(RUN_FIELDS)};",
             f"export const PLACE_FIELDS = {_json(PLACE_FIELDS)};",
             "",
-            "// Settings that are numbers: how a text calls them, and their names in a recorded run.",
+            "// Numerical settings: symbol or label in texts, and name in a recorded run.",
             _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),
             "",
-            "// What the controls of settings mean, by their labels.",
+            "// Meanings of settings, by the labels of their controls.",
             _array("MEANINGS", [[_capital(s.label), s.meaning] for s in SETTINGS.values() if s.label]),
             "",
         ]

@@ -1,1 +1,1 @@
-"""Many people at once on one page: ``python -m tools.load``."""
+"""Load test that simulates many users of one page: ``python -m tools.load``."""

@@ -1,7 +1,7 @@
-"""How the page bears many people: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
+"""Simulates many users of one page: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
 
-All of it goes to a page of its own on this machine. Prints a table and writes ``load.svg``: memory and open files over
-time. The exit code is 1 where something failed.
+Starts a separate page on this machine. Prints a table and writes ``load.svg``: memory and open files over time. The exit
+code is 1 if anything failed.
 """
 
 from __future__ import annotations
@@ -21,19 +21,16 @@ from tools.load.people import Done, Person, greedy
 from tools.load.window import many_runs
 from tools.torture.served import Server, serving
 
-IDLE = SECONDS_KEPT + 20  # seconds until windows that have gone are forgotten, heartbeats included
+IDLE = SECONDS_KEPT + 20  # seconds until the server has released closed windows, including their heartbeats
 GREEDY = 30
 
 
 def main() -> int:
-    """Measure and print; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.load", description=__doc__)
     parser.add_argument("--people", type=int, default=20)
     parser.add_argument("--minutes", type=float, default=3)
-    parser.add_argument(
-        "--window", type=int, default=200, metavar="RUNS", help="runs in one window of a browser (0: none)"
-    )
-    parser.add_argument("--model", default="tiny", help="preset that everyone runs, such as smollm2 (default: tiny)")
+    parser.add_argument("--window", type=int, default=200, metavar="RUNS", help="runs in one browser window (0: none)")
+    parser.add_argument("--model", default="tiny", help="preset of all runs, such as smollm2 (default: tiny)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/load"), metavar="FOLDER")
     arguments = parser.parse_args()
@@ -47,7 +44,7 @@ def main() -> int:
         watch = Thread(target=_watch, args=(server, samples, over), daemon=True)
         watch.start()
         people = [Person(page, number, arguments.seed, arguments.model) for number in range(arguments.people)]
-        _row("people", str(arguments.people))
+        _row("users", str(arguments.people))
         before = server.megabytes(), server.files()
         stop = Event()
         threads = [person.until(stop) for person in people]
@@ -60,21 +57,21 @@ def main() -> int:
         _report(done, people)
         steps, waited, alone = greedy(page, GREEDY, arguments.model)
         _row(
-            f"one asks {GREEDY} times",
-            f"{steps} of them ran before the next person's turn, who waited {waited:.1f} s (alone one takes {alone:.1f} s)",
+            f"{GREEDY} runs of one user",
+            f"{steps} ran before the run of another user, who waited {waited:.1f} s (a single run takes {alone:.1f} s)",
         )
         if steps > 2:
-            faults.append(f"one person's {GREEDY} runs delayed the next by {steps}")
+            faults.append(f"{steps} of one user's {GREEDY} runs came before another user's run")
         time.sleep(IDLE)
         after = server.megabytes(), server.files()
         peak = max(m for _, m, _ in samples)
-        _row("memory, MB", f"{before[0]:.0f} before, {peak:.0f} at most, {after[0]:.0f} when all have left")
-        _row("open files", f"{before[1]} before, {max(f for *_, f in samples)} at most, {after[1]} when all have left")
+        _row("memory, MB", f"{before[0]:.0f} before, {peak:.0f} at most, {after[0]:.0f} after all left")
+        _row("open files", f"{before[1]} before, {max(f for *_, f in samples)} at most, {after[1]} after all left")
         if after[1] > before[1] + 5:
-            faults.append(f"{after[1]} files are open, {before[1]} were before")
+            faults.append(f"{after[1]} files are open at the end, {before[1]} before")
         if arguments.window:
             figures = many_runs(server, arguments.window)
-            _row(f"{arguments.window} runs in a window", figures.sentence)
+            _row(f"{arguments.window} runs in one window", figures.sentence)
             faults += figures.faults
         tracebacks = server.tracebacks()
         _row("tracebacks in the log", str(tracebacks))
@@ -82,7 +79,7 @@ def main() -> int:
         over.set()
         watch.join(5)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "load.svg").write_text(chart(samples, f"{arguments.people} people"), encoding="utf-8")
+    (arguments.out / "load.svg").write_text(chart(samples, f"{arguments.people} users"), encoding="utf-8")
     _row("failures", str(len(faults)))
     for fault, count in Counter(faults).most_common():
         print(f"{count} times: {fault}")
@@ -94,12 +91,12 @@ def _report(done: list[Done], people: list[Person]) -> None:
     counts = [len([d for d in person.done if not d.fault]) for person in people]
     waits = sorted(d.waited for d in done) or [0.0]
     for kind, count in Counter(d.kind for d in done).items():
-        reasons = [f"person {d.person} after {d.seconds:.0f} s: {d.fault}" for d in done if d.kind == kind and d.fault]
+        reasons = [f"user {d.person} after {d.seconds:.0f} s: {d.fault}" for d in done if d.kind == kind and d.fault]
         _row(f"{kind}s", f"{count}, {len(reasons)} failed")
         for reason in reasons:
             _row("", reason)
-    _row("a person had", f"{min(counts)} to {max(counts)}")
-    _row("waiting, s", f"median {statistics.median(waits):.1f}, at most {waits[-1]:.1f}")
+    _row("finished per user", f"{min(counts)} to {max(counts)}")
+    _row("waiting time, s", f"median {statistics.median(waits):.1f}, at most {waits[-1]:.1f}")
 
 
 def _row(name: str, figures: str) -> None:

@@ -1,4 +1,4 @@
-"""Memory and open files over time, as an SVG picture."""
+"""Draws memory and open files over time as SVG."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDTH, HEIGHT, LEFT, TOP = 760, 150, 60, 30
 
 
 def chart(samples: Sequence[tuple[float, float, int]], title: str) -> str:
-    """``samples``: seconds, megabytes, open files."""
+    """Returns the SVG. ``samples``: time in seconds, megabytes, number of open files."""
     end = max((t for t, *_ in samples), default=1.0) or 1.0
     panels = [("memory, MB", [m for _, m, _ in samples]), ("open files", [float(f) for *_, f in samples])]
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + LEFT + 20}" height="{2 * (HEIGHT + 50) + TOP}" '

@@ -1,4 +1,4 @@
-"""What people do on the page, without browsers: short runs, races and calibrations, one after the other."""
+"""Simulated users without browsers: each makes short runs, races and calibrations, one after the other."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 from tests.page_client import PageClient, Window
 
 PROMPTS = ("One day, a cat", "Tom has 12 apples.", "# Task: add two numbers", "Once upon a time there was a fox")
-WAITS = 2.0  # seconds after which whoever waits must know: the page asks every half second, and answers take time
+WAITS = 2.0  # seconds until a waiting user must have seen a message: the page polls every 0.5 s, and answers take time
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One piece of work. ``waited``: seconds until it began; ``told``: whether its person saw a place in the line."""
+    """One finished request. ``waited``: seconds until it began; ``told``: whether the user saw a place in the queue."""
 
     person: int
     kind: str
@@ -28,12 +28,12 @@ class Done:
 
 
 def _tells(answer: object) -> bool:
-    """Whether an answer of the page says that somebody has to wait."""
+    """Returns whether an answer of the page says that the user has to wait."""
     return any(words in str(answer) for words in ("in the queue", "Another run is in progress"))
 
 
 class Person:
-    """One window, and what it has done."""
+    """A simulated user: one window, and its finished requests."""
 
     def __init__(self, page: PageClient, number: int, seed: int, model: str):
         self.models = dict.fromkeys(("model", "race_model", "calibrate_model"), model)
@@ -41,10 +41,10 @@ class Person:
         self.page, self.done = page, list[Done]()
 
     def work(self, kind: str, **asked: Any) -> Done:
-        """Press a button and wait for the end."""
+        """Presses a button and waits for the result."""
         asked = self.models | asked
         button = {"run": "run", "race": "start-race", "calibration": "measure"}[kind]
-        # what costs nothing is measured by a call of its own, ahead of the one that waits in the line
+        # Measure triggers two calls: a quick one for existing runs, and one for prompts, which waits in the queue
         first = self.page.call(button, "click", 1 if kind == "calibration" else 0)
         began = time.monotonic()
         status, answer = self.window.at_once(first, self.page.values(first, **asked))
@@ -66,20 +66,20 @@ class Person:
         end = time.monotonic()
         waited = (started or end) - began
         if waited > WAITS and not told.is_set():
-            fault = fault or f"waited {waited:.1f} s and was told nothing"
+            fault = fault or f"waited {waited:.1f} s without a message about the queue"
         done = Done(self.number, kind, waited, end - began, told.is_set(), fault)
         self.done.append(done)
         return done
 
     def _ask_for_place(self, first: dict[str, Any], told: Event, begun: Event) -> None:
-        """What the page's timer does while somebody waits."""
+        """Polls the place in the queue, as the page's timer does."""
         tick = self.page.ticked(first)
         while not begun.wait(tick.seconds):
             if _tells(self.window.at_once(tick.call, self.page.values(tick.call))[1]):
                 told.set()
 
     def anything(self) -> Done:
-        """Something that people do, small."""
+        """Makes a random small run, race or calibration."""
         kind = self.rng.choices(("run", "race", "calibration"), (6, 2, 1))[0]
         prompt, tokens = self.rng.choice(PROMPTS), self.rng.choice((8, 16, 32))
         if kind == "run":
@@ -97,7 +97,7 @@ class Person:
         return self.work(kind, **chosen)
 
     def until(self, stop: Event) -> Thread:
-        """Go on until told to stop; returns the thread."""
+        """Makes requests in a new thread until ``stop`` is set. Returns the thread."""
 
         def go() -> None:
             self.window.stay()
@@ -116,8 +116,11 @@ class Person:
 
 
 def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]:
-    """One person asks for ``count`` runs at once, then another for one: how many of the first person's runs did anything
-    before the other's began, how long the other waited, and how long a single such run takes alone."""
+    """Requests ``count`` runs for one user at the same time, then one run for another user.
+
+    Returns how many of the first user's runs made a step before the other's began, the seconds that the other user waited,
+    and the seconds of a single such run alone.
+    """
     one, other = Person(page, 0, 0, model), Person(page, 1, 0, model)
     asked: dict[str, Any] = {
         "model": model,
@@ -134,7 +137,7 @@ def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]
         one.window.at_once(first, page.values(first, **asked))
         work = page.then(first)
         steps: list[float] = []
-        with suppress(OSError, ValueError):  # the window left
+        with suppress(OSError, ValueError):  # the window was closed
             for message in one.window.queued(work, page.values(work, **asked)):
                 if "StepDone" in str(message.get("output", "")):
                     steps.append(time.monotonic())
@@ -147,6 +150,6 @@ def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]
     waited = other.work("run", **(asked | {"max_tokens": 8})).waited
     until = time.monotonic()
     while time.monotonic() < until + 60 and any(thread.is_alive() for thread in threads):
-        time.sleep(0.2)  # those whose messages another call of the window read never end
+        time.sleep(0.2)  # a thread whose messages another thread read never ends
     one.window.leave()
     return sum(at < until for at in began), waited, alone

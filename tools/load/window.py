@@ -1,4 +1,4 @@
-"""A long session: many runs in one window of a browser, and what that does to memory on both sides."""
+"""Checks the memory of server and page over many runs in one browser window."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from tests.chromium import launch
 from tests.e2e.driving import PATIENCE, opened, set_number, view
 from tools.torture.served import Server
 
-SETTLED = 4  # a part of the runs after which memory should be flat
-GROWTH = 1.25  # of what it was then, at most
+SETTLED = 4  # memory should be flat after 1/SETTLED of the runs
+GROWTH = 1.25  # largest allowed ratio of the memory at the end to that memory
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What came of it."""
+    """The measured memory, as a sentence, and the faults."""
 
     sentence: str
     faults: list[str]
 
 
 def many_runs(server: Server, count: int) -> Session:
-    """``count`` short runs; memory of server and page after a quarter of them and at the end."""
+    """Makes ``count`` short runs. Compares the memory of server and page after a quarter of the runs and at the end."""
     figures = []
     with sync_playwright() as playwright:
         browser = launch(playwright)
@@ -42,6 +42,6 @@ def many_runs(server: Server, count: int) -> Session:
                 figures.append((server.megabytes(), heap))
         browser.close()
     (server_then, page_then), (server_now, page_now) = figures[0], figures[-1]
-    faults = [f"the {side} grew from {a:.0f} to {b:.0f} MB over {count} runs in one window"
+    faults = [f"memory of the {side} grew from {a:.0f} to {b:.0f} MB over {count} runs in one window"
               for side, a, b in (("server", server_then, server_now), ("page", page_then, page_now)) if b > GROWTH * a]  # fmt: skip
     return Session(f"server {server_then:.0f} → {server_now:.0f} MB, page {page_then:.0f} → {page_now:.0f} MB", faults)

@@ -1,1 +1,1 @@
-"""Hostile input and faults, as campaigns that anyone can repeat: ``python -m tools.torture --seed 1``."""
+"""Campaigns with hostile input and faults, reproducible from a seed: ``python -m tools.torture --seed 1``."""

@@ -1,6 +1,6 @@
-"""All campaigns, bounded in time, from a seed: ``python -m tools.torture [--seed N] [--minutes M] [--only NAME,…]``.
+"""Runs all campaigns from a seed, for a given time: ``python -m tools.torture [--seed N] [--minutes M] [--only NAME,…]``.
 
-Prints a table "campaign, tried, failures", then what failed; the exit code is 1 if anything did.
+Prints a table "campaign, tried, failures", then the failures. The exit code is 1 if there are any.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from tools.torture.campaigns import IN_PROCESS
 from tools.torture.served import SERVED
 
 CAMPAIGNS: dict[str, Callable[[random.Random], Iterator[str | None]]] = {**IN_PROCESS, **SERVED}
-SHARES = {"browser": 3, "losslessness": 2, "calls": 2}  # of the time; all others take one
-SHOWN = 8  # failures that are printed of each campaign
+SHARES = {"browser": 3, "losslessness": 2, "calls": 2}  # parts of the time; every other campaign gets one
+SHOWN = 8  # printed failures per campaign
 
 
 def main() -> int:
-    """Run and print; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.torture", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=10)
@@ -48,7 +47,7 @@ def main() -> int:
 
 
 def campaign(name: str, seed: int, seconds: float) -> tuple[int, Counter[str]]:
-    """Cases tried within the time, and the failures, each with how often it came."""
+    """Returns the number of cases tried within the time, and the count of each failure."""
     cases, tried, found = CAMPAIGNS[name](random.Random(f"{seed} {name}")), 0, Counter[str]()
     until = time.monotonic() + seconds
     try:

@@ -1,4 +1,4 @@
-"""Campaigns in this process: each yields, case by case, None where it went as it must, or what went wrong."""
+"""Campaigns in this process. For every case they yield None if it passed, or else a description of the fault."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from d2sd.whatif import recorded_config
 from tools.torture import material
 
 Cases = Iterator[str | None]
-STEPS = 4  # of the recorded run that are mutated
+STEPS = 4  # mutated steps of the recorded run
 
 
 def one_sentence(error: InputError) -> str | None:
-    """What is wrong with a message, None where nothing is."""
+    """Returns the fault of an error message that is not one short line; None if it is."""
     said = str(error)
-    return None if said and "\n" not in said and len(said) < 600 else f"no sentence: {said[:200]!r}"
+    return None if said and "\n" not in said and len(said) < 600 else f"not one short line: {said[:200]!r}"
 
 
 def traces(rng: random.Random) -> Cases:
-    """Mutated traces through everything that reads one."""
+    """Passes mutated traces to all code that reads traces."""
     recorded = [json.loads(line) for line in presets.opening().lines()]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.jsonl"
@@ -92,10 +92,10 @@ def _read_everywhere(path: Path) -> str | None:
     trace, header = run.trace(), run.header
     try:
         whole = d2sd.load_trace(path)
-    except InputError as error:  # a file of several runs, of which the page shows the first
+    except InputError as error:  # a file of several runs; the page shows the first
         return one_sentence(error)
     if list(trace.steps) != list(whole.steps):
-        return "what the page shows is not what the file holds"
+        return "the page shows other steps than the file contains"
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
     links.Link({"prompt": "x"}).fits(header)
@@ -111,7 +111,7 @@ def _read_everywhere(path: Path) -> str | None:
 
 
 def query_strings(rng: random.Random) -> Cases:
-    """Links: whatever a query string holds, the page opens and says what it left out."""
+    """Links: with any query string the page opens and reports the ignored values."""
     names = ["prompt", "model", "method", "step", "node", *(s.name for s in links.SETTINGS), "nosuch"]
     header = presets.opening().header
     while True:
@@ -123,14 +123,14 @@ def query_strings(rng: random.Random) -> Cases:
             yield (
                 None
                 if "\n" not in link.sentence and len(link.sentence) < 3000
-                else f"no sentence: {link.sentence[:200]!r}"
+                else f"not one short line: {link.sentence[:200]!r}"
             )
         except Exception as error:
             yield f"{type(error).__name__}: {str(error)[:150]} ({query!r:.200})"
 
 
 def controls(rng: random.Random) -> Cases:
-    """Every control with values of every type: a value of its own kind, or a sentence."""
+    """Sends values of every type to every control. Each gives a valid value or a one-line error."""
     page = build()
     known = {id(b): b for call in page.fns.values() for b in call.inputs}
     parts = [b for b in known.values() if not getattr(b, "stateful", False)]
@@ -149,7 +149,7 @@ def controls(rng: random.Random) -> Cases:
 
 
 def folders(rng: random.Random) -> Cases:
-    """Model folders: each field of a config, weights cut off or not finite; loaded and run, or a sentence."""
+    """Changes configs of model folders, and truncates weights or makes them non-finite. Each runs or gives a one-line error."""
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(10**6):
             folder = Path(shutil.copytree(BUNDLED / "tiny", Path(scratch) / f"own{number}"))
@@ -193,7 +193,7 @@ def _break_and_run(rng: random.Random, folder: Path) -> None:
 
 
 def losslessness(rng: random.Random) -> Cases:
-    """Random bytes, code, emoji, other languages as prompts: every method writes the text of plain decoding."""
+    """Prompts of random bytes, code, emoji and other languages: every method reproduces the text of plain decoding."""
     engine = d2sd.load("tiny")
     while True:
         prompt = (material.text(rng) + material.text(rng))[:200]
@@ -214,7 +214,7 @@ def losslessness(rng: random.Random) -> Cases:
 
 
 def archives(rng: random.Random) -> Cases:
-    """Files that are no traces, or unpack to more than is read: refused with a sentence, in little memory."""
+    """Files that are not traces or unpack to more than the limit. Each is rejected with a one-line error."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.jsonl.gz"
         while True:
@@ -232,7 +232,7 @@ def archives(rng: random.Random) -> Cases:
             )
             try:
                 uploads.read_all(path)
-                yield "was read"
+                yield "the file was not rejected"
             except InputError as error:
                 yield one_sentence(error)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""What hostile input is made of, drawn from a seeded generator."""
+"""Hostile input from a seeded generator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NUMBERS = (
 
 
 def text(rng: random.Random) -> str:
-    """Hostile, odd, or random bytes read as text."""
+    """Returns hostile text, odd text, or decoded random bytes."""
     kind = rng.random()
     if kind < 0.4:
         return rng.choice(SCRIPTS)
@@ -50,7 +50,7 @@ def text(rng: random.Random) -> str:
 
 
 def value(rng: random.Random, depth: int = 0) -> Any:
-    """Something of any type that JSON (as Python reads it) can hold."""
+    """Returns a random value of any JSON type, also those that only Python's parser accepts, such as NaN."""
     kind = rng.randrange(9 if depth < 3 else 6)
     if kind == 0:
         return rng.choice((None, True, False))
@@ -64,18 +64,18 @@ def value(rng: random.Random, depth: int = 0) -> Any:
 
 
 def to_json(data: Any) -> bytes:
-    """As JSON, whole numbers of any length and NaN included."""
+    """Returns JSON, with integers of any length and NaN."""
     return json.dumps(data, separators=(",", ":")).encode()
 
 
 def nested(rng: random.Random) -> bytes:
-    """JSON that goes deep."""
+    """Returns deeply nested JSON."""
     depth = rng.choice((10, 500, 1100, 100_000))
     return b"[" * depth + b"]" * depth if rng.random() < 0.5 else b'{"a":' * depth + b"1" + b"}" * depth
 
 
 def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The ways to every value in nested data."""
+    """Returns the path of every value in nested data."""
     found = [path] if path else []
     inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     for key, part in inner:
@@ -84,7 +84,7 @@ def places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def change(rng: random.Random, data: Any, new: Any) -> None:
-    """Put ``new`` in some place of nested data, or take the place away, or double it."""
+    """Replaces a random value in nested data by ``new``, or removes or duplicates it."""
     ways = places(data)
     if not ways:
         return

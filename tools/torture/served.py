@@ -1,4 +1,4 @@
-"""Campaigns against the page in a process of its own: calls and uploads past the page, and a real browser with a trap."""
+"""Campaigns with separate processes: direct calls and uploads, a browser that detects injected scripts, killed writers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FILE = {"_type": "gradio.FileData"}
 
 
 class Server:
-    """The page, its log, and what the system says of its process."""
+    """The page in a separate process, its log, and its use of memory and files."""
 
     def __init__(self) -> None:
         self.log = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
@@ -42,23 +42,22 @@ class Server:
         self.address = self.process.stdout.readline().strip()
 
     def tracebacks(self) -> int:
-        """How often the log holds one."""
+        """Returns the number of tracebacks in the log."""
         self.log.seek(0)
         return self.log.read().count(b"Traceback")
 
     def megabytes(self) -> float:
-        """Memory of the process."""
+        """Returns the resident memory of the process."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         return 0.0
 
     def files(self) -> int:
-        """Open files of the process."""
+        """Returns the number of open files of the process."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def close(self) -> None:
-        """Stop it."""
         self.process.kill()
         self.process.wait()
         self.log.close()
@@ -66,7 +65,7 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """A page that is stopped in the end."""
+    """Yields a running page and stops it at the end."""
     server = Server()
     try:
         yield server
@@ -75,7 +74,7 @@ def serving() -> Iterator[Server]:
 
 
 def calls(rng: random.Random) -> Cases:
-    """Every call with values and events of every type: an answer or a sentence, nothing in the log."""
+    """Calls all functions of the page with values and events of every type. Each answers or reports an error, without a traceback."""
     with serving() as server:
         page, seen = PageClient(server.address), 0
         quick = [c for c in page.calls if c["backend_fn"]]
@@ -88,7 +87,7 @@ def calls(rng: random.Random) -> Cases:
             if rng.random() < 0.05:
                 values = material.value(rng)
             if call["queue"] and rng.random() < 0.8:
-                continue  # these run models where all values happen to be good
+                continue  # these run models if all values happen to be valid
             if call["queue"]:
                 *_, done = list(window.queued(call, values, event)) or [{}]
                 fault = None if done.get("msg") in ("process_completed", "refused", "close_stream") else str(done)[:200]
@@ -103,7 +102,7 @@ def calls(rng: random.Random) -> Cases:
 
 
 def files(rng: random.Random) -> Cases:
-    """Uploads: names, cut files, binary, mutated traces: shown or a sentence, no path of the server in it."""
+    """Uploads whole, truncated and binary files with odd names. Answers contain no path of the server."""
     whole = "\n".join([*presets.opening().lines(), ""]).encode()
     with serving() as server:
         page, seen = PageClient(server.address), 0
@@ -131,7 +130,7 @@ def files(rng: random.Random) -> Cases:
             text = json.dumps(done[-1]["output"]) if done else ""
             fault = None if done else "no answer"
             if "root:" in text or str(ROOT) in text:
-                fault = f"something of the server: {text[:200]}"
+                fault = f"the answer contains data of the server: {text[:200]}"
             now = server.tracebacks()
             if now > seen:
                 fault, seen = f"a traceback in the log: {name!r}, {content[:60]!r}", now
@@ -139,7 +138,7 @@ def files(rng: random.Random) -> Cases:
 
 
 def browser(rng: random.Random) -> Cases:
-    """Hostile links, prompts and traces in the page, the standalone file and the picture, in Chromium with a trap."""
+    """Opens hostile links, prompts and traces in Chromium: in the page, the standalone file and the SVG. No script may run."""
     with serving() as server, sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
         engine = launch(playwright)
         kinds: tuple[Callable[..., None], ...] = (_link, _prompt, _trace, _alone)
@@ -226,7 +225,7 @@ def _trace(rng: random.Random, page: Page, address: str, _: Path) -> None:
 
 
 def _record(line: str) -> Record:
-    """The content of a line: an event where it can be one, else a dict."""
+    """Returns a line as an event if it is a valid one, otherwise as a dict."""
     content: dict[str, Any] = json.loads(line)
     try:
         return read_event(line.encode("utf-8", "replace")) if content["event"] in EVENTS else content
@@ -247,7 +246,7 @@ def _alone(rng: random.Random, page: Page, _: str, folder: Path) -> None:
 
 
 def killed(rng: random.Random) -> Cases:
-    """``generate --trace`` killed at a random moment: every whole step before is readable."""
+    """Kills ``generate --trace`` at a random moment. All steps that were completely written must be readable."""
     from d2sd import load_trace
 
     with tempfile.TemporaryDirectory() as folder:
@@ -268,13 +267,13 @@ def killed(rng: random.Random) -> Cases:
                 [*command, str(path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             ) as run:
                 assert run.stdout
-                run.stdout.read(1)  # it writes
+                run.stdout.read(1)  # wait until it writes
                 run.stdout.read(rng.randrange(200))
                 before = path.read_bytes().count(b"\n")
                 run.kill()
             try:
                 steps = len(load_trace(path).steps)
-                yield None if steps >= before - 3 else f"{before} lines were there, {steps} steps are read"
+                yield None if steps >= before - 3 else f"{before} lines were written, {steps} steps are readable"
             except Exception as error:
                 yield f"{type(error).__name__}: {error}"
 
