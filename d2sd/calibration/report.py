@@ -176,7 +176,12 @@ class RunStatistics:
         return len(self.texts)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if its drafts are too long to tabulate."""
+        """Add a run.
+
+        trace: the run.
+
+        Raises ``InputError`` if its drafts are too long to tabulate.
+        """
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)

@@ -236,7 +236,7 @@ def test_target_layers_option_is_validated(folder, tmp_path, capsys):
     with pytest.raises(InputError, match="leave out --layers, --target-layers"):
         block(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
     block(folder, tmp_path, target_layer_ids=[2])
-    assert "this drafter reads the output of target layer 2; published ones" in capsys.readouterr().err
+    assert "this drafter reads the output of target layer 2; published drafters" in capsys.readouterr().err
 
 
 @torch.no_grad()

@@ -34,7 +34,7 @@ def folders(pair, tmp_path):
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_targets_table_matches_plan_of_pairs(name, tmp_path):
-    (row,) = (line for line in table("The pairs that z-lab publishes") if f"| {name} |" in line)
+    (row,) = (line for line in table("Pairs published by z-lab") if f"| {name} |" in line)
     if name not in KNOWN:
         assert "config not found" in row
         return
