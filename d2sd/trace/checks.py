@@ -1,6 +1,6 @@
 """Checks of trace lines: types and bounds of all fields, and consistency of the fields of a step.
 
-Code that uses a trace relies on these checks. All functions raise ``InputError`` with the name of the field.
+Code that uses a trace relies on these checks. They raise ``InputError``, which names the invalid field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Read = TypeVar("Read")
 SCHEMA = 2
 MAX_HEADER_DEPTH = 4
 MAX_HEADER_ITEMS = 10_000
-# This project writes the kind first, so most lines are recognised without parsing.
+# This project writes the field ``event`` first, so most lines are recognised without parsing.
 _START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 
@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 
 class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
-    """Header fields that other code relies on; more fields are allowed."""
+    """The checked fields of a header; it may have more fields."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
     run: Annotated[str, msgspec.Meta(max_length=200)]
@@ -57,17 +57,17 @@ def kind_of(line: Line) -> str:
 
 
 def read_kind(line: Line) -> str:
-    """Returns the ``event`` of a line. Raises ``InputError`` unless the whole line is JSON."""
+    """Returns the field ``event`` of a line. Raises ``InputError`` unless the whole line is JSON."""
     return _decoded(_kind, line).event
 
 
 def read_event(line: Line) -> Event:
-    """Returns an event, with types and bounds of all fields checked."""
+    """Returns the event in a line. Raises ``InputError`` if a field has the wrong type or is out of bounds."""
     return _decoded(_event, line)
 
 
 def read_baseline(line: Line) -> Baseline | None:
-    """Returns a ``Baseline`` line; None for any other line."""
+    """Returns the ``Baseline`` in a line; None if the line is not a valid ``Baseline``."""
     try:
         return _decoded(_baseline, line)
     except InputError:
@@ -75,7 +75,7 @@ def read_baseline(line: Line) -> Baseline | None:
 
 
 def read_header(line: Line) -> dict[str, Any]:
-    """Returns the header with all its fields, including unknown ones."""
+    """Returns the header in a line, including unknown fields. Raises ``InputError`` if it is invalid or its schema is too new."""
     _decoded(_header, line)
     header = _decoded(_header_fields, line)
     if header["schema"] > SCHEMA:
@@ -85,7 +85,7 @@ def read_header(line: Line) -> dict[str, Any]:
 
 
 def is_json(line: Line) -> bool:
-    """Returns whether the line is complete JSON; the last line of a killed run is not."""
+    """Returns whether the line is complete JSON. The last line of a killed run may be truncated."""
     try:
         orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -103,7 +103,7 @@ def _check_size(header: dict[str, Any]) -> None:
         if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in level):
             raise InputError("the header holds a whole number that does not fit into 64 bits")
     if level:
-        raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} deep")
+        raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} levels deep")
 
 
 def _decoded(decoder: msgspec.json.Decoder[Read], line: Line) -> Read:
@@ -133,21 +133,21 @@ def check_step(step: StepDone) -> None:
 
 
 def check_prefill(prefill: PrefillDone) -> None:
-    """Check prefill: one text per token, and at most one committed token, from the target. Raises ``InputError``."""
+    """Check that prefill has one text per token and commits at most one token, from the target. Raises ``InputError``."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one text per prompt token is needed")
     own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
     _need(own and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
-    """Check that ``step`` has this number and starts at the last token of ``before`` or, if it is the first, of the prompt.
+    """Check the number, the anchor and the time of a step against the events before it. Raises ``InputError``.
 
-    Raises ``InputError``.
+    before: the previous step; None for the first step, whose anchor is the last token of ``prefill``.
     """
     _need(step.step == number, "step", f"steps are numbered from 0; this is step {number}")
     if before is not None:
         position, token = before.anchor_position + len(before.committed), before.committed[-1].token
-        _need(step.elapsed >= before.elapsed, "elapsed", "time must not run backwards")
+        _need(step.elapsed >= before.elapsed, "elapsed", "it must not be less than in the previous step")
     elif prefill is not None and prefill.prompt_token_ids:
         read = [*prefill.prompt_token_ids, *(c.token for c in prefill.committed)]
         position, token = len(read) - 1, read[-1]
@@ -212,18 +212,18 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
 
 
 def _check_committed(step: StepDone, path: list[int]) -> None:
-    """Checks that the committed tokens are the accepted ones and at most one bonus token, as chosen."""
+    """Checks that the committed tokens are the accepted ones and at most one bonus token, and equal ``choices``."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
-    _need([c.node for c in drafted] == path[1:], "committed", "the nodes must be the accepted ones, in order")
+    _need([c.node for c in drafted] == path[1:], "committed", "their nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
-    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token may have no node")
+    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last one may have no node")
     for at, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
         if c.token != step.nodes[node].token:
             raise InputError(f"committed[{at}].token: it must be the token of node {node}")
     choices = step.choices
-    _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each accepted node, anchor first")
+    _need([c.node for c in choices] == path[: len(choices)], "choices", "their nodes must be the accepted path")
     for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
         if choice.token != token.token:
             raise InputError(f"choices[{at}].token: it must be the committed token")
@@ -231,7 +231,7 @@ def _check_committed(step: StepDone, path: list[int]) -> None:
 
 
 def _check_drafts(step: StepDone) -> None:
-    """Checks that corresponding lists have equal lengths and that every index exists."""
+    """Checks that the lists of each draft have equal lengths, and that no index is out of range."""
     first, drafted = step.first_draft, 0
     if first is not None:
         _check_draft(first, "first_draft")
@@ -268,8 +268,8 @@ def _check_levels(step: StepDone) -> None:
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)
         fits = {len(level.texts), len(level.parents), len(level.scores), len(level.nodes)} == {count}
-        _need(fits, field, f"its lists need one entry for each of the {count} ids")
-        _need(max(level.parents, default=0) < above, f"{field}.parents", f"the level above has {above} entries")
+        _need(fits, field, f"every list needs one entry for each of the {count} ids")
+        _need(max(level.parents, default=0) < above, f"{field}.parents", f"the previous level has only {above} entries")
         for token, node in zip(level.ids, level.nodes, strict=True):
             there = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
             _need(there, f"{field}.nodes", f"node {node} does not exist or its token is not {token}")

@@ -1,10 +1,10 @@
-"""The events of a generation: plain, frozen data without tensors. The page, traces and metrics use only these.
+"""The events of a generation: plain, frozen data without tensors.
 
 Positions are absolute (0 = first prompt token). Probabilities are in [0, 1]: at temperature 1 for drafters, and at the
 run's temperature for the target. Times are in seconds.
 
-These classes are the schema of a trace. A line is an event as JSON, with its class name under ``event``. Reading a line checks
-every field against its annotation here; ``d2sd.trace.checks`` checks that the fields are consistent.
+These classes are the schema of a trace. A line of a trace is an event as JSON, with the name of its class under ``event``.
+Reading a line checks every field against its annotation here; ``d2sd.trace.checks`` checks that the fields are consistent.
 """
 
 from __future__ import annotations
@@ -47,10 +47,11 @@ class Alternative(Data, frozen=True):
 
 
 class Draft(Data, frozen=True):
-    """A drafted block. Entry j has depth ``prefix + 1 + j`` below the anchor.
+    """A drafted block. Entry j of every list is about the token at depth ``prefix + 1 + j`` below the anchor.
 
-    The draft continues the first ``prefix`` tokens of candidate ``base`` (0 = first draft, j = branch j−1); ``prefix`` is 0
-    for a draft that starts at the anchor. ``confidence[j]`` is the drafter's probability of ``ids[j]`` (c_k in D²SD, arXiv 2606.04446).
+    The draft continues the first ``prefix`` tokens of draft number ``base`` (0 = first draft, n = ``branches[n − 1]``);
+    ``prefix`` is 0 for a draft that starts at the anchor. ``confidence[j]`` is the drafter's probability of ``ids[j]`` (c_k in
+    D²SD, arXiv 2606.04446).
     """
 
     drafter: Literal["first", "second"]
@@ -83,9 +84,9 @@ class DraftLevel(Data, frozen=True):
 class Node(Data, frozen=True):
     """A node of the verified token tree; node 0 is the anchor.
 
-    candidates: numbers of the drafts that contain it (0 = first draft, j = branch j−1); empty if it comes only from a
-        drafter's lower-ranked alternatives.
-    drafter_probability: probability of this token under its proposer (``d2sd_tree``: weighted over both drafters).
+    candidates: numbers of the drafts that contain the node (0 = first draft, n = ``branches[n − 1]``); empty if the node is only
+        a lower-ranked alternative of a drafter.
+    drafter_probability: probability of this token under its proposer (``d2sd_tree``: weighted product of both drafters).
     target_probability: probability of this token under the target, given its parent path; None for the anchor.
     target_rank: rank of this token under the target, 0 = likeliest; None for the anchor.
     """
@@ -104,7 +105,7 @@ class Node(Data, frozen=True):
 
 
 class Choice(Data, frozen=True):
-    """The target's choice at a visited node."""
+    """The token that the target chose after a node of the accepted path."""
 
     node: Count
     token: Count
@@ -120,7 +121,7 @@ class TargetTop(Data, frozen=True):
 
 
 class Committed(Data, frozen=True):
-    """One token of the output. ``text``: its addition to the decoded text; empty if it ends inside a character."""
+    """One token of the output. ``text``: what the token adds to the decoded text; empty if it ends inside a character."""
 
     token: Count
     text: str
@@ -143,7 +144,12 @@ class StageSeconds(Data, frozen=True):
 
 
 class Option(Data, frozen=True):
-    """One option of a step: γ of the first draft (0: none), number of re-drafts, and expected tokens and time."""
+    """One option of a cost-aware step.
+
+    block_size: γ of the first draft; 0 for plain decoding.
+    branches: number of re-drafts.
+    tokens, seconds: expected number of committed tokens, and expected time.
+    """
 
     block_size: Count
     branches: Count
@@ -154,10 +160,10 @@ class Option(Data, frozen=True):
 class Decision(Data, frozen=True):
     """The decision of a cost-aware step.
 
-    options: options considered before the first draft (in the step that last chose γ), then options considered after it.
+    options: the choices of γ, considered before the first draft, and then the numbers of re-drafts, considered after it.
     taken: index of the selected option.
     tokens, seconds: expected committed tokens and time of the step, for the tree that was verified.
-    looking: whether the option was not expected to pay and was selected only to update the estimates.
+    looking: whether the step drafts only to update the estimates, although plain decoding was expected to be faster.
     """
 
     options: Items[Option]
@@ -190,21 +196,21 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     anchor_position: number of tokens before the anchor.
     first_draft: the first draft; None if no block was drafted.
     boundary_posterior: [i]: r(i), the probability that exactly i drafted tokens are accepted, i = 0 … γ−2.
-    full_acceptance: the remaining probability ∏ c_k, that all are accepted.
+    full_acceptance: the probability that all drafted tokens are accepted, ∏ c_k.
     selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from, the likeliest boundary first.
     branches: the re-drafts.
     nodes: the verified token tree, parents before children; node 0 is the anchor.
     choices: the target's choice at every node of the accepted path.
     accepted: ids of the accepted nodes, from the anchor's child on.
     committed: tokens that the step adds to the output: the accepted ones, and the bonus token of the target.
-    actual_boundary: number of leading first-draft tokens that the target accepted; None if generation ended before that was
-        decided or nothing was drafted.
+    actual_boundary: number of leading first-draft tokens that the target accepted; None if generation ended before this number
+        was decided, or nothing was drafted.
     seconds: measured time by stage.
-    elapsed: seconds since the end of prefill, after this step.
+    elapsed: time from the end of prefill to the end of this step.
     draft_passes: number of sequential drafter passes; None if unknown.
     levels: levels of a tree that a drafter grew level by level (EAGLE-3); empty otherwise.
     decision: None unless the step was cost-aware.
-    target_tops: the target's likeliest tokens after each node where a token was drafted or chosen; empty if not inspected.
+    target_tops: the target's likeliest tokens after each node that has children or a choice; empty if not inspected.
     trained: [d][k]: confidence of a trained head for token k of draft d, 0 = first draft; empty without such a head.
     tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
     """
@@ -255,13 +261,13 @@ EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # names of the even
 
 
 class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
-    """The measured speed of plain decoding in tokens per second. The page adds this line to the runs that it makes.
+    """The measured speed of plain decoding in tokens per second. The page adds this line to its runs.
 
-    Explore times a step of plain decoding once per model and machine and reuses the result; a race runs plain decoding itself.
+    Explore measures plain decoding once per model and machine, and reuses the result. A race runs plain decoding as one lane.
 
-    unwatched: speed of the run without the time of recording: its tokens divided by the sum of its stage times. In Explore on a
-        CPU, time used by other programs, such as the browser, is also left out.
-    disturbed: whether these times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
+    unwatched: tokens per second of this run without the time of recording: its tokens divided by the sum of its stage times. In
+        Explore on a CPU, time used by other programs, such as the browser, is also left out.
+    disturbed: whether the measured times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
     measured: ISO date of the reused measurement; empty in a race and in older traces.
     context: number of tokens before the measured step; None if unknown.
     """
@@ -282,7 +288,7 @@ _NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 
 def to_line(record: Struct | dict[str, Any]) -> str:
-    """Returns one JSON line with its newline. Text that UTF-8 cannot encode is replaced."""
+    """Returns one JSON line with its newline. Characters that UTF-8 cannot encode are replaced."""
     try:
         line = _encoder.encode(record)
     except UnicodeEncodeError:  # a lone surrogate in some text

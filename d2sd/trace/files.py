@@ -18,7 +18,7 @@ UNREADABLE = (OSError, zlib.error)  # errors of opening and reading with ``opene
 
 @contextmanager
 def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
-    """Context that gives a binary file object; gzip is unpacked while reading. Opening and reading may raise ``UNREADABLE``.
+    """Context manager for reading a binary file; gzip is unpacked on the fly. Opening and reading may raise ``UNREADABLE``.
 
     path: path, or a file descriptor.
     """
@@ -49,7 +49,7 @@ class _UpToCut(io.RawIOBase):
 
 
 def utf8_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yields the lines of a text file with their numbers, from 1 on. Raises ``InputError`` naming the line that is not UTF-8."""
+    """Yields the lines of a text file with their numbers, from 1. Raises ``InputError`` naming the line that is not UTF-8."""
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
@@ -65,7 +65,7 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
-    """Context that gives a binary file object and replaces the file at its end. On failure the old file is unchanged.
+    """Context manager for writing a binary file, which replaces the old one at the end. On failure the old file is unchanged.
 
     Raises ``InputError`` with the reason.
     """

@@ -26,8 +26,8 @@ def graph(step: StepDone) -> networkx.DiGraph:
 
     * token, text (characters that GraphML cannot hold are replaced), depth, proposer, state;
     * if known, drafter_probability, target_probability, target_rank;
-    * score, the natural logarithm of the drafters' probability of its path;
-    * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued it.
+    * score, the natural logarithm of the drafters' probability of the path to the node;
+    * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued the node.
 
     Graph attributes: step, counted from 1; anchor_position; if known, prediction (``d2sd.trace.metrics.verdict``).
     """
@@ -42,8 +42,8 @@ def graph(step: StepDone) -> networkx.DiGraph:
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
-    """Returns the trees of all steps as one graph. Node ``"3.12"`` is node 12 of step 3, counted from 1; nodes also have
-    the attribute ``step``."""
+    """Returns the trees of all steps as one graph. Node ``"3.12"`` is node 12 of the third step. Nodes also have the
+    attribute ``step``, counted from 1."""
     import networkx
 
     trees = networkx.DiGraph()

@@ -1,4 +1,4 @@
-"""Metrics of a step and of a run: acceptance, verdicts, work, speed, stage shares; and differences between settings of runs."""
+"""Metrics of steps and runs (acceptance, verdicts, work, speed, stage times), and differences between settings of runs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Totals:
-    """Figures of one run. Only ``tokens`` includes the token of prefill.
+    """Figures of one run. Only ``tokens`` includes the token that prefill commits.
 
     tokens: number of output tokens.
     mean_acceptance_length: α, committed tokens per step, including the bonus token.
     nodes_per_step: verified tree nodes, including the anchor.
-    boundary_hit_rate: share of steps with selected prefixes and a rejection whose true boundary was selected; None if none.
-    repaired_rate: share of the same steps in which re-drafts also added tokens at the boundary.
-    tokens_per_redraft: mean tokens added by a draft after the first; None without such drafts.
+    boundary_hit_rate: among the steps with selected prefixes and a rejected first-draft token, the share whose true boundary was
+        selected; None without such steps.
+    repaired_rate: among these steps, the share in which re-drafts also added tokens at the boundary.
+    tokens_per_redraft: mean number of tokens that a re-draft adds; None without re-drafts.
     stage_seconds: total seconds by stage.
     """
 
@@ -83,7 +84,7 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 
 
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
-    """Returns (depth, number of steps that reached it, accepted share) by depth in the token tree.
+    """Returns a row for every depth of the token tree: depth, number of steps that reached it, and share that accepted a node.
 
     Depth 1 is the first token below the anchor. A step reaches depth d if the node accepted at depth d − 1 (for d = 1 the
     anchor) has children in the tree and a choice of the target.
@@ -98,7 +99,7 @@ def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float
 
 
 def tokens_gained(step: StepDone) -> int:
-    """Returns the number of accepted tokens added by drafts after the first, without lower-ranked alternatives."""
+    """Returns the number of accepted tokens that are in a re-draft but not in the first draft."""
     through = [step.nodes[n].candidates for n in step.accepted]
     return sum(bool(candidates) and 0 not in candidates for candidates in through)
 
@@ -107,7 +108,7 @@ def verdict(step: StepDone) -> Verdict | None:
     """Returns the outcome of the first draft; None if its true boundary is unknown or no prefixes were selected.
 
     * "repaired": the true boundary was a selected prefix, and re-drafts added tokens there;
-    * "found": it was a selected prefix, but no tokens were added;
+    * "found": the true boundary was a selected prefix, but re-drafts added no tokens;
     * "missed": prefixes were selected, but not the true boundary;
     * "all": the whole first draft was accepted, so there was no boundary.
     """
@@ -150,15 +151,16 @@ def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
 
 
 def boundary_hit(step: StepDone) -> bool | None:
-    """Returns whether the true boundary was a selected prefix; None as for ``verdict``, or if there was no boundary."""
+    """Returns whether the true boundary was a selected prefix; None if the ``verdict`` is None or "all"."""
     outcome = verdict(step)
     return None if outcome in (None, "all") else outcome != "missed"
 
 
 def closed_from(step: StepDone, method: str) -> int | None:
-    """Returns the shortest prefix that was skipped although a less likely one was re-drafted from.
+    """Returns the length of the shortest prefix that was not selected although a less likely one was.
 
-    Such a prefix contains a drafted end of text. None without one, or if ``method`` draws prefixes at random.
+    Such a prefix contains a drafted end-of-text token. Returns None if there is no such prefix, or if ``method`` draws prefixes
+    at random.
     """
     r, picked = step.boundary_posterior, step.selected_prefixes
     least = min((r[i] for i in picked if i < len(r)), default=1.0)
@@ -166,10 +168,10 @@ def closed_from(step: StepDone, method: str) -> int | None:
 
 
 def instructiveness(step: StepDone) -> tuple[int, ...]:
-    """Returns a sort key for how well a step illustrates the method; empty if it does not.
+    """Returns a sort key for how well a step illustrates the method.
 
-    A re-draft from a predicted prefix must have won, and the text must continue. Steps that both keep and gain tokens rank
-    higher, up to the number of tokens that fits a small screen.
+    The key is empty unless re-drafts added tokens and the step ended with a bonus token. Steps that also keep tokens of the first
+    draft rank higher; many tokens do not, since they do not fit a small screen.
     """
     gained = tokens_gained(step)
     if verdict(step) != "repaired" or step.committed[-1].node is not None:
@@ -179,7 +181,7 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
 
 
 class Work(Struct, frozen=True, array_like=True, gc=False):
-    """Numbers of rows in the passes of a step, which determine its cost on a machine.
+    """Numbers of rows in the passes of a step, which determine the step's cost on a machine.
 
     first: rows of the first draft, including the anchor (EAGLE-3: depth + 2); 0 if nothing was drafted.
     again: rows of each re-drafting pass: blocks × positions.
@@ -192,12 +194,12 @@ class Work(Struct, frozen=True, array_like=True, gc=False):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
-        """Returns the work of a recorded step. header: header of its trace, for the length of re-drafts."""
+        """Returns the work of a recorded step. header: header of the step's trace; it gives the length of re-drafts."""
         known = header.get("config", {})
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0
         if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
             size = _whole(known, "draft_depth") + 2
-        # without selected prefixes, branches were sampled from the first draft's distributions, which takes no pass
+        # without selected prefixes, branches were sampled from the first draft's distributions, which takes no drafter pass
         drafted = step.branches if step.selected_prefixes else ()
         block = size + _whole(known, "second_block_size") - _whole(known, "block_size")
         third = sum(b.base > 0 for b in drafted)
@@ -237,18 +239,18 @@ def what_differs(
 ) -> str:
     """Returns a sentence that names the models, methods and settings in which the headers of A and B differ.
 
-    unused: returns the settings that do not affect a method, by its id; they are left out.
-    named: returns the name of a method, by its id.
+    unused: function from the id of a method to the settings that do not affect the method; these settings are left out.
+    named: function from the id of a method to its name.
     """
     left_out = IGNORED.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
     found = [*_models(a, b), *_settings(a, b, left_out, named)]
     if not found:
-        return "What differs: none of the models, methods and settings that the runs record."
+        return "What differs: none of the recorded models, methods and settings."
     return f"What differs: {', '.join(found)}."
 
 
 def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
-    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers disagree.
+    """Returns the fingerprint of a part's weights; empty if a header lacks the fingerprint or the headers differ in it.
 
     part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
     """
@@ -265,7 +267,9 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
         if known[0] and known[1]:
             other = [f for f in PART_FIELDS if known[0].get(f) != known[1].get(f)]
             if "weights" in other:
-                yield f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (other weights)"
+                yield (
+                    f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (different weights)"
+                )
             elif other:
                 yield f"{words} (same weights, different {', '.join(f.replace('_', ' ') for f in other)})"
         elif called[0] != called[1]:
@@ -297,6 +301,6 @@ def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
 
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Returns the description of each part on which all headers agree."""
+    """Returns the descriptions of the parts that are equal in all headers."""
     first, *others = [header.get("parts", {}) for header in headers] or [{}]
     return {part: about for part, about in first.items() if all(other.get(part) == about for other in others)}

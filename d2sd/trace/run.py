@@ -2,8 +2,7 @@
 
 Gradio serializes, stores and compares the whole value of a component on every change. A value that grows with the run would
 make each update slower than the previous one. An update therefore holds only the new lines and their index in the run; the page
-requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed: ``~``, then raw deflate
-in base64, a tenth of the bytes.
+requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed (``pack_line``).
 
 Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``.
 """
@@ -29,11 +28,11 @@ OUTCOME = '{"event":"Outcome"'
 
 @dataclass(slots=True)
 class RecordedRun:
-    """Trace lines of one run, in progress or finished. They come from events, so parsing them does not check them again.
+    """Trace lines of one run, in progress or finished. They were written from events, so parsing does not check them again.
 
     key: unique id.
     live: whether the run is in progress, so that lines will be added.
-    header: the header of the run; empty if nothing is recorded.
+    header: the header of the run; empty until it is recorded.
     baseline: the speed of plain decoding, if it was measured.
     ended: whether the end or the failure of the run is recorded; the speed of plain decoding may still follow.
     steps: number of steps so far.
@@ -65,7 +64,7 @@ class RecordedRun:
     def holds(self, other: RecordedRun) -> bool:
         """Returns whether this run begins with all lines of another, non-empty run."""
         if not len(self) or not len(other) or self._entries[0] != other._entries[0]:
-            return False  # usually the headers differ
+            return False  # the usual case: different headers
         theirs = other.lines()
         return self.lines()[: len(theirs)] == theirs
 
@@ -98,7 +97,7 @@ class RecordedRun:
         return self.segment(len(self), **notes)
 
     def lines(self, outcomes: bool = False) -> list[str]:
-        """Returns the trace lines, without newlines. outcomes: whether to include the line before each step."""
+        """Returns the trace lines, without newlines. outcomes: whether to include the ``StepOutcome`` lines."""
         every = (line for entry in self._entries for line in unpack_line(entry).split("\n"))
         return [line for line in every if outcomes or not line.startswith(OUTCOME)]
 
@@ -107,7 +106,7 @@ class RecordedRun:
         return restored(line.encode() for line in self.lines())
 
     def _lines(self, record: Record) -> Iterator[str]:
-        """Yields the line of a record; for a step, its outcome first."""
+        """Yields the line of a record; before a step, the line of its ``StepOutcome``."""
         if isinstance(record, StepDone):
             if (worth := instructiveness(record)) > self._best:
                 self._best, self.instructive = worth, self.steps
@@ -130,7 +129,7 @@ def pack_line(line: str) -> str:
 
 
 def unpack_line(line: str) -> str:
-    """Returns the input of ``pack_line``; any other line unchanged."""
+    """Returns the line that ``pack_line`` compressed; a line that is not compressed is returned unchanged."""
     return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
 
 
@@ -139,7 +138,7 @@ def _pack(line: str) -> str:
 
 
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the header separately, since ``holds`` compares it, then the other lines in blocks."""
+    """Yields the header alone, since ``holds`` compares it, then the other lines in blocks."""
     block: list[str] = []
     size, first = 0, True
     for line in lines:

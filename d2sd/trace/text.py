@@ -1,4 +1,4 @@
-"""Texts: labels of single tokens, increments of the decoded output, safe spellings, and progress on stderr."""
+"""Text functions: labels of single tokens, incremental decoding, escaping for terminals, and progress on stderr."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
 class TokenTexts(dict[int, str]):
-    """Cached labels of single tokens: readable text, or the tokenizer's spelling of an incomplete character.
+    """Cached labels of single tokens: the decoded text or, for an incomplete character, the tokenizer's spelling.
 
-    An id unknown to the tokenizer, such as padding of the embedding, is shown as its number in brackets.
+    The label of an id that the tokenizer does not know, such as a padding row of the embedding, is ``<id>``.
     """
 
     def __init__(self, tokenizer: Any):
@@ -34,10 +34,10 @@ class TokenTexts(dict[int, str]):
 
 
 class Detokenizer:
-    """Decodes tokens one by one; the returned pieces join to the decoded text.
+    """Decodes tokens one by one; the concatenated pieces are the decoded text.
 
-    If a token ends inside a character, its piece is empty; the token that completes the character returns it.
-    Only a window of recent tokens is decoded, so the cost per token does not grow with the length.
+    If a token ends inside a character, its piece is empty; the piece of the token that completes the character contains it.
+    Only a window of recent tokens is decoded, so the cost per token does not grow with the length of the text.
     """
 
     def __init__(self, tokenizer: Any):
@@ -59,7 +59,7 @@ class Detokenizer:
 
 
 def encodable(text: str) -> str:
-    """Returns the text with lone surrogates, which JSON may hold but UTF-8 cannot encode, replaced by question marks."""
+    """Returns the text with lone surrogates replaced by question marks. JSON may hold them, but UTF-8 cannot encode them."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -83,7 +83,7 @@ def escaped(text: str) -> str:
 
 
 def visible(text: str, most: int = 24) -> str:
-    """Returns a token with its whitespace marked, cut to ``most`` characters; safe for a terminal."""
+    """Returns a token's text with visible marks for whitespace, cut to ``most`` characters; safe for a terminal."""
     shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 

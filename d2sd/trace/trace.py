@@ -1,4 +1,4 @@
-"""Traces: a run as JSON lines (header, prefill, steps, totals), written while running and read back.
+"""Traces: a run as JSON lines (header, prefill, steps, totals), written during the run and read back.
 
 The page receives the same lines, so it draws a trace file and a live run in the same way. Reading limits the size and checks
 every line against the previous ones. Steps are kept as text to save memory.
@@ -39,7 +39,7 @@ MAX_BYTES = 512 * 2**20  # unpacked
 MAX_LINE_BYTES = 8 * 2**20
 MAX_LINES = 100_000
 KEPT_STEPS = 2048
-START = b'{"event":"Header"'  # this project writes the event first
+START = b'{"event":"Header"'  # this project writes the field ``event`` first
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Trace:
     """A recorded run.
 
     header: models, settings, versions and hardware, as in the first line of a trace file.
-    prefill: event of the prompt; None if the recording ended before it.
+    prefill: the event of prefill; None if the recording ended before it.
     steps: the steps, in order.
-    finished: totals of the run; None if the recording ended before them.
+    finished: totals of the run; None if the recording ended before the run did.
     """
 
     header: dict[str, Any]
@@ -76,7 +76,7 @@ class Trace:
 
     @property
     def prompt(self) -> str:
-        """The text of the prompt, or its ids if the text was not stored; empty if neither is known."""
+        """The text of the prompt, or its token ids if the text was not stored; empty if neither is known."""
         ids = self.prefill.prompt_token_ids if self.prefill else ()
         return str(self.header.get("prompt") or ids or "")
 
@@ -101,7 +101,7 @@ class Trace:
 
     @property
     def text(self) -> str:
-        """The generated text, prompt excluded. If the recording ended before the run did, the text so far."""
+        """The generated text, prompt excluded. If the recording was cut off, the text up to its last step."""
         if self.finished:
             return self.finished.text
         first = self.prefill.committed if self.prefill else ()
@@ -123,18 +123,18 @@ class Trace:
         drafted: number of tokens of the first draft; 0 without a block draft.
         redrafts, nodes: number of re-drafts, and of verified tree nodes including the anchor.
         accepted: number of accepted drafted tokens.
-        predicted_boundary: likeliest number of accepted tokens of the first draft by its confidences.
+        predicted_boundary: likeliest number of accepted tokens of the first draft, according to its confidences.
         actual_boundary: number of tokens of the first draft that the target accepted.
         outcome: outcome of the first draft: "repaired", "found", "missed" or "all".
-        confidence_first, confidence_mean: confidence of the first draft's first token, and mean over all of them.
+        confidence_first, confidence_mean: confidence of the first draft's first token, and mean confidence of all its tokens.
         seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
             step and of its stages.
-        elapsed: seconds since the end of prefill, after the step.
+        elapsed: time from the end of prefill to the end of the step.
         """
         return [row(step, self.missing) for step in self.steps]
 
     def events(self) -> Iterator[Event]:
-        """Yields the events as they were recorded."""
+        """Yields the events in the order of the recording."""
         if self.prefill:
             yield self.prefill
         yield from self.steps
@@ -166,7 +166,7 @@ def load_trace(path: str | Path) -> Trace:
 
     path: path of the file, plain or gzip.
 
-    Raises ``InputError``, which names the line and field.
+    Raises ``InputError`` if the file cannot be read or a line is invalid; the error names the line and field.
     """
     reader = Reader()
     for _ in reader.file_records(path):
@@ -182,7 +182,7 @@ def parse_trace(raw: bytes) -> Trace:
 
 
 def restored(lines: Iterable[Line]) -> Trace:
-    """Returns the trace in these lines, header first, without checks: they were written here or checked before."""
+    """Returns the trace in these lines, header first. They are not checked, since they were written or checked before."""
     header, prefill, steps, finished = None, None, [], None
     for line in lines:
         kind = kind_of(line)
@@ -200,7 +200,7 @@ def restored(lines: Iterable[Line]) -> Trace:
 
 
 class RecordedSteps(Sequence[StepDone]):
-    """The steps of a trace file, checked on reading and kept as text, since objects would take several times the memory.
+    """The steps of a trace file. They are kept as text, since objects would take several times the memory.
 
     Indexing parses a step into a ``StepDone``. The most recently used steps are cached.
     """
@@ -232,7 +232,7 @@ class RecordedSteps(Sequence[StepDone]):
 
 
 class Reader:
-    """Reads the lines of a trace one by one and checks each against the previous ones.
+    """Reads the lines of a trace one by one and checks each line against the previous lines.
 
     token_ids: all committed tokens.
     """
@@ -258,7 +258,7 @@ class Reader:
 
         lines: lines with their newlines.
 
-        Raises ``InputError`` that names the line.
+        Raises ``InputError``, which names the invalid line.
         """
         size = 0
         for number, line in enumerate(lines, 1):
@@ -314,14 +314,14 @@ class Reader:
             self._last = event
         elif isinstance(event, PrefillDone):
             if self.prefill or self._steps or self.finished:
-                raise InputError("PrefillDone comes once, before the steps")
+                raise InputError("PrefillDone must come once, before the steps")
             check_prefill(event)
             self.prefill = event
         else:
             if self.finished:
                 raise InputError("a second Finished")
             if event.steps != len(self._steps):
-                raise InputError(f"steps: the trace holds {len(self._steps)} steps")
+                raise InputError(f"steps: it must be {len(self._steps)}, the number of steps in the trace")
             if list(event.token_ids) != self.token_ids:
                 raise InputError("token_ids: they must be the tokens committed by prefill and the steps")
             self.finished = event
@@ -331,7 +331,7 @@ class Reader:
 
 
 def lines_of(raw: bytes) -> Iterator[Line]:
-    """Yields the lines of a text as memory views. Copying them would take a quarter of the time to read a long trace."""
+    """Yields the lines of a text as memory views, since copying takes a quarter of the time to read a long trace."""
     view, at = memoryview(raw), 0
     while at < len(raw):
         end = raw.find(b"\n", at) + 1 or len(raw)
@@ -347,7 +347,7 @@ def read_traces(path: str | Path) -> Iterator[Trace]:
 
     path: path of the file, plain or gzip.
 
-    Raises ``InputError``, which names the run.
+    Raises ``InputError`` if the file cannot be read or a run is invalid; the error names the run.
     """
     try:
         with opened(path) as file:
@@ -382,9 +382,9 @@ def _is_header(line: bytes) -> bool:
 
 
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
-    """Write traces to one file, gzipped if its name ends in ``.gz``, and return their number.
+    """Write traces to one file, gzipped if its name ends in ``.gz``, and return the number of traces.
 
-    The file is replaced atomically; without traces it is left unchanged.
+    The file is replaced atomically. If there are no traces, an old file is left unchanged.
     """
     traces, count = iter(traces), 0
     if (first := next(traces, None)) is None:
@@ -397,7 +397,7 @@ def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
 
 
 class TraceFile:
-    """A trace file that is written during its run, unbuffered, so that a killed run leaves complete lines.
+    """A trace file that is written during the run, unbuffered, so that a killed run leaves complete lines.
 
     Raises ``InputError`` if the file cannot be written.
     """

@@ -97,9 +97,9 @@ def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
         (lambda s: s["accepted"].pop(), "accepted: it must list every node"),
         (lambda s: s.update(committed=[]), "committed: a step commits at least one token"),
         (lambda s: s["committed"][0].update(token=7), r"committed\[0\]\.token: it must be the token of node"),
-        (lambda s: s["committed"].insert(0, s["committed"][-1]), "committed: only the last token may have no node"),
+        (lambda s: s["committed"].insert(0, s["committed"][-1]), "committed: only the last one may have no node"),
         (lambda s: s["choices"][0].update(token=7), r"choices\[0\]\.token"),
-        (lambda s: s["choices"].reverse(), "choices: one for each accepted node"),
+        (lambda s: s["choices"].reverse(), "choices: their nodes must be the accepted path"),
         (lambda s: s["first_draft"]["texts"].pop(), r"first_draft\.texts: one for each of the 15 ids"),
         (lambda s: s["branches"][1]["confidence"].pop(), r"branches\[1\]\.confidence: empty, or one"),
         (lambda s: s["branches"][0].update(base=1), r"branches\[0\]\.base: it must be an earlier draft"),
@@ -128,10 +128,10 @@ def test_parse_trace_refuses_mismatched_levels(engine):
     header, prefill, step, *_ = (json.loads(line) for line in trace.lines())
     assert parse_trace(written([header, prefill, step])).steps[0].levels == trace.steps[0].levels
     for change, sentence in (
-        (lambda first, second: first["scores"].pop(), r"levels\[0\]: its lists need one entry for each of the 2 ids"),
+        (lambda first, second: first["scores"].pop(), r"levels\[0\]: every list needs one entry for each of the 2 ids"),
         (
             lambda first, second: second["parents"].__setitem__(0, 2),
-            r"levels\[1\]\.parents: the level above has 2 entries",
+            r"levels\[1\]\.parents: the previous level has only 2 entries",
         ),
         (lambda first, second: first["nodes"].__setitem__(0, 999), r"levels\[0\]\.nodes: node 999 does not exist"),
         (lambda first, second: first["scores"].__setitem__(0, 0.5), r"levels\[0\]\.scores\[0\]"),
@@ -147,11 +147,11 @@ def test_parse_trace_refuses_mismatched_levels(engine):
     [
         (lambda t: [t[0], t[1], t[2], t[4]], "line 4: step: steps are numbered from 0"),
         (lambda t: [t[0], t[1], t[2], {**t[3], "anchor": 7, "nodes": [{**t[3]["nodes"][0], "token": 7}, *t[3]["nodes"][1:]]}], "line 4: anchor: it must be the previous token"),
-        (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: time must not run backwards"),
-        (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone comes once"),
+        (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: it must not be less than in the previous step"),
+        (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone must come once"),
         (lambda t: [t[0], {**t[1], "texts": []}], "line 2: texts: one text per prompt token"),
         (lambda t: [t[0], {**t[1], "committed": 2 * [{"token": 1, "text": "", "proposer": "target", "node": None}]}], "line 2: committed: prefill commits at most one token"),
-        (lambda t: [t[0], t[1], t[-1]], "line 3: steps: the trace holds 0"),
+        (lambda t: [t[0], t[1], t[-1]], "line 3: steps: it must be 0"),
         (lambda t: [*t[:-1], {**t[-1], "token_ids": [1]}], "line 40: token_ids: they must be the tokens"),
         (lambda t: [*t, t[-1]], "line 41: a second Finished"),
         (lambda t: [*t, t[2]], "line 41: a step after Finished"),
@@ -160,7 +160,7 @@ def test_parse_trace_refuses_mismatched_levels(engine):
         (lambda t: [{**t[0], "schema": 99}], "line 1: this trace has schema 99; this version reads up to 2"),
         (lambda t: [{**t[0], "config": None}], "line 1: config: expected object, got null"),
         (lambda t: [{**t[0], "parts": {"target": 3}}], r"line 1: parts\[...\]: expected object, got int"),
-        (lambda t: [{**t[0], "extra": [[[[1]]]]}], "line 1: the header is nested more than 4 deep"),
+        (lambda t: [{**t[0], "extra": [[[[1]]]]}], "line 1: the header is nested more than 4 levels deep"),
     ],
 )  # fmt: skip
 def test_parse_trace_refuses_inconsistent_lines(recorded, build, sentence):
