@@ -133,7 +133,7 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
         (VLLM, ["acceptance_histogram"], [1, 1, 3, 2, 1], "the histogram holds 17 accepted tokens, but 18"),
         (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, but the counts give 3"),
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
-        (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: its keys are numbers of accepted tokens"),
+        (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: its keys must be numbers of accepted tokens"),
         (SGLANG, ["spec_verify_ct"], 34, "the histogram counts 33 steps, but 34 are reported"),
         (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, but the output has 12"),
         (DUMP, ["n_accepted"], 1, "pos[1].acc: n_accepted is 1, so it must be False"),

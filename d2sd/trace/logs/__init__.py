@@ -1,7 +1,7 @@
-"""Logs of serving engines as traces: one reader per source, recognised by content. Needs no torch.
+"""Reads logs of serving engines as traces. The source of a log is recognised by its content. Needs no torch.
 
-The header of a trace lists the parts that its log lacks under ``missing``; an unknown token has the text ``UNKNOWN``. A log
-without steps is read as ``LogTotals``, a row of figures.
+The header of such a trace lists, under ``missing``, the parts that the log lacks; an unknown token has the text ``UNKNOWN``. A
+log without single steps is read as ``LogTotals``, a row of figures.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads replies of serving engines as ``Counts``, and the dump of a llama.cpp fork as traces.
 
-docs/import.md describes what each engine logs and how to enable it. llama.cpp's target makes one pass over the prompt, which
-gives the first token, and one pass per step, which gives the accepted tokens and a bonus token. The number of passes is
-therefore ``predicted_n`` − ``draft_n_accepted``. Each part of a stream has running totals, so every step is known.
+docs/import.md describes what each engine logs and how to enable it. In llama.cpp, the target's pass over the prompt gives the
+first token. Every further pass is a step, which gives the accepted tokens and a bonus token. The number of passes is therefore
+``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has running totals, so each step is known.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-MAX_SEQUENCES = 4096  # open sequences of a dump
+MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
 Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
@@ -53,7 +53,7 @@ class Message(Struct):
 
 
 class Output(Struct):
-    """One of a reply's ``choices``; the reader of an engine handles its additional fields."""
+    """An entry of ``choices`` in a reply. Readers of single engines read additional fields."""
 
     text: str | None = None
     message: Message | None = None
@@ -63,7 +63,7 @@ class Output(Struct):
 
 
 class Reply(Struct):
-    """A whole reply. ``prompt`` is not in OpenAI's format, but a log may have added it."""
+    """A whole reply. ``prompt`` is not part of OpenAI's format, but a log may contain it."""
 
     choices: Annotated[list[Output], Meta(max_length=1024)] = []
     usage: Usage | None = None
@@ -73,7 +73,7 @@ class Reply(Struct):
 
 
 def read_reply(record: dict[str, Any], where: str) -> dict[str, Any]:
-    """Returns the reply's fields as arguments of ``Counts``. Fields of an output are used only if there is one output."""
+    """Returns the reply's fields as arguments of ``Counts``. The fields of ``choices`` are used only if it has one entry."""
     reply = convert(record, Reply, where)
     usage, only = reply.usage or Usage(), reply.choices[0] if len(reply.choices) == 1 else Output()
     prompt_ids = reply.prompt_token_ids or only.prompt_token_ids or ()
@@ -121,7 +121,7 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
     if stats is None:
         raise InputError(
             f"{where}: metrics.speculative_decoding: it is missing; start the server with {VLLM_OPTION} and request one output "
-            "at a time"
+            "per prompt"
         )
     times = convert(metrics, VllmTimes, f"{where}: metrics") if isinstance(metrics, dict) else VllmTimes()
     found, known = convert(stats, VllmStats, place), read_reply(record, where)
@@ -144,7 +144,7 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
 
 
 class SglangDetails(Struct):
-    """SGLang's figures of one request; ``correct`` counts drafted tokens, without the bonus token."""
+    """SGLang's figures of one request. Correct drafts are the accepted drafted tokens, without the bonus token."""
 
     spec_num_correct_drafts: Count
     spec_num_proposed_drafts: Count
@@ -189,7 +189,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
 
 
 def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
-    """Returns place and content of the ``meta_info`` with speculative figures, in the reply or its only choice."""
+    """Returns place and content of ``meta_info``, in the reply or its only choice; None without figures of drafts."""
     choices = record.get("choices")
     first = choices[0] if isinstance(choices, list) and len(choices) == 1 else None
     for place, holder in (("meta_info", record), ("choices[0].meta_info", first)):
@@ -238,11 +238,11 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
 def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts: Sequence[dict[str, Any]]) -> Counts:
     """Returns the counts of a streamed reply of llama.cpp's server, by step if the steps can be separated.
 
-    Parts with the same time belong to one step; differences of their totals give its drafted tokens. A step whose tokens all end
-    inside a character sends no part, so such a reply has totals only.
+    Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
+    drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent; the reply then has totals only.
 
     prompt_tokens: ids and pieces of the prompt from ``/tokenize``; empty if unknown.
-    parts: the parts of the reply with ``timings``.
+    parts: the parts of the reply that have ``timings``.
     """
     timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
     drafted, accepted, elapsed, pieces = [], [], [], []
@@ -287,7 +287,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-# By source: a test for its records, and their reader, which takes a record and its place in the log.
+# By source: a function that recognises its records, and their reader, which takes a record and its place in the log.
 READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
     "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
     "vllm": (lambda r: "metrics" in r, read_vllm),
@@ -326,7 +326,7 @@ def is_dump(record: dict[str, Any]) -> bool:
 
 
 def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
-    """Yields one trace per sequence. If the step number does not increase, a new sequence begins."""
+    """Yields one trace per sequence. If the step number of a ``seq`` does not increase, a new sequence begins."""
     found: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")

@@ -16,23 +16,23 @@ WORDS = {
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """A format in which a program prints its figures.
+    """A format in which a program prints its figures. Figures that belong together are called a row.
 
     Patterns contain ``<name>`` in place of a value. Some names:
 
-    * tokens, written: output tokens of a request with and without the first one, which belongs to no step;
+    * tokens: output tokens of a request; written: the same without the first token, which belongs to no step;
     * emitted: committed tokens of all steps;
     * at, at_percent: acceptance at one position, printed once per position;
-    * counts: steps by number of accepted tokens; histogram: shares of steps by number of committed tokens;
-    * first: drafts with at least one accepted token;
+    * counts: numbers of steps by number of accepted tokens; histogram: shares of steps by number of committed tokens;
+    * first: number of drafts with at least one accepted token;
     * ``…_ms``, ``…_percent``: values in these units.
 
     begins: pattern of the line that begins a row.
-    fields: patterns of its values.
-    before: patterns of values in the preceding lines.
-    alone: pattern of the line that begins a row without drafts; its values match ``before``.
-    requests: number of requests that the program decodes concurrently; 0 if that varies.
-    keys: whether, as in JSON, any field may begin a row and a repeated field begins the next one.
+    fields: patterns of the row's values.
+    before: patterns of values in the lines before the row.
+    alone: pattern of the line that begins a row without drafts, whose values match ``before``.
+    requests: number of requests that the program decodes concurrently; 0 if it varies.
+    keys: whether, as in JSON, any field may begin a row, and a repeated field begins the next row.
     """
 
     engine: str
@@ -139,22 +139,22 @@ SIGNS = (
 
 
 def begins(line: str) -> Form | None:
-    """Returns the form of the row that begins with this line; None if no row does."""
-    if not any(sign in line for sign in SIGNS):  # skips other lines quickly
+    """Returns the form of the row that begins with this line; None if no row begins with it."""
+    if not any(sign in line for sign in SIGNS):  # fast test that rejects most lines
         return None
     found = BEGINS.search(line)
     return FORMS[(found.lastindex or 1) - 1] if found else None
 
 
 def begins_alone(line: str) -> Form | None:
-    """Returns the form of the row without drafts that begins with this line; None if no row does."""
+    """Returns the form of the row without drafts that begins with this line; None if no such row begins with it."""
     if not any(sign in line for sign in SIGNS):
         return None
     return next((form for form, pattern in ALONE.items() if pattern.search(line)), None)
 
 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Returns a pattern that finds all values in turn. A group is named after its figure, ``__`` and a number."""
+    """Returns a pattern that matches any of these patterns. A value's group has the name of the value, ``__`` and a number."""
 
     def group(n: int, name: str) -> str:
         return rf"\s*(?P<{name}__{n}>{WORDS.get(name, NUMBER)})"

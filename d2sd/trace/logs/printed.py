@@ -1,7 +1,7 @@
 """Logs with totals only: printed output of servers and benchmarks, and ``/metrics`` pages of servers (docs/import.md).
 
-A row of figures begins with a line in one of ``d2sd.trace.logs.forms``. Missing values are taken from the lines around it,
-since some programs print one figure per line, and pasted logs may be wrapped.
+A row of figures begins with a line that matches one of ``d2sd.trace.logs.forms.FORMS``. Missing values are taken from the lines
+around this line, since some programs print one figure per line, and pasted logs may be wrapped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from d2sd.trace.logs.forms import NUMBER, PATTERNS, WORDS, Form, begins, begins_alone, values
 from d2sd.trace.logs.requests import LogTotals, share_of
 
-MAX_LINE = 20_000  # characters; longer lines are cut in the middle
+MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_POSITIONS = 1024
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
-AROUND = 60  # lines before and after the first line of a row that may hold its figures
+AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 ROUNDED = 0.01  # precision of printed α and rates by position
-LONGEST = 15.0  # seconds; a longer interval of vLLM includes idle time
-MOST_PROMPT = 100.0  # prompt tokens per second; above it, an interval includes prefill
-NOT_PRINTED = "not in this log: single requests, the end of each step in the text and confidences"
+LONGEST = 15.0  # seconds; longer intervals of vLLM are assumed to include idle time
+MOST_PROMPT = 100.0  # prompt tokens per second; an interval with more includes prefill
+NOT_PRINTED = "not in this log: single requests, the places in the text where steps end, and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
 # Lines in which a server names its models.
@@ -39,7 +39,7 @@ DRAFTED_OPTION = re.compile(
 
 
 def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields the rows of figures. Figures that count since the start of a program come last, one row per start."""
+    """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
     running: dict[tuple[object, ...], list[LogTotals]] = {}
     waiting: list[LogTotals] = []  # requests of llama.cpp, until its counters show whether it was restarted
     for found in _rows(lines):
@@ -70,7 +70,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
 class _Found:
     """A row whose lines are being collected.
 
-    before: the lines before its first line.
+    before: the lines before the first line of the row.
     names: last printed names of target and drafter.
     gamma: drafted tokens per step, from the last printed options.
     alone: whether it is a row without drafts.
@@ -93,7 +93,7 @@ class _Found:
 
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines, cut to ``MAX_LINE``. A line with several rows, whose line breaks were lost, is split."""
+    """Yields the lines, cut to ``MAX_LINE``. A line that holds several rows, because line breaks were lost, is split."""
     for long in lines:
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
         if line.count("throughput: ") > 3 or line.count("accept") > 3:
@@ -113,7 +113,7 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
         if row is not None and row.takes(form, line):
             form = None
         if row is not None and without is not None and row.form.keys and without.before is not row.form.before:
-            without = None  # an example prints the times of drafter and target separately
+            without = None  # llama.cpp's examples print two eval times in a row, of drafter and target
         if row is not None and (form or without or len(row.lines) > AROUND):
             # figures printed before the drafts of a request belong to the same row
             taken = row.alone and form is not None and set(form.before) & set(row.form.before)
@@ -141,7 +141,7 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
 
 
 def _names(line: str, known: Names) -> Names:
-    """Returns the names of target and drafter after this line. A drafter is labelled as draft or is the second name."""
+    """Returns the names of target and drafter, updated from this line. A drafter is labelled "draft" or is the second name."""
     found = MODEL.findall(line)
     drafters = [name for key, name in found if "draft" in key]
     others = list(dict.fromkeys(name for key, name in found if "draft" not in key))
@@ -154,7 +154,8 @@ def _row(found: _Found) -> LogTotals | None:
     """Returns the figures of a row; None if it has none."""
     form, text = found.form, "\n".join(found.lines)
     fields, before = PATTERNS[form]
-    known = dict(values(before, found.before))  # before the row the last value counts, within it the first
+    # of repeated values, the last before the row and the first within it count
+    known = dict(values(before, found.before))
     own: dict[str, str] = {}
     at: list[float] = []
     for name, value in values(before if found.alone else fields, text):
@@ -181,7 +182,7 @@ def _row(found: _Found) -> LogTotals | None:
     if steps is None and drafted and "gamma" in number:
         steps = drafted / number["gamma"]
     if form.engine == "vllm" and alpha is not None and abs(1 + sum(rates) - alpha) > ROUNDED * (1 + len(rates)):
-        rates = ()  # the line was cut
+        rates = ()  # incomplete: the line was cut
     if steps is None and rates and drafted is not None and drafted % len(rates) == 0:
         steps = drafted // len(rates)
     if steps is None and alpha is not None and alpha > 1 and accepted:
@@ -190,7 +191,7 @@ def _row(found: _Found) -> LogTotals | None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
     if alpha == 1 and form.unit == "benchmark" and steps is None:
-        alpha = None  # printed without drafts
+        alpha = None  # benchmarks print 1 if nothing was drafted
     if alpha is None and "rate" in number and number.get("chunk") and number.get("token"):
         alpha = number["chunk"] / number["token"]  # vLLM sends one chunk per step
     if alpha is None and steps and "emitted" in number:
@@ -216,7 +217,7 @@ def _row(found: _Found) -> LogTotals | None:
         tokens = number["speed"] * window
     speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
     prefilled = number.get("prompt_speed", 0.0) > MOST_PROMPT or "Prefill batch" in found.before
-    calls = number.get("calls") or steps  # drafter calls: one per step, even if it drafts nothing
+    calls = number.get("calls") or steps  # calls of the drafter: one per step, even if nothing is drafted
     engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
         engine=engine if engine in BACKENDS else form.engine, unit=form.unit, drafter=word.get("drafter"),
@@ -248,7 +249,7 @@ def _rates(text: str) -> tuple[float, ...]:
 
 
 def _of_lengths(text: str) -> tuple[float, ...]:
-    """Returns rates by position from the shares of steps that commit 0, 1, 2, … tokens, in percent."""
+    """Returns acceptance rates by position, given the percentages of steps that commit 0, 1, 2, … tokens."""
     shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
     reached = list(accumulate(reversed(shares)))[::-1]
     return tuple(min(1.0, share) for share in reached[2:])
@@ -271,8 +272,8 @@ _Series = tuple[dict[str, float], dict[int, float]]  # values by name, and accep
 def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
     """Yields the figures of ``/metrics`` pages, one row per model and engine.
 
-    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches. Of several pages,
-    the last one counts, and the last one before each restart of the server.
+    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches. If there are
+    several pages, only the last page, and the last page before each restart of the server, are used.
     """
     series: dict[tuple[str, str], list[_Series]] = {}
     for line in lines:

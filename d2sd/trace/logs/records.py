@@ -70,7 +70,7 @@ def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
-    """Returns a function that reads the next line, after any byte order mark. UTF-16, which PowerShell writes, becomes UTF-8."""
+    """Returns a function that reads the next line. It skips a byte order mark and converts UTF-16, as from PowerShell, to UTF-8."""
     start = file.peek(3)[:3]
     if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
@@ -81,7 +81,7 @@ def _line_reader(file: Any) -> Callable[[], bytes]:
 
 
 def parsed(line: bytes) -> Any:
-    """Returns a line as JSON; None if it is not."""
+    """Returns the content of a line of JSON; None if the line is not JSON."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -89,9 +89,9 @@ def parsed(line: bytes) -> Any:
 
 
 def read_records(lines: Iterator[tuple[int, bytes]], most: int, bad: Bad | None) -> Iterator[Record]:
-    """Yields the records in the lines from ``numbered``. Raises ``InputError`` for one that is not a JSON object.
+    """Yields the records in the lines from ``numbered``. Raises ``InputError`` for a record that is not a JSON object.
 
-    bad: called with such an error instead; the record is then skipped.
+    bad: called with the error message of such a line instead; the line is then skipped.
     """
     found = 0
     for number, line in lines:
@@ -148,8 +148,8 @@ def is_stream(line: bytes) -> bool:
 def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
 
-    A reply ends at ``[DONE]``, at a part with another ``id``, at llama.cpp's ``stop``, or at the end of the file. Raises
-    ``InputError`` for a line of another form.
+    A reply ends at ``[DONE]``, before a part with a different ``id``, after a part with llama.cpp's ``stop``, or at the end of
+    the file. Raises ``InputError`` for a line that cannot be part of an event stream.
     """
     parts: list[dict[str, Any]] = []
     began = 0  # line of the first part
@@ -183,7 +183,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
 
 
 def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns one reply from the parts of its stream: joined texts and ids, and the last value of every other field.
+    """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the fields in ``LAST``.
 
     The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
     """
@@ -207,16 +207,16 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first entry of a reply's ``choices``, an empty object if there is none."""
+    """Returns the first entry of a reply's ``choices``; an empty dict if there is none."""
     choices = reply.get("choices")
     first = choices[0] if isinstance(choices, list) and choices else None
     return first if isinstance(first, dict) else {}
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
-    """Returns the data as an instance of ``kind``, with checked fields. Raises ``InputError``, which names the field.
+    """Returns the data as an instance of ``kind``. Raises ``InputError``, naming the field, if a field is missing or invalid.
 
-    where: place of the data in the log, for the error.
+    where: place of the data in the log, for the error message.
     """
     try:
         return msgspec.convert(data, kind)

@@ -1,4 +1,4 @@
-"""Figures of logged requests: ``Counts`` with steps become a trace, and figures without steps a row, ``LogTotals``."""
+"""Figures of logged requests. ``Counts`` with single steps become a ``Trace``, and without steps a row, ``LogTotals``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Texts:
         self._tokenizer = tokenizer
 
     def label(self, token: int, where: str) -> str:
-        """Returns the text of one token by itself. Raises ``InputError`` if the tokenizer does not have it."""
+        """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
         if self._labels is None:
             return f" {token}"
         if token >= self._size:
@@ -60,9 +60,9 @@ class Texts:
 
 
 def open_texts(folder: str | None) -> Texts:
-    """Returns the texts of a tokenizer. Raises ``InputError`` if it cannot be read.
+    """Returns the texts of a tokenizer. Raises ``InputError`` if the tokenizer cannot be read.
 
-    folder: folder or hub id of the tokenizer; None: ids as texts.
+    folder: folder or hub id of the tokenizer; None: token ids are used as texts.
     """
     if folder is None:
         return Texts()
@@ -102,13 +102,13 @@ def chain_step(
 
     number: number of the step, from 0.
     position: number of tokens before the anchor.
-    accepted: number of accepted ``drafted`` tokens.
+    accepted: number of ``drafted`` tokens that the target accepted.
     bonus: the token that the target added; None if the text ended before it.
-    decided: whether the target decided about the whole draft, so that ``accepted`` is the boundary; False: the text ended first.
-    in_text: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    decided: whether ``accepted`` is the boundary; False if the text ended before the boundary was known.
+    in_text: number of accepted tokens that are in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
     confidence, alternatives: one entry per drafted token, or empty.
     seconds: time of the step.
-    elapsed: seconds since prefill, after this step.
+    elapsed: time from the end of prefill to the end of this step.
     """
     boundary = accepted if drafted and decided else None
     accepted = accepted if in_text is None else in_text
@@ -132,7 +132,7 @@ def chain_step(
     )  # fmt: skip
 
 
-# A row covers one request, or all requests of an interval, since the start of a program, or of a benchmark.
+# A row covers one request, or all requests of an interval, of a program since its start ("running"), or of a benchmark.
 Unit = Literal["request", "interval", "running", "benchmark"]
 
 
@@ -145,12 +145,13 @@ class LogTotals:
     running, waiting: numbers of concurrently decoded and of queued requests.
     held: number of tokens of the running requests in the KV cache.
     kv_use: used share of the KV cache.
-    external_hits: share of the prompt tokens whose KV cache came from another place.
+    external_hits: share of the prompt tokens whose keys and values came from an external cache.
     remote_prefill: whether prompts are processed on another server.
-    prefilled: whether prompts were also processed, so that the speed is not of decoding alone.
+    prefilled: whether prompts were also processed, so that ``tokens_per_second`` is not the speed of decoding alone.
     gamma: drafted tokens per step, from the options in the log.
-    start: number of the start of the program, from 0, inferred from its counters.
-    seconds, draft_seconds: time of the output without prefill, and time of the drafter per step.
+    start: how often the program was restarted before, inferred from its counters.
+    seconds: time of the output without prefill.
+    draft_seconds: time of the drafter per step.
     seconds_per_token: mean time of an output token of one request.
     tokens_per_second: speed of all running requests together.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
@@ -220,14 +221,14 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
 
 
 def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
-    """Returns the rows in groups with the same engine, model and settings, counted in the same way."""
+    """Returns the rows in groups. All rows of a group have the same engine, models, settings and unit."""
     rows = list(rows)
 
     def kind(row: LogTotals) -> tuple[object, ...]:
         return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts, row.start
 
-    # Intervals with different numbers of positions have different settings. Requests of llama.cpp list as many positions as their
-    # longest draft. A line that was cut when it was pasted may have lost its positions.
+    # Intervals that list different numbers of positions have different settings. For requests of llama.cpp, the number is only
+    # the length of their longest draft. A line that was cut when it was pasted may list no positions.
     lengths: dict[tuple[object, ...], set[int]] = {}
     for row in rows:
         if row.unit == "interval" and row.by_position:
@@ -236,7 +237,7 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
     for row in rows:
         known = lengths.get(kind(row), set())
         gamma = len(row.by_position) if len(known) > 1 else None
-        # every benchmark and every start of a server may have other settings
+        # settings may differ between benchmarks, and between starts of a server, so each is a separate group
         lone = row.unit == "interval" and row.steps is None and row.running is None  # neither steps nor load are known
         alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
         groups.setdefault((*kind(row), gamma, alone), []).append(row)
@@ -244,9 +245,9 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
 
 
 def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
-    """Returns the rows of one group combined: sums, and means over all their steps and tokens.
+    """Returns the rows of one group combined: sums over the rows, and means over all steps and tokens.
 
-    If only α is known, as in SGLang's periodic lines, its mean is weighted by the number of running requests. Acceptance by
+    If only α is known, as in SGLang's periodic lines, the mean of α is weighted by the number of running requests. Acceptance by
     position uses the rows with the most common number of positions.
     """
 
@@ -279,15 +280,15 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures of one request; None if not in the log.
+    """Figures of one request; None if the log does not contain them.
 
     place: place in the log, for error messages.
-    accepted, drafted: numbers of tokens per step, in order.
+    accepted, drafted: for each step, the numbers of accepted and of drafted tokens.
     histogram: [j]: number of steps that accepted j tokens.
     completion, prompt_tokens: number of tokens of the output and of the prompt.
     seconds: time of the output, without prefill.
     elapsed: time of the output up to the end of each step.
-    pieces, prompt_pieces: texts of the ids, if the engine returned them.
+    pieces, prompt_pieces: texts of ``output_ids`` and ``prompt_ids``, if the engine returned them.
     domain: prompt group.
     """
 
@@ -379,11 +380,11 @@ class Counts:
         return header
 
     def _most(self, accepted: Sequence[int]) -> int:
-        """Returns the length of an output that was not cut off: one token from prefill; accepted and bonus tokens per step."""
+        """Returns the length of an output that was not cut off: a token from prefill, and each step's accepted and bonus tokens."""
         return 1 + sum(accepted) + len(accepted)
 
     def _cut(self, accepted: Sequence[int]) -> bool:
-        """Returns whether the output ids can be assigned to steps: they are known, and every step had a draft."""
+        """Returns whether the output ids can be assigned to steps: they are known, and no token comes from a step without a draft."""
         return self.output_ids is not None and len(self.output_ids) <= self._most(accepted)
 
     def _events(self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[Event]:
@@ -426,7 +427,7 @@ def totals_of(counts: Counts) -> LogTotals:
     if steps and histogram and counts.longest and counts.num_drafted == steps * counts.longest:
         reached = [sum(histogram[k:]) for k in range(len(histogram))]
         by_position = tuple(n / steps for n in reached[1:])
-    lacking = ["the end of each step in the text", "confidences"]
+    lacking = ["the places in the text where steps end", "confidences"]
     lacking = ["the order of the steps" if by_position else "acceptance by position", *lacking]
     if steps is None:
         lacking = ["the number of steps and therefore α", *lacking]
@@ -441,16 +442,16 @@ def totals_of(counts: Counts) -> LogTotals:
         mean_acceptance_length=1 + counts.num_accepted / steps if steps else None,
         by_position=by_position,
         tokens_per_second=counts.completion / counts.seconds if counts.completion and counts.seconds else None,
-        unknown=f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
+        unknown=f"not in this log: {', '.join(lacking[:-1])}, and {lacking[-1]}",
     )
 
 
 def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
-    """Returns a histogram as a tuple. The keys of an object are numbers of accepted tokens."""
+    """Returns a histogram as a tuple. If it is a dict, its keys are numbers of accepted tokens."""
     if not isinstance(histogram, dict):
         return tuple(histogram)
     if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
-        raise InputError(f"{where}: its keys are numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
+        raise InputError(f"{where}: its keys must be numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
     return tuple(histogram.get(str(j), 0) for j in range(1 + max(map(int, histogram), default=-1)))
 
 

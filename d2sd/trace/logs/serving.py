@@ -32,7 +32,7 @@ class _Refuse(request.HTTPRedirectHandler):
 
 class Server:
     def __init__(self, address: str, allow_remote: bool = False):
-        """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or remote without ``allow_remote``."""
+        """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or is remote without ``allow_remote``."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is not the address of a server; use one like http://127.0.0.1:8000")
@@ -42,7 +42,7 @@ class Server:
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the JSON reply to a POST of ``data``, or to a GET without ``data``. Raises ``InputError`` if this fails."""
+        """Returns the JSON reply to a POST of ``data`` or, if that is None, to a GET. Raises ``InputError`` if this fails."""
         try:
             with self._reply(path, data) as reply:
                 raw = reply.read(MAX_REPLY + 1)
@@ -95,7 +95,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def served_model(server: Server) -> str:
-    """Returns the first model of a server with OpenAI's API. Raises ``InputError`` if it lists none."""
+    """Returns the name of the first model that a server with OpenAI's API lists. Raises ``InputError`` if it lists none."""
     models = server.request("/v1/models").get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise InputError(f"{server.address}/v1/models: no model is listed")
@@ -111,7 +111,7 @@ def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
 
 
 def complete_sglang(server: Server, prompt: str, tokens: int) -> Counts:
-    """Returns the counts of a greedy completion by SGLang's own interface."""
+    """Returns the counts of a greedy completion by SGLang's native API."""
     options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
     return read_sglang({**server.request("/generate", options), "prompt": prompt}, "reply")
 

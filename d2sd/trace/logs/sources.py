@@ -20,7 +20,7 @@ from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 
 # "auto" recognises the source by the content of the log.
 SOURCES = ("auto", *sorted([*READERS, "spec-dump", "text"]))
-HEAD, MAX_HEAD = 50, 2**20  # first lines and bytes, by which the format is recognised
+HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
 FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
@@ -68,7 +68,7 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log and not a trace, whose first line has an event. Raises ``InputError`` if unreadable."""
+    """Returns whether a file is a log; a trace has an ``event`` in its first line. Raises ``InputError`` if unreadable."""
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
@@ -92,13 +92,13 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
 def no_steps(row: LogTotals) -> str:
     """Returns the error message for a log with totals only, such as this row."""
     return (
-        f"it holds only totals, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
+        f"this log holds only totals, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
         "`d2sd doctor --log FILE` explains them"
     )
 
 
 def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Returns whether a log is text, by the first of these lines that is a record or has figures of drafts."""
+    """Returns whether a log is printed text. The first of these lines that is a record or has figures of drafts decides."""
     first = head[0][1]
     if is_stream(first):
         return False
@@ -167,7 +167,7 @@ def _reply(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterator[Record]]:
-    """Returns the source of the first record that a reader accepts, and the records from there on."""
+    """Returns the source of the first record that a reader accepts, and this record with all later ones."""
     for where, record in records:
         rest = chain([(where, record)], records)
         if is_dump(record):
