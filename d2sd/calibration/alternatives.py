@@ -1,6 +1,6 @@
-"""Other confidences for the same drafts: the softmax with a temperature for every position, and a trained confidence head.
+"""Alternatives to the softmax confidence: the softmax with a temperature for every position, and a trained confidence head.
 
-Each is scored on the same positions of the same steps as the softmax, so differences use a paired bootstrap.
+Both alternatives are scored on the same positions as the softmax, so differences from the softmax use a paired bootstrap.
 """
 
 from __future__ import annotations
@@ -21,26 +21,28 @@ from d2sd.tree.boundary import boundary_posteriors
 # confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product, and
 # temperatures fitted to each position alone need not calibrate it.
 #
-# Steps may hold the probability of every drafted token at several temperatures. In between, log-odds are interpolated in the
-# logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
+# Steps may hold the probability of every drafted token at several temperatures. Between these, the log-odds are interpolated
+# linearly in the logarithm of the temperature. On logits of the bundled drafters the error is at most 0.025.
 
 EDGE = 1e-6
 KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
 AT_ONE = KNOWN.index(1.0)
-TRIED, ROUNDS = 13, 3  # temperatures per round; every round narrows the range around the best, to 1% in the last
+TRIED, ROUNDS = 13, 3  # temperatures per round, and rounds; each round narrows the range, to 1% in the last
 MIN_FITTED_POSITIONS = 50
 MIN_OUTCOMES = 30  # per position; with fewer, a position takes the previous position's temperature
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """Temperatures by position, fitted on every other resampling unit and evaluated on the rest.
+    """Temperatures by position, fitted on every second resampling unit, and their effect on the other units.
+
+    "Before" is without these temperatures, "after" with them.
 
     temperatures: one per position.
-    error_before, error_after: ECE of the probability that the first k tokens are all accepted, over all known outcomes.
+    error_before, error_after: ECE of the probability that the first k tokens are all accepted, for all k with a known outcome.
     improvement: error_before − error_after.
-    hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without boundaries.
-    changed: share of steps whose selected prefixes would change; None without selected prefixes.
+    hits_before, hits_after: share of steps whose true boundary is among the K likeliest prefixes; None without re-drafts.
+    changed: share of steps that would select other prefixes; None without selected prefixes.
     """
 
     temperatures: tuple[float, ...]
@@ -53,12 +55,12 @@ class TemperatureAdvice:
 
 
 def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Returns confidence by temperature, (…, len(KNOWN)), from ``confidence`` at 1 and ``tempered`` at ``TEMPERATURES``."""
+    """Returns the confidence at all of ``KNOWN``, (…, len(KNOWN)). ``confidence`` is at 1, ``tempered`` at ``TEMPERATURES``."""
     return np.insert(tempered, AT_ONE, confidence, axis=-1)
 
 
 def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns confidence (…) at a temperature within the range of ``KNOWN``. curve: result of ``curves``."""
+    """Returns the confidence, (…), at a temperature within the range of ``KNOWN``. curve: result of ``curves``."""
     place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
     low = min(int(place), len(KNOWN) - 2)
     before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
@@ -74,8 +76,8 @@ def fit_temperature(curve: np.ndarray, accepted: np.ndarray, before: np.ndarray 
     """Returns the maximum-likelihood temperature, within the range of ``KNOWN``.
 
     curve: result of ``curves``, (M, len(KNOWN)).
-    accepted: outcomes, 0 or 1, (M,).
-    before: probability that all previous tokens were accepted, (M,).
+    accepted: whether the token and all previous ones were accepted, 0 or 1, (M,).
+    before: predicted probability that all previous tokens are accepted, (M,).
     """
     low, high, best = KNOWN[0], KNOWN[-1], 1.0
     for _ in range(ROUNDS):
@@ -113,13 +115,13 @@ def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarr
 
 
 def scaled(curve: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
-    """Returns confidence (N, G) with one temperature per position."""
+    """Returns the confidence with a separate temperature for every position, (N, G). curve: as for ``fit_temperatures``."""
     return np.stack([at_temperature(curve[:, k], t) for k, t in enumerate(temperatures)], axis=1)
 
 
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
-    """Returns the effect of fitted temperatures; None if either half has too few scored positions with tempered
-    probabilities."""
+    """Returns fitted temperatures and their effect; None if one half of the units has fewer than ``MIN_FITTED_POSITIONS``
+    scored positions with ``tempered``."""
     if not table.tempered.shape[2]:
         return None
     unit = np.full(len(table), UNSEEN)
@@ -131,7 +133,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         return None
     at = np.arange(known.shape[1])
     survived = at < table.matched[:, None]
-    # No token survives a rejection. Positions beyond the verified nodes are left out, since survivors would not be seen there.
+    # After a rejection, no token is accepted. Positions beyond the verified nodes are left out: accepted tokens would not be seen.
     observed = survived | (table.partly[:, None] & (at <= table.nodes[:, :1]))
     temperatures = fit_temperatures(curve, survived, fit & observed)
     other = scaled(curve, temperatures)
@@ -161,14 +163,14 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
 
 
 def _likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Returns a mask of the ``count`` (N,) likeliest prefixes of each step, (N, G); ties go to the shorter prefix."""
+    """Returns a mask, (N, G), of the likeliest prefixes of each step, as many as its ``count``, (N,); ties: the shorter first."""
     posterior, _ = boundary_posteriors(confidence)
     place = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
     return (place < count[:, None]) & (posterior >= 0)
 
 
 def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
-    """Returns the share of steps whose true boundary is among the K likeliest, with K as selected."""
+    """Returns the share of steps whose true boundary is among the K likeliest; K is its number of selected prefixes."""
     return float((ranks(confidence, steps.boundary) < steps.selected).mean()) if len(steps) else None
 
 
@@ -177,7 +179,7 @@ def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class HeadErrors:
-    """ECE of the softmax and of the trained confidence head over the same positions, and head − softmax."""
+    """ECE of the softmax and of the trained confidence head over the same positions; ``difference``: head − softmax."""
 
     positions: int
     softmax: Estimate
@@ -186,7 +188,7 @@ class HeadErrors:
 
 
 def head_errors(table: StepTable, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
-    """Returns the ECE of both over the steps with a confidence head; None if no drafter has one.
+    """Returns the ECE of softmax and head over the steps with a trained confidence head; None without such steps.
 
     unit: (N,) resampling unit of each step.
     """

@@ -20,12 +20,12 @@ OTHER = -1  # mark of lower-ranked alternatives in the chart of gains
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """Steps by likeliest and actual outcome. Outcome i < G: exactly i tokens accepted; outcome G: all of them.
+    """Numbers of steps with confidences, by predicted and actual outcome.
 
-    Steps without confidences are left out.
+    Outcome i < G means that exactly i drafted tokens are accepted, and outcome G that all are; G is the longest draft's length.
 
     counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
-    unseen: number of drafting steps whose boundary is unknown.
+    unseen: number of steps that drafted but whose boundary is unknown.
     """
 
     counts: tuple[tuple[int, ...], ...]
@@ -36,13 +36,13 @@ class Matrix:
 class Ranks:
     """Rank of the true boundary among all r(i), over the steps whose first draft was not accepted completely.
 
-    counts: [n]: number of steps where it had rank n+1.
-    within: [n]: share of steps where it was among the n+1 likeliest (the hit rate at K = n+1).
-    chance: [n]: the same for prefixes drawn at random.
+    counts: [n]: number of steps in which the true boundary has rank n+1.
+    within: [n]: share of steps in which it is among the n+1 likeliest boundaries (the hit rate at K = n+1).
+    chance: [n]: expected hit rate of n+1 prefixes drawn at random.
     chosen: number of steps that re-drafted. The figures below are over these steps; None without them.
     used: hit rate of the prefixes that were re-drafted from.
-    chance_used: the same for equally many random prefixes.
-    repaired: share of steps where re-drafts also added tokens at the boundary.
+    chance_used: expected hit rate of the same number of prefixes drawn at random.
+    repaired: share of steps in which re-drafts also added tokens at the boundary.
     mean_used: mean number of re-drafted prefixes.
     """
 
@@ -58,7 +58,7 @@ class Ranks:
 
 
 def predicted(table: StepTable) -> np.ndarray:
-    """Returns the likeliest outcome of each step, (N,): a number of accepted tokens, or G for all of them."""
+    """Returns the likeliest outcome of each step, (N,), numbered as in ``Matrix``."""
     r, full = boundary_posteriors(table.confidence)
     if not r.shape[1]:
         return np.zeros(len(table), int)
@@ -67,12 +67,12 @@ def predicted(table: StepTable) -> np.ndarray:
 
 
 def happened(table: StepTable) -> np.ndarray:
-    """Returns the outcome of each step in the numbering of ``predicted``, (N,); only meaningful if it was observed."""
+    """Returns the actual outcome of each step, (N,), numbered as in ``Matrix``; meaningless if the boundary is unknown."""
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
 
 def outcome_matrix(table: StepTable) -> Matrix:
-    """Returns predicted against actual boundaries of the steps whose boundary was observed."""
+    """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
     table = table.take(table.sure)
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
@@ -84,7 +84,7 @@ def outcome_matrix(table: StepTable) -> Matrix:
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties to the shorter prefix; G without boundary."""
+    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties: the shorter first; G without boundary."""
     r, _ = boundary_posteriors(confidence)
     rows, size = np.arange(len(r)), r.shape[1]
     if not size:
@@ -97,7 +97,7 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
-    """Returns ranks and hit rates over steps with confidences whose first draft was rejected."""
+    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token."""
     there = table.partly & table.sure
     partly, unit = table.take(there), unit[there]
     place = ranks(partly.confidence, partly.boundary)
@@ -122,12 +122,12 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """One source of tokens. A token in several drafts counts for the first of them, so re-drafts count only added tokens.
+    """One source of tokens. A token in several drafts counts only for the first of these drafts.
 
     branch: 0 = first draft, j = re-draft j, None = lower-ranked alternatives of a drafter.
     present, won: number of steps with this source, and number of steps in which it added a token.
-    tokens, nodes: accepted tokens and verified nodes per step, over all steps.
-    wasted: share of its verified nodes that were not accepted.
+    tokens, nodes: accepted tokens and verified nodes of this source per step, over all steps.
+    wasted: share of the source's verified nodes that were not accepted.
     """
 
     branch: int | None
@@ -140,9 +140,14 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Tokens committed per step (α, bonus included), nodes verified per step (anchor included), and their sources.
+    """Committed tokens and verified nodes per step.
 
-    per_redraft: tokens added per draft after the first, without lower-ranked alternatives.
+    tokens_per_step: α, committed tokens including the bonus token.
+    nodes_per_step: verified nodes including the anchor.
+    wasted: share of the verified nodes, without the anchor, that were not accepted.
+    bonus: bonus tokens per step.
+    per_redraft: mean number of tokens that a re-draft adds.
+    sources: tokens and nodes by source.
     """
 
     tokens_per_step: Estimate
@@ -197,8 +202,11 @@ def _wasted(nodes: np.ndarray, gained: np.ndarray) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class Second(ConfidenceFigures):
-    """Figures of the second drafter's confidence; ``redrafts``, ``right``: number of re-drafts, and of those with a correct
-    prefix."""
+    """Figures of the second drafter's confidence.
+
+    redrafts: number of re-drafts.
+    right: number of re-drafts from a correct prefix.
+    """
 
     redrafts: int
     right: int

@@ -1,7 +1,7 @@
 """Comparison of two sets of runs: figures of both sides, differences with intervals, and an alignment of two texts.
 
 If both sides have the same prompts or texts, differences use a paired bootstrap, in which the difficulty of a text cancels.
-Otherwise each side is resampled separately. The intervals of a single side always equal those in its calibration report.
+Otherwise each side is resampled separately. The figures of one side have the same intervals as in its calibration report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Side:
     """One set of runs.
 
     table: its steps.
-    prompts: prompt of every run, by its number in the table.
+    prompts: prompt of every run, by the run's number in the table.
     drafter: fingerprint of the first drafter; empty if unknown or not the same in all runs.
     """
 
@@ -38,7 +38,11 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both sides, and ``difference``: B − A; ``count_a``, ``count_b``: number of rows (steps, positions)."""
+    """The values of one figure for A and for B, and their difference.
+
+    difference: B − A.
+    count_a, count_b: number of rows (steps or positions) of each side.
+    """
 
     name: str
     a: Estimate
@@ -53,7 +57,7 @@ class ResampledSide:
     """One side with its resampler.
 
     scores: all positions with a known outcome and a confidence.
-    alone: the side as resampled in its calibration report; None if identical.
+    alone: the side as resampled in its calibration report; None if that is the same resampling.
     """
 
     table: StepTable
@@ -75,7 +79,7 @@ Rows = Callable[[ResampledSide], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
-    """Returns the resampling unit of each step of both sides, the name of a unit, and whether both sides share the units."""
+    """Returns the resampling unit of each step of A and of B, the name of a unit, and whether both sides share the units."""
     ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
     numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
     if ready and set(a.prompts) == set(b.prompts):
@@ -123,11 +127,11 @@ def _difference(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Figures of both sides, and B − A with its interval. The intervals hold simultaneously with 95% (Bonferroni).
+    """Figures of both sides, and B − A. The intervals of all differences hold simultaneously with 95% confidence (Bonferroni).
 
     unit: name of the resampling unit of the differences.
-    paired: whether both sides are resampled together, for the differences.
-    same_drafter: whether both have the same first drafter.
+    paired: whether the differences resample both sides together.
+    same_drafter: whether both sides have the same first drafter.
     figures: the figures of ``FIGURES``, and "ece_above_chance", the ECE minus the ECE expected by chance.
     """
 
@@ -140,7 +144,7 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether run n of both sides has the same tokens, for every n.
+    same_text: whether both sides have the same texts in the same order of runs.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
@@ -158,8 +162,10 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
 
 
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
-    """Returns α of two runs over the same text and its difference, given the committed tokens of their steps, (N,) and (M,),
-    with equal sums."""
+    """Returns α of each of two runs over the same text, and the difference (``other`` − ``own``).
+
+    own, other: numbers of committed tokens of each step, (N,) and (M,), with equal sums.
+    """
     steps = [np.asarray(lengths, dtype=float) for lengths in (own, other)]
     length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
     unit = [((np.cumsum(s) - s) // length).astype(int) for s in steps]
@@ -170,10 +176,10 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
 
 
 def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns the difference in ECE − ``chance_error``.
+    """Returns, for both sides and as B − A, the ECE minus the ECE expected by chance (``chance_error``).
 
-    The ECE of a calibrated drafter depends on the number of positions, which would appear as a difference. Resampling adds chance
-    error again, so the resamples are shifted until their mean is the figure.
+    Even a calibrated drafter has an ECE above 0, which depends on the number of positions; it would appear as a difference between
+    the sides. Resampling adds such chance error once more, so the resamples are shifted until their mean equals the figure.
     """
 
     def above_chance(side: ResampledSide) -> Resampled:
@@ -214,13 +220,13 @@ TEXTLESS = {"tokens", "target"}  # entries of ``Trace.missing`` that make a text
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """Ends of the steps, in characters of the generated text.
+    """Where the steps of two runs end, in characters of the generated text.
 
     ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
     differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
         None if the texts are equal.
-    parts_at: the first step that does not end at the same index on both sides; None if all do.
-    by_tokens: whether a side is an imported log without text; ends are then in tokens, and texts are not compared.
+    parts_at: number of the first step that does not end at the same index on both sides; None if all do.
+    by_tokens: whether ends are in tokens and texts are not compared, because a side is an imported log without text.
     """
 
     ends_a: tuple[int, ...]

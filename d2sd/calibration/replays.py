@@ -1,6 +1,6 @@
 """Comparison of drafters, or of checkpoints of a training run, on the same recorded texts: tokens per step and acceptance.
 
-Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over texts.
+Drafters are compared with the first drafter, checkpoints with the last checkpoint, by a paired bootstrap over texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Replayed:
     """Committed tokens of one drafter.
 
     alpha: committed tokens per step.
-    difference: α minus the first drafter's α; None for the first. The 95% intervals of all drafters and groups of a table hold
+    difference: α minus the first drafter's α; None for the first drafter. The 95% intervals of all differences in a table hold
         simultaneously (Bonferroni).
     steps: number of steps.
     """
@@ -35,9 +35,9 @@ class Replayed:
 class DrafterFigures:
     """A drafter's figures.
 
-    whole: over all texts.
-    groups: by prompt group, if there are several.
-    reached: [k]: among the steps that accept at least k drafted tokens, the share that accepts more. If a text ends within a
+    whole: figures over all texts.
+    groups: figures by prompt group; empty if there is only one group.
+    reached: [k]: among the steps that accept at least k drafted tokens, the share that accepts more than k. If a text ends within a
         draft, only the tokens before the end count.
     """
 
@@ -92,10 +92,10 @@ def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estim
 
 
 def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
-    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more.
+    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more than k.
 
     accepted: number of drafted tokens that each step accepts.
-    at_least: the same for steps in which the text ends; whether they would accept more is unknown.
+    at_least: for steps in which the text ends, the number accepted before the end. Whether they would accept more is unknown.
     """
     counts = range(max([*accepted, *(a - 1 for a in at_least)], default=-1) + 1)
     return [
@@ -105,7 +105,7 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
 
 
 def lines(row: DrafterFigures) -> list[str]:
-    """Returns lines with a drafter's figures: in total, by prompt group, by position."""
+    """Returns a drafter's figures as lines of text: over all texts, by prompt group, and by position."""
     shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
     groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
     return [
@@ -120,7 +120,7 @@ def _words(found: Replayed) -> str:
     return (
         words
         if found.difference is None
-        else f"{words}; difference from the first {with_interval(found.difference, signed_decimal, '[]')}"
+        else f"{words}; difference from the first drafter {with_interval(found.difference, signed_decimal, '[]')}"
     )
 
 
@@ -138,7 +138,7 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
 def compare_checkpoints(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
 ) -> list[DrafterFigures]:
-    """Returns one row per checkpoint, in the same order. Differences are relative to the last one, which has none.
+    """Returns one row per checkpoint, in the order of ``names``. Differences are from the last checkpoint, which has none.
 
     committed, cut: as for ``compare_replays``.
     """
@@ -148,12 +148,12 @@ def compare_checkpoints(
 
 
 def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
-    """Returns the row with the highest α; among equal ones, the latest."""
+    """Returns the row with the highest α; if several rows have it, the last of them."""
     return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
 
 
 def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
-    """Returns one or two sentences that name the best checkpoint and how certain that is."""
+    """Returns one or two sentences that name the best checkpoint and say whether it is significantly better."""
     *others, last = rows
     found = best(rows)
     alpha = f"α {with_interval(found.whole.alpha, decimal, '[]')}"
@@ -161,8 +161,10 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
         return f"There is one checkpoint, {last.name}: {alpha}."
     if found is last:
         rival = best(others)
-        return f"The last checkpoint, {last.name}, is the best: {alpha}. Difference of the second best, {rival.name}: {_chance(rival)}."
-    return f"The best checkpoint is {found.name}: {alpha}. Difference from the last one, {last.name}: {_chance(found)}."
+        return f"The last checkpoint, {last.name}, is the best: {alpha}. The second best, {rival.name}, differs by {_chance(rival)}."
+    return (
+        f"The best checkpoint is {found.name}: {alpha}. It differs from the last one, {last.name}, by {_chance(found)}."
+    )
 
 
 def _chance(row: DrafterFigures) -> str:

@@ -1,4 +1,4 @@
-"""The calibration report of a set of runs, its data gathered run by run, and the list of steps."""
+"""The calibration report of a set of runs, whose statistics are collected run by run, and the list of steps."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class Report(ConfidenceFigures):
     """Figures of the first draft's confidence.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
-    of_paths: whether positions are verified nodes, scored by the probabilities of their paths.
+    of_paths: whether positions are verified tree nodes, each scored by the probability of its path.
     unit: name of the resampling unit of the intervals.
     by_position: acceptance by position, also of tokens without a confidence.
     matrix: predicted against actual boundaries.
-    ranks: how often the actual boundary was among the likeliest predicted ones.
+    ranks: how often the actual boundary was among the boundaries predicted as likeliest.
     gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
     advice: effect of fitted softmax temperatures; None with too few positions.
-    head: errors of a trained confidence head; None without one.
-    second: the same figures of the second drafter; None without re-drafts.
+    head: ECE of a trained confidence head; None without such a head.
+    second: figures of the second drafter's confidence; None without re-drafts.
     domains: figures by prompt group; empty if there is only one.
     stops: effect of thresholds and shorter drafts; None without confidences.
     """
@@ -143,7 +143,7 @@ def calibrate_steps(
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Statistics of some runs; ``prompts``, ``domains``: prompt and prompt group of every run."""
+    """Tables of some runs; ``prompts``, ``domains``: prompt and prompt group of every run."""
 
     prompts: tuple[str, ...]
     domains: tuple[str, ...]
@@ -157,8 +157,8 @@ class RunStatistics:
 
     traces: runs to begin with.
     texts: a digest of the prompt and generated text of every run.
-    ended: number of runs without a step, because the text ended with prefill.
-    costs: costs of steps, for calculated times; may be set before ``report``.
+    ended: number of runs without steps, because the text ended at the token from prefill.
+    costs: costs of steps, from which ``report`` calculates times; None: no times.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
@@ -194,7 +194,7 @@ class RunStatistics:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The distinct headers of the runs, without the fields that differ for every run."""
+        """The distinct headers of the runs, without the fields that differ from run to run."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
@@ -252,8 +252,8 @@ def _together(parts: list[Counted]) -> Counted:
     )
 
 
-# The list of steps: their texts, their columns, and the chart marks that each step belongs to. With these, a click on a mark lists
-# its steps without another computation.
+# The list of steps: the texts, figures and chart marks of each step. With these, a click on a mark of a chart lists the mark's
+# steps without another computation.
 
 MAX_CHARACTERS = 24  # characters of a token's text
 
@@ -262,10 +262,10 @@ MAX_CHARACTERS = 24  # characters of a token's text
 class StepWords:
     """The texts of a step in the list of steps.
 
-    texts: texts of the scored tokens of the first draft, or of all nodes in a tree without one.
-    nodes: ids of the tree nodes of these tokens; tokens that are not in the tree have none.
-    wanted: text of the target's token at the first rejection; empty if there was none.
-    outcome: the step's ``d2sd.trace.metrics.verdict``; empty if it has none.
+    texts: texts of the scored tokens of the first draft; without a first draft, of all tree nodes.
+    nodes: ids of the tree nodes of these tokens, up to the first token that is not in the tree.
+    wanted: text of the target's token at the first rejection; empty if no token was rejected.
+    outcome: the step's ``d2sd.trace.metrics.verdict``; empty if that is None.
     """
 
     texts: tuple[str, ...]
@@ -284,7 +284,7 @@ class StepWords:
 
 
 class MeasuredRuns:
-    """Runs measured together: the data for the figures and the list of steps, extracted from each run when it is added.
+    """Runs that are measured together. The data for figures and the list of steps is extracted from a run when it is added.
 
     statistics: the data for the figures.
     words: the texts of every step, in the order of the runs.
@@ -315,7 +315,7 @@ def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
     """Returns the tree nodes of the first ``count`` tokens of the first draft; fewer if the tree lacks some."""
     found, parent, nodes = [], 0, step.nodes
     for token in step.first_draft.ids[:count] if step.first_draft else ():
-        here = parent + 1  # its id in a tree that begins with the first draft
+        here = parent + 1  # id of the token's node in a tree that begins with the first draft
         if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
             here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
         if not here:
@@ -340,13 +340,13 @@ def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarra
 def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | None = None) -> dict[str, list[Any]]:
     """Returns the columns of the list of steps, one entry per step.
 
-    * run, step: number of the run, and of the step in it.
+    * run, step: number of the run, and of the step in the run.
     * matched: number of accepted scored positions (or nodes of ``paths``); −1: nothing was drafted.
-    * predicted, happened: outcomes as in the matrix.
-    * rank: rank of the true boundary, from 1; 0: none.
+    * predicted, happened: outcomes, numbered as in ``Matrix``; ``happened`` is −1 if unknown.
+    * rank: rank of the true boundary, from 1; 0: no boundary.
     * confidence, depths, tokens, nodes: one list per step, over its scored positions.
     * wanted: the target's token at the first rejection.
-    * outcome: ``d2sd.trace.metrics.verdict``; empty: none.
+    * outcome: ``d2sd.trace.metrics.verdict``; empty if that is None.
     """
     matched = table.matched
     rows, confidence, depths = scored(table, paths)
@@ -378,9 +378,9 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
 
 
 def step_places(counted: Counted, report: Report, paths: Paths | None = None) -> dict[str, dict[str, list[list[int]]]]:
-    """Returns the chart marks of each step: "positions" or "steps", then chart, then step, then indices of marks.
+    """Returns indices of chart marks as [kind][chart][step], with a list for each step.
 
-    "positions" has one index per scored position of a step, "steps" the indices for the step as a whole.
+    Kind "positions" has one index per scored position of the step, and kind "steps" the indices for the step as a whole.
     """
     table, redrafts = counted.table, counted.redrafts
     count, (rows, confidence, depths) = len(table), scored(table, paths)
@@ -404,13 +404,13 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
 
 
 def _rank(table: StepTable) -> np.ndarray:
-    """Returns the rank of the true boundary, from 1; 0 for none."""
+    """Returns the rank of each step's true boundary, from 1; 0 without a boundary."""
     place = ranks(table.confidence, table.boundary)
     return np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
 
 
 def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]]:
-    """Returns the values of each of ``count`` steps; ``rows`` must be sorted."""
+    """Returns the values of each of ``count`` steps. rows: row of the step of each value, sorted."""
     starts, own = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
     return [own[a:b] for a, b in pairwise(starts)]
 

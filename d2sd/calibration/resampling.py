@@ -31,7 +31,7 @@ class Estimate:
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether there is an interval, and it does not contain 0."""
+        """Whether the figure has an interval that does not contain 0."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
@@ -42,13 +42,13 @@ class Resampled(NamedTuple):
     resamples: np.ndarray
 
     def minus(self, other: Resampled) -> Resampled:
-        """Returns the difference from a figure of the same resamples, or of as many independent ones."""
+        """Returns this figure minus another, which was resampled with the same units or independently."""
         with np.errstate(invalid="ignore"):  # both may be infinite, if their denominators are 0
             return Resampled(self.value - other.value, self.resamples - other.resamples)
 
 
 class Resampler:
-    """Resamples units with replacement. The same seed gives the same resamples, so that figures can be compared.
+    """Resamples units with replacement. The same ``count`` and ``seed`` give the same resamples, so figures can be compared.
 
     weights: how often each resample contains each unit, (RESAMPLES, count).
     """
@@ -61,7 +61,7 @@ class Resampler:
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Returns sums over each resample, (RESAMPLES, …), of rows ``values`` (M, …) that belong to ``unit`` (M,)."""
+        """Returns the sum of the rows ``values``, (M, …), in every resample, (RESAMPLES, …). unit: unit of each row, (M,)."""
         flat = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
         by_unit = np.zeros((self.count, flat.shape[1]))
         for column in range(flat.shape[1]):
@@ -69,7 +69,7 @@ class Resampler:
         return (self.weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Returns Σ numerator / Σ denominator over rows, both (M,)."""
+        """Returns Σ numerator / Σ denominator over rows with its interval. All arguments are (M,)."""
         return self.figure(*self.resampled(numerator, denominator, unit))
 
     def mean(self, values: np.ndarray, unit: np.ndarray) -> Estimate:
@@ -116,7 +116,7 @@ class Resampler:
 
 
 def bounded(share: Estimate, count: int) -> Estimate:
-    """Returns a share of ``count`` rows. For 0 or 1, where all resamples are equal, the interval becomes Wilson's."""
+    """Returns a share of ``count`` rows; if it is 0 or 1, with Wilson's interval, since all resamples are equal then."""
     if share.low is None or share.value is None or 0 < share.value < 1:
         return share
     return Estimate(share.value, *wilson(share.value, count))
@@ -136,14 +136,15 @@ def wider(figure: Estimate, tests: int) -> Estimate:
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
-    """Returns the Wilson interval of a share; the default is 95%."""
+    """Returns the Wilson interval of a share of ``count`` rows; by default, the 95% interval."""
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return float(max(0, centre - half)), float(min(1, centre + half))
 
 
 def newcombe(a: Estimate, b: Estimate) -> Estimate:
-    """Returns B − A of two shares with an interval from both intervals (Newcombe 1998, method 10), for shares of 0 or 1."""
+    """Returns B − A for two shares. Its interval, which also works for shares of 0 or 1, is computed from the intervals of both
+    (Newcombe 1998, method 10)."""
     ends = (a.value, a.low, a.high, b.value, b.low, b.high)
     if any(end is None for end in ends):
         return Estimate(None if a.value is None or b.value is None else b.value - a.value)

@@ -26,7 +26,7 @@ class Scores:
 
     confidence: (M,) in [0, 1]; NaN if not recorded.
     accepted: (M,) 0 or 1.
-    position: (M,) k, from 1.
+    position: (M,) position in the draft, from 1.
     row: (M,) row of the step in its table.
     unit: (M,) resampling unit of the step.
     """
@@ -69,9 +69,9 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class PositionAcceptance:
-    """Acceptance of the first draft at position k, among the ``count`` steps that reached it; interval as in ``Bin``.
+    """Acceptance of the first draft at a position, among the ``count`` steps that reached it; interval as in ``Bin``.
 
-    confidence: mean confidence; None if any of these steps has none."""
+    confidence: mean confidence; None if a step recorded no confidence."""
 
     position: int
     count: int
@@ -95,7 +95,7 @@ def places(confidence: np.ndarray) -> np.ndarray:
 
 
 def reliability(scores: Scores) -> list[Bin]:
-    """Returns all bins of a reliability diagram, in order; an empty one has count 0 and the confidence of its centre."""
+    """Returns all bins of a reliability diagram, in order. An empty bin has count 0 and its centre as confidence."""
     edges = EDGES.round(9).tolist()
     return [
         Bin(left, end, n, c / n, a / n, *wilson(a / n, n)) if n else Bin(left, end, 0, (left + end) / 2, 0.0, 0.0, 1.0)
@@ -114,7 +114,7 @@ def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
 
 
 def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, float]]:
-    """Returns count, Σ confidence and Σ accepted by place."""
+    """Returns count, Σ confidence and Σ accepted of the scores at each index. at: index of every score."""
     weights = (None, scores.confidence, scores.accepted)
     columns = (np.bincount(at, weights=w, minlength=size).tolist() for w in weights)
     return list(zip(*columns, strict=True))
@@ -140,7 +140,7 @@ def resampled_error(scores: Scores, resampler: Resampler) -> Resampled:
 def chance_error(confidence: np.ndarray) -> float:
     """Returns the expected ECE of a perfectly calibrated drafter with the same number of positions.
 
-    A bin's summed gap is then close to normal with variance Σ c(1−c), and E|x| = σ·√(2/π).
+    The summed gap of a bin is then close to normally distributed with variance Σ c(1−c), and E|x| = σ·√(2/π).
     """
     if not len(confidence):
         return float("nan")
@@ -188,7 +188,7 @@ def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Figures of a prompt group: its scored positions, tokens per step (α), and share of repaired steps."""
+    """Figures of a prompt group; ``tokens``: α, ``repaired``: share of its re-drafted steps that were repaired."""
 
     name: str
     positions: int
@@ -203,9 +203,9 @@ class Group:
 def by_domain(
     table: StepTable, scores: Scores, unit: np.ndarray, domains: Sequence[str], resampler: Resampler
 ) -> tuple[Group, ...]:
-    """Returns one group for every domain, or none if all are the same.
+    """Returns the figures of every prompt group; empty if there is only one.
 
-    domains: domain of each run, by its number in the table."""
+    domains: prompt group of each run, by the run's number in the table."""
     names = sorted(set(domains))
     if len(names) < 2:
         return ()
@@ -222,7 +222,7 @@ def by_domain(
                 positions=len(own),
                 confidence=float(own.confidence.mean()) if some else None,
                 accepted=float(own.accepted.mean()) if some else None,
-                # no interval for few units, whose resamples hardly differ
+                # no interval with few units, since their resamples hardly differ
                 gap=gap if len(np.unique(own.unit)) >= MIN_UNITS else Estimate(gap.value),
                 ece=expected_calibration_error(own.confidence, own.accepted) if some else None,
                 tokens=resampler.mean(table.committed[steps], unit[steps]),

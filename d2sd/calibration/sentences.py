@@ -1,4 +1,4 @@
-"""Figures as text: numbers, and sentences about reports and comparisons, which claim only significant effects."""
+"""Figures as text: numbers, and sentences about reports and comparisons. Only significant effects are claimed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
 
-MIN_POSITIONS = 200  # for a verdict
+MIN_POSITIONS = 200  # to judge a drafter
 MIN_IN_BIN = 30  # to judge one bin
 SHOWN_TEMPERATURES = 6
 CLEAR = 2.81  # standard errors (99.5%), since ten bins are tested
@@ -21,7 +21,7 @@ MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 # Gaps between confidence and accepted share: "slightly" below the first, "far" above the second.
 SLIGHT, FAR = 0.03, 0.1
-MAX_UNSEEN = 0.05  # share of steps with unknown boundary that is too small to mention
+MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
 # Numbers; "—" means unknown.
 
@@ -29,7 +29,7 @@ Write = Callable[[float | None], str]
 
 
 def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one decimal if it would otherwise round to 0% or 100%."""
+    """Returns a share as a whole percentage; with one decimal if it would round to 0% or 100%, but is neither."""
     if share is None:
         return "—"
     whole = f"{share:.0%}"
@@ -89,7 +89,7 @@ class Sentence:
 
     tone: how to display it: "good", "mixed", "bad", "few" (observations) or "note".
     text: the sentence.
-    chart, places: id of the figure that it describes, and the bins (or similar) in it; empty if there is none.
+    chart, places: id of the chart that the sentence describes, and indices of the described marks; empty without a chart.
     """
 
     tone: Tone
@@ -181,7 +181,7 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
             bins = [report.uniform[p] for p in places]
             n = sum(b.count for b in bins)
             says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
-            text = f"{word.capitalize()}-confident at {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n}."
+            text = f"{word.capitalize()}-confident at {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n} positions."
             yield Sentence(tone, text, "uniform", places)
     clear = [p for kind, p in runs if kind in ("over", "under")]
     fine = [p for kind, p in runs if kind == "fine"]
@@ -222,7 +222,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         yield Sentence(
             "note",
             f"In {count(matrix.unseen, 'more step')}, the tree or the text ended before target and draft differed. These steps are not "
-            "counted here, so long boundaries are underrepresented. Their confidence is scored up to that end.",
+            "counted here, so long boundaries are underrepresented. Their tokens before that end are still scored.",
         )
 
 
@@ -235,15 +235,15 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     more = [] if len(advice.temperatures) <= SHOWN_TEMPERATURES else ["…"]
     name = f"Softmax temperatures by position ({', '.join(shown + more)})"
     text = (
-        f"{name} {'improve' if helps else 'do not clearly improve'} the calibration. Fitted on one half of the data, they change the "
-        "ECE of the probability that a draft is accepted up to a position, on the other half, from "
-        f"{digits(advice.error_before)} to {digits(advice.error_after)}"
+        f"{name} {'improve' if helps else 'do not clearly improve'} the calibration. They were fitted on one half of the data. On the "
+        f"other half, they change the ECE from {digits(advice.error_before)} to {digits(advice.error_after)}. This is the ECE of the "
+        "probability that a draft is accepted up to a position"
     )
     if advice.changed is not None:
-        text += f"; {percent(advice.changed)} of the steps would select other prefixes"
+        text += f". {percent(advice.changed)} of the steps would select other prefixes"
     if advice.hits_before is not None and advice.hits_after is not None:
-        text += f" (boundary found in {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
-    yield Sentence("mixed" if helps else "note", f"{text}. They are not the sampling temperature of a run.")
+        text += f" (boundary hit rate {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
+    yield Sentence("mixed" if helps else "note", f"{text}. These temperatures are not for sampling.")
 
 
 def _head(report: Report) -> Iterator[Sentence]:
@@ -275,7 +275,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
             text += ". Its share of the nodes is more than twice its share of the tokens, so "
-            text += f"fewer than K = {len(redrafts)} may do as well; What if shows whether they do"
+            text += f"fewer than K = {len(redrafts)} may do as well. Check it with What if"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 
@@ -329,7 +329,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
-            "No clear difference: every simultaneous interval contains 0. More prompts would narrow them."
+            "No clear difference: every simultaneous interval contains 0. More prompts would narrow the intervals."
             if some
             else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
@@ -341,7 +341,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def compared_in_short(comparison: Comparison) -> tuple[str, str]:
-    """Returns a title that says whether B commits more tokens per step than A, and a text with the figures."""
+    """Returns a title about the difference in tokens per step, and a text with the figures."""
     alpha = next(d for d in comparison.figures if d.name == "tokens")
     difference = alpha.difference
     if difference.value is None or difference.low is None:
@@ -364,5 +364,5 @@ def how_compared(comparison: Comparison) -> str:
     )
     return (
         f"The intervals of A and B are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
-        f"{together}; all of them in a table hold simultaneously with 95%."
+        f"{together}. All intervals of the differences in a table hold simultaneously with 95% confidence."
     )

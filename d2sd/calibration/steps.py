@@ -16,8 +16,8 @@ from d2sd.trace.metrics import verdict
 UNSEEN = -1
 MIN_PROMPTS = 8
 MAX_BLOCKS = 200
-MAX_WIDTH = 1026  # largest block plus two columns of sources; the outcome matrix has its square
-MAX_CELLS = 8 * 10**6  # numbers of 8 bytes in a column that is as wide as the longest draft
+MAX_WIDTH = 1026  # largest block plus two columns of sources; the outcome matrix has about MAX_WIDTH² cells
+MAX_CELLS = 8 * 10**6  # 8-byte numbers in an array with one row per step
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class StepTable:
     drafted: number of tokens of the first draft, (N,).
     confidence: c_k, (N, G); NaN after the last drafted token, and in steps recorded without confidences.
     tempered: confidence at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) if no step recorded it.
-    head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has one.
+    head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has a head.
     matched: number of leading first-draft tokens that equal the committed ones, (N,); UNSEEN if nothing was drafted.
-    boundary: ``matched`` if the next token is known to be rejected or all were accepted, (N,); UNSEEN if the text ended, or a
-        node budget cut the draft, before the target and the draft differed.
+    boundary: ``matched`` if the next token was rejected or all tokens were accepted, (N,); UNSEEN if the text ended, or a node
+        budget cut the draft, before the target and the draft differed.
     selected: number of selected prefixes, (N,).
     hit: whether the boundary was a selected prefix, (N,).
-    repaired: whether re-drafts then added tokens at the boundary, (N,).
+    repaired: whether the boundary was selected and re-drafts added tokens there, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
@@ -90,7 +90,7 @@ class StepTable:
 
     @property
     def redrafted(self) -> np.ndarray:
-        """Whether each step had a boundary to predict, as ``partly``, and selected prefixes, (N,) bool."""
+        """Whether each step has a rejected first-draft token and selected prefixes, (N,) bool."""
         return self.partly & (self.selected > 0)
 
     @property
@@ -113,7 +113,7 @@ class StepTable:
 def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> StepTable:
     """Returns the steps of runs as columns.
 
-    prompts: prompt of each run, an empty string if unknown; without the list, every run counts as a different prompt.
+    prompts: prompt of each run, an empty string if unknown; if empty, every run counts as a different prompt.
 
     Raises ``InputError`` if the table would take too much memory.
     """
@@ -214,12 +214,12 @@ def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:
 
 
 def _with_sources(counts: np.ndarray, width: int) -> np.ndarray:
-    """Returns counts by source (N, W) widened to (N, width) for more re-drafts; the last column stays last."""
+    """Returns counts by source, (N, W), with columns for more re-drafts, (N, width); the last column stays last."""
     return np.concatenate([widened(counts[:, :-1], width - 1), counts[:, -1:]], axis=1)
 
 
 def _numbered(prompts: Sequence[str]) -> np.ndarray:
-    """Returns a number for the prompt of each run; every unknown prompt gets a separate number."""
+    """Returns a number for the prompt of each run: the same for equal prompts, and a separate one for an unknown prompt."""
     numbers = {key: n for n, key in enumerate(dict.fromkeys(prompts))}
     return np.array([numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts)], dtype=int)
 
@@ -244,7 +244,7 @@ def observed(step: StepDone) -> tuple[int, int]:
 
 
 def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns verified and accepted nodes (without the anchor) by the first candidate that contains them."""
+    """Returns ``nodes`` and ``gained`` of ``StepTable``. A node counts for the first draft that contains it."""
     most = max((len(s.branches) for s in steps), default=0)
     sizes = [len(s.nodes) for s in steps]
     owners = np.fromiter((min(n.candidates, default=most + 1) for s in steps for n in s.nodes), int, sum(sizes))
@@ -265,7 +265,7 @@ def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
 def units(table: StepTable) -> tuple[np.ndarray, str]:
     """Returns the resampling unit of every step, (N,), and the name of a unit.
 
-    Units are whole prompts, because the steps of one text are correlated. With fewer than ``MIN_PROMPTS`` prompts they are
+    Units are whole prompts, because the steps of one text are correlated. With fewer than ``MIN_PROMPTS`` prompts, units are
     blocks of consecutive steps; intervals then do not apply to other prompts.
     """
     prompts, number = np.unique(table.prompt, return_inverse=True)
@@ -327,9 +327,9 @@ def tabulate_redrafts(runs: Sequence[Sequence[StepDone]]) -> RedraftTable:
 
 
 def candidates(step: StepDone) -> list[tuple[int, ...]]:
-    """Returns the tokens of every candidate: a prefix of an earlier candidate, then its drafted tokens.
+    """Returns the tokens of the first draft and of every re-draft, from the anchor's child on.
 
-    Candidate 0 is the first draft.
+    The tokens of a re-draft are a prefix of an earlier draft, followed by the re-drafted tokens.
     """
     known = [step.first_draft.ids if step.first_draft else ()]
     for draft in step.branches:
@@ -347,12 +347,17 @@ def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, f
 
 
 # Trees without a block draft (EAGLE-3). Every verified node counts; a node that the target did not reach counts as not accepted,
-# since the target chose another path. Steps cut off by the token limit are left out, because the end of their path is unknown.
+# since the target chose another path. Steps without a bonus token are left out: the text ended there.
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """M verified nodes: row of the step in its table, node, depth, the drafter's probability of the path, accepted 0/1.
+    """M verified nodes. All columns are (M,).
+
+    row: row of the node's step in the ``StepTable``.
+    node, depth: id and depth of the node.
+    probability: the drafter's probability of the path to the node.
+    accepted: 0 or 1.
 
     Nodes are ordered by step; within a step, accepted nodes come first, then the others by descending probability.
     """
@@ -368,7 +373,7 @@ class Paths:
 
 
 def tabulate_paths(runs: Sequence[Sequence[StepDone]]) -> Paths:
-    """Returns the nodes of all steps without a block draft, in the order of ``tabulate``'s rows."""
+    """Returns the nodes of all steps without a block draft, in the order of the steps."""
     found: list[tuple[int, int, int, float, float]] = []
     for row, step in enumerate(s for run in runs for s in run):
         if step.first_draft is not None or len(step.nodes) < 2 or step.committed[-1].node is not None:

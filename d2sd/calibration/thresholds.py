@@ -1,6 +1,6 @@
-"""Shorter drafts: α, verified nodes and time per token by threshold on the confidence, or by length.
+"""Effect of shorter drafts on α, verified nodes and time per token, if drafts are cut by their confidence or at a length.
 
-Only first drafts count, as chains. The recorded steps are used, although with another cut they would start at other tokens.
+Only first drafts count, each as a chain. The recorded steps are used, even though shorter drafts would change where steps start.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler
 from d2sd.calibration.steps import StepTable, units
 
 THRESHOLDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-KEPT, SURELY_KEPT = 0.99, 0.95  # share of α that a cut must keep if times are unknown: when fitted, and when evaluated
+KEPT, SURELY_KEPT = 0.99, 0.95  # shares of α that a cut must keep, in fitting and in evaluation, if times are unknown
 
 
 class DraftCosts(NamedTuple):
-    """A machine's name, and a function from draft rows and verified nodes, both with the anchor, to seconds of a step."""
+    """A machine's name, and a function from the numbers of draft rows and verified nodes (anchor included) to seconds."""
 
     machine: str
     seconds: Callable[[int, int], float]
@@ -30,8 +30,9 @@ class Stop:
     """The recorded steps with every first draft cut by a rule of ``kept_tokens``.
 
     alpha, nodes: committed tokens (bonus included) and verified nodes (anchor included) per step.
-    kept: α as a share of the α of whole drafts.
-    seconds, slowdown: calculated time per token, and its ratio to the time with whole drafts; unknown without costs.
+    kept: α divided by the α of whole drafts.
+    seconds: calculated time per token; unknown without costs.
+    slowdown: ``seconds`` divided by the time per token with whole drafts; unknown without costs.
     """
 
     rule: str
@@ -45,10 +46,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class StopAdvice:
-    """The best value of a rule, fitted on every other prompt and evaluated on the rest.
+    """The best value of a rule, fitted on every second prompt and evaluated on the other prompts.
 
-    stop, whole: figures with this cut, and without any cut.
-    clear: whether a token takes significantly less time or, without costs, significantly more than ``SURELY_KEPT`` of α is kept.
+    stop, whole: figures with this cut, and without a cut.
+    clear: whether a token takes significantly less time; without costs, whether significantly more than ``SURELY_KEPT`` of α is
+        kept.
     """
 
     stop: Stop
@@ -61,10 +63,10 @@ class Stops:
     """Effect of cutting the first drafts.
 
     steps: number of steps with confidences; other steps do not count.
-    sequential: whether every drafted token takes a pass.
+    sequential: whether every drafted token takes a separate drafter pass.
     machine: machine of the calculated times; empty without costs.
-    stops: all rules and values; the last one cuts nothing.
-    advice: one entry per useful rule, clear ones first; None with too few prompts.
+    stops: figures of all rules and values; the last entry cuts nothing.
+    advice: one entry per rule that pays on the fitted prompts, clear entries first; None with too few prompts.
     groups: prompt group, figures without a cut, and figures with the cut of the first advice.
     """
 
@@ -79,8 +81,8 @@ class Stops:
 def kept_tokens(table: StepTable, rule: str, value: float) -> np.ndarray:
     """Returns the number of tokens of each first draft that remain after a cut, (N,).
 
-    rule: "product": cut before the product of the confidences falls below ``value``; "single": before a confidence does;
-        "length": after ``value`` tokens.
+    rule: "product": cut before the product of the confidences falls below ``value``; "single": cut before the first confidence
+        below ``value``; "length": cut after ``value`` tokens.
     """
     if rule == "length":
         return np.minimum(table.drafted, int(value))
@@ -109,7 +111,7 @@ class _Chains:
         whole = np.minimum(
             table.matched + table.seen, table.committed
         )  # committed tokens of whole drafts within the text
-        # A sequential drafter also drafts the token whose confidence is too low; a block takes one pass.
+        # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
         works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
         times = np.array([self.costs.seconds(*w) if self.costs else np.nan for w in works.T.tolist()])[which.ravel()]

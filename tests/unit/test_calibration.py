@@ -201,7 +201,7 @@ def test_read_report_advises_temperature_for_over_confidence():
     assert advice.tone == "mixed"
     assert advice.text.startswith("Softmax temperatures by position (2.")
     assert ") improve the calibration" in advice.text
-    assert "of the steps would select other prefixes (boundary found in" in advice.text
+    assert "of the steps would select other prefixes (boundary hit rate" in advice.text
 
 
 TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
