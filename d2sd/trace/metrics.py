@@ -84,7 +84,7 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 
 
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
-    """Returns a row for every depth of the token tree: depth, number of steps that reached it, and share that accepted a node.
+    """Returns a row for every depth of the token tree: depth, number of steps that reached it, share of them that accepted.
 
     Depth 1 is the first token below the anchor. A step reaches depth d if the node accepted at depth d − 1 (for d = 1 the
     anchor) has children in the tree and a choice of the target.
@@ -171,7 +171,7 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
     """Returns a sort key for how well a step illustrates the method.
 
     The key is empty unless re-drafts added tokens and the step ended with a bonus token. Steps that also keep tokens of the first
-    draft rank higher; many tokens do not, since they do not fit a small screen.
+    draft rank higher. So do steps with more tokens, up to the number that fits a small screen.
     """
     gained = tokens_gained(step)
     if verdict(step) != "repaired" or step.committed[-1].node is not None:

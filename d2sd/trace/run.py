@@ -28,7 +28,7 @@ OUTCOME = '{"event":"Outcome"'
 
 @dataclass(slots=True)
 class RecordedRun:
-    """Trace lines of one run, in progress or finished. They were written from events, so parsing does not check them again.
+    """Trace lines of one run, in progress or finished. They were written from events, so reading them back does not check them.
 
     key: unique id.
     live: whether the run is in progress, so that lines will be added.
