@@ -39,7 +39,7 @@ BRING = """(last, ...values) => {
 }"""
 GROUPS = grouped(LANES)  # the checkbox groups of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
-FILLED_IN = ("block_size", "second_block_size", "node_budget")  # settings that the engine fills in, depending on the method
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # which the engine fills in for each method
 
 
 def race_drawing(race: Race) -> str:
