@@ -24,9 +24,9 @@ from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
-# Always sent: a number field that never received a value shows None as 0.
+# Settings that are always sent, because a number field that never received a value shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
-RECENT = 8  # filled-in forms to remember, as the page may still hold the values of an earlier one
+RECENT = 8  # number of filled-in forms to remember: the page may still hold the values of an earlier form
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -67,7 +67,7 @@ def filled_in(link: Link) -> dict[str, Any]:
 
 
 def build_controls() -> Controls:
-    """Lay out the prompt's row and the drawer, and wire their internal events."""
+    """Lay out the prompt's row and the drawer, and wire the events between their controls."""
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
@@ -113,13 +113,13 @@ def build_controls() -> Controls:
             label = presets.second_label(other)
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
-    # any change clears the notice, which may be about a value that is now corrected
+    # any change clears the notice, because it may be about the changed value
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get, runs, example)
 
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
-    """Buttons that fill in example prompts for a model."""
+    """Returns buttons that fill in example prompts for a model."""
     own = presets.examples(model)
     shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(own)}
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
@@ -144,7 +144,7 @@ def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 
     def explain(chosen: str) -> list[Any]:
-        if chosen not in d2sd.METHODS:  # sent by a program, not by the page
+        if chosen not in d2sd.METHODS:  # comes from a program that calls the API, not from the page
             return [gr.skip() for _ in range(1 + len(of_methods))]
         used = used_by(chosen)
         return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
@@ -168,9 +168,10 @@ def explorer_view(value: str | None = None) -> View:
     * ``missed``: the page lacks lines (``key``, ``start``);
     * ``export``: requests a file that the server makes (``kind``, ``step``);
     * ``redraft``: asks what a re-draft would have added (``key``, ``step``, ``prefix``, ``number`` of the question). The answer is
-      a segment's note of this name, see ``app.explore.questions``;
-    * ``typed``: asks the target to verify the user's own draft (``key``, ``step``, ``words``, ``number``), answered likewise;
-    * ``quickest``: runs the values of the form as *quickest here* (``quickest``: true).
+      the note ``redraft`` of a segment, see ``app.explore.questions``;
+    * ``typed``: asks the target to verify the user's own draft (``key``, ``step``, ``words``, ``number``). The
+      answer is the note ``typed``;
+    * ``quickest``: runs the form's prompt and settings as *quickest here* (``quickest``: true).
     """
     return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
@@ -192,7 +193,7 @@ class ExploreTab:
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
-        """Fill the settings of the shown run into the form, and store the user's settings."""
+        """Store the user's settings, and fill the settings of the shown run into the form."""
         listed = runs_drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
@@ -205,7 +206,7 @@ class ExploreTab:
             *self.controls.restored(link),
             gr.Button(visible=True),
             listed,
-            # not for a server's log, which has no settings of this page and shows its own note
+            # a server's log has no settings of this page and shows a different note
             sentence(note=note) if link.ignored and not session.shown.header.get("missing") else gr.skip(),
         ]
 
@@ -214,6 +215,6 @@ class ExploreTab:
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 
     def started(self, session: Session) -> tuple[Any, str]:
-        """Take the settings of a started run as the user's. Returns updates that hide the button and redraw the list."""
+        """Forget the stored settings: a run was started with the form's. Returns updates of the button and of the list of runs."""
         session.own, session.followed = None, session.shown.key
         return gr.Button(visible=False), runs_drawing(session.history, session.shown.key)

@@ -1,4 +1,4 @@
-// Events that lead from a view to other parts of the page: Learn, the Run button, and the meanings of terms.
+// Connects views with other parts of the page: Learn, the Run button, the prompt, and the meanings of terms.
 
 import { oneWait } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/meaning.js";
@@ -8,7 +8,7 @@ const PATIENCE_MS = 20000; // timeout: Learn is built when it is first opened
 
 export function start(element, trigger) {
   const whenReady = oneWait(PATIENCE_MS);
-  /** Opens Learn at a chapter; if `value` (the lines of a run) is given, for `step` of that run. */
+  /** Opens Learn at a chapter. If `value` (the lines of a run) is given, Learn explains `step` of that run. */
   const learn = (detail) => {
     trigger("learn");
     const find = () => document.querySelector("#learn [data-ready=yes]");

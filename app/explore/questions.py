@@ -90,7 +90,7 @@ def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
     return asdict(verify_typed(engine, trace, step, words))
 
 
-# by name of the page's event: the name in sentences, and the parser of the event's data
+# by the name of the page's event: the question's name in error messages, and the parser of the event's data
 QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
     "redraft": ("the re-draft", _read_redraft),
     "typed": ("the check", _read_typed),
@@ -108,6 +108,6 @@ def _models_of(header: dict[str, Any]) -> Chosen:
         return Chosen(preset)
     name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
     raise InputError(
-        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again in the new "
-        "run, or open this one from the list of runs"
+        f"the models of this run ({name}) are not loaded here; choose them above and press Run. Then ask again in the new "
+        "run, or open this run again from the list of runs"
     )

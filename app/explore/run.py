@@ -128,7 +128,7 @@ class RunRequest:
 def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Run a request, record it in the session and yield new segments.
 
-    Raises ``InputError``; the shown run then stays.
+    Raises ``InputError`` if the request is invalid; the page then still shows the previous run.
     """
     config = request.config()
     yield from announce_loading(request.models)
@@ -149,7 +149,7 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
-            # a run that is not shown continues for the list; when it is shown again, the page requests missing lines
+            # A run that is no longer shown continues, for the list of runs. If shown again, the page requests missing lines.
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
@@ -165,7 +165,7 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 
 
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
-    """Yields the trace lines of a run after its header, then its speedup if requested; None during work without lines."""
+    """Yields the trace lines of a run after its header, then its speedup if requested; None while no line is ready."""
     plain, share = PlainStep(run, stop), ThreadShare()
     drafts = run.request.config.method != PLAIN
     compared = compare and drafts and not ON_ZERO_GPU  # a ZeroGPU decodes in another process, which ends with the run
@@ -189,7 +189,7 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
     """Do the one-time work for these settings. Waits for the work that was started when the page was opened.
 
-    plain: measures a step of plain decoding, unless its time is known.
+    plain: iterated last; measures a step of plain decoding unless its time is known.
     """
     while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_YIELDS):
         yield
@@ -222,7 +222,7 @@ def get_ready_for(request: RunRequest) -> None:
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Run a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
+    """Decode a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
 
     One-time work is the first use of memory and, on a GPU, the capture of passes.
     """

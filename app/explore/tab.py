@@ -54,7 +54,7 @@ def build_explore(session: gr.State) -> ExploreTab:
 
 
 def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
-    """Wire a kind of question about the shown step. It waits in the queue like a run, but cancels no run of this window.
+    """Wire a kind of question about the shown step. A question waits in the queue like a run, but cancels no run.
 
     name: a key of ``QUESTIONS``.
     event: the view's event.
@@ -64,13 +64,13 @@ def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
         for update in answer_question(name, job, session.shown):
             yield update.map(lambda answer: session.shown.note(**{name: answer}))
 
-    # the notice of a run stays unless a place in the queue has to be shown
+    # the notice of a run stays, unless the question has to show its place in the queue
     controls, ticket = shown.controls, gr.State(Ticket())
     wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
 
 def _wire_download(shown: ExploreTab) -> None:
-    """Wire the button that downloads a target, which the form then selects."""
+    """Wire the button that downloads a target. The form then selects this target."""
     controls, form = shown.controls, shown.controls.inputs
 
     def get(job: Job, prompt: str) -> Iterator[Update[Any]]:

@@ -19,9 +19,10 @@ export function passWords(nodes) {
   return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
 }
 
-/** The cost of a pass against its number of tokens: many tokens may cost little more than one. */
+/** A chart of the cost of a pass against its number of tokens, with a slider. */
 class PassView {
-  /** `nodes` and `seconds` of the step's own pass; `plain`: seconds of a plain step on the same machine, null if not timed. */
+  /** `nodes`, `seconds`: size and time of the pass that verified the step; `plain`: seconds of a plain decoding step on the machine of
+   *  the recording, null if not timed. */
   constructor({ nodes, seconds, plain }) {
     this.own = { nodes, ratio: plain ? seconds / plain : null };
     this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
@@ -45,7 +46,7 @@ class PassView {
     this.value.textContent = nodes;
     const here =
       this.own.ratio && this.own.nodes > 1
-        ? ` On the machine of the recording, the pass of this step over ${this.own.nodes} tokens cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
+        ? ` ✕ marks this step’s pass over ${this.own.nodes} tokens on the machine of the recording: ${fixed(this.own.ratio, 1)} times as long as a plain step (a pass over one token).`
         : "";
     this.said.textContent = passWords(nodes) + here;
     this.draw(nodes);
@@ -85,8 +86,8 @@ class PassView {
   }
 }
 
-/** The possible tokens of the target where the first draft was rejected, or after the anchor if nothing was rejected; likeliest first.
- *  Empty if the probabilities were not recorded. `drafted`: whether a node has the token. */
+/** The recorded tokens that the target could choose at the boundary of the first draft (or after the anchor if there is no boundary),
+ *  the likeliest first. Empty if their probabilities were not recorded. `drafted`: whether a node has the token. */
 export function oddsOf({ boundary, accepted, choices, nodes }) {
   const at = boundary ?? 0;
   const place = [0, ...accepted][at];
@@ -99,7 +100,7 @@ export function oddsOf({ boundary, accepted, choices, nodes }) {
   return odds.sort((a, b) => b.probability - a.probability);
 }
 
-/** Draws repeatedly from the target's probabilities at one place, and counts how often the token was drafted. */
+/** Draws repeatedly from the target's probabilities at one place, and counts how often the drawn token had been drafted. */
 class DrawsView {
   /** Tokens that are not in `odds` are drawn as “another token”. */
   constructor(odds) {
@@ -137,7 +138,7 @@ class DrawsView {
     const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
     const now =
       times === 1
-        ? `Drawn: ${name}. ${last.drafted ? "A node has it, so it is accepted" : "No node has it, so the path ends here"}. `
+        ? `Drawn: ${name}. ${last.drafted ? "A node has this token, so it is accepted" : "No node has this token, so the path ends here"}. `
         : "";
     this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
   }
@@ -161,7 +162,7 @@ class DrawsView {
   }
 }
 
-/** The appendices of a step, as chapters with a `box` each; `settings`: view of K and γ, null if no other settings were replayed. */
+/** The appendices of a step: chapters that have a `box`. `settings`: view with sliders for K and γ, null if nothing was replayed. */
 export function appendices(step, store, settings) {
   const odds = oddsOf(step);
   const seconds = step.seconds.verify;
@@ -174,7 +175,7 @@ export function appendices(step, store, settings) {
       name: "Try it",
       title: "Change K and γ",
       say: [
-        "K is the number of second drafts, γ the length of a block. Move the sliders: the text is divided into the steps that it would have taken.",
+        "K is the number of second drafts, γ the length of a block. Move the sliders to see into which steps other values would have divided the text.",
       ],
       box: settings.box,
     },
@@ -185,8 +186,8 @@ export function appendices(step, store, settings) {
       title: "What a pass costs",
       say: [
         // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
-        "A pass reads all weights from memory once, for any number of tokens: 15 GB for 8 billion weights. According to its data sheet, an H100 reads them in 4.5 ms and needs 0.015 ms of arithmetic for each token. So at best, up to 295 tokens cost no more than one.",
-        "A laptop’s processor computes much more slowly and reaches its limit with a few tokens. Every further token takes more time, so drafting may lose there what it gains on a large GPU.",
+        "However many tokens it processes, a pass reads all weights from memory once: 15 GB for 8 billion weights. According to its data sheet, an H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic for each token. So at best, a pass over 295 tokens takes no longer than a pass over one.",
+        "A laptop’s processor computes much more slowly: a few tokens already keep it fully busy, and every further token takes more time. So drafting that is faster on a large GPU may be slower on a laptop.",
       ],
       box: pass.box,
       formula: ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"],
@@ -197,15 +198,15 @@ export function appendices(step, store, settings) {
       name: "Sampling",
       title: "Draw instead of taking the likeliest",
       say: [
-        `${step.sampled ? "At temperature 0 the large model takes" : "At temperature 0, as in this run, the large model takes"} the likeliest token everywhere. At a higher temperature it draws one.`,
-        "The token is drawn first, as if nothing had been drafted. Only then it is compared with the nodes. So the text is drawn exactly as the large model alone would draw it.",
+        `${step.sampled ? "At temperature 0 the large model takes" : "At temperature 0, as in this run, the large model takes"} the likeliest token at every position. At a higher temperature it draws a token at random, by its probabilities.`,
+        "The token is drawn first, as if nothing had been drafted. Only then is it compared with the nodes of the tree. So drafting does not change how the text is drawn.",
       ],
       box: new DrawsView(odds).box,
       formula: [["var", "x"], " ~ ", ["var", "p"], "( · | text, path ),   accepted if ", ["var", "x"], " was drafted"],
       asked: [
         [
-          "Textbooks accept with probability min(1, p/q). Why not here?",
-          "There the drafter draws its guess; p is the large model’s probability of the guess, q the drafter’s. Here a drafter always offers its likeliest token, so q is 1 and the chance is p: the probability that the large model draws the guess itself.",
+          "Textbooks accept a guess with probability min(1, p/q). Why not here?",
+          "In textbooks, the drafter draws its guess at random: p is the large model’s probability of this guess, q the drafter’s. Here, a drafter always offers its likeliest token, so q is 1. The rule then gives p, which is the probability that the large model draws the guess itself.",
         ],
       ],
     },

@@ -1,4 +1,4 @@
-// The chapters of Learn about a recorded step. Each plays some stages of the drawing and has a few sentences and foldable details.
+// The chapters of Learn about a recorded step. Each chapter plays some stages of the drawing and has a few sentences and foldable details.
 // An equation is a list of pieces: plain text, or [kind, text] for a variable or an index.
 
 import { sum } from "../../assets/viewer/dom.js";
@@ -8,7 +8,7 @@ import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
-const RESTS = -0.2; // place after the large model has written its tokens one by one, see stages.js
+const RESTS = -0.2; // time at which the large model has written the tokens one by one, see stages.js
 
 const v = (words) => ["var", words];
 const sub = (words) => ["sub", words];
@@ -21,15 +21,17 @@ const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
 /**
  * The chapters that apply to a step, in order.
  *
- * Each has a number `id`, `name`, `title` and sentences `say`. It plays the stages `from` … `to` of the step. Its details are a
- * `formula` (an equation) with `numbers` (pairs of name and value), and `asked` (pairs of question and answer). `store`: store of the
- * run; `there`: cost of a step of the run on the paper's machine, in plain steps, null if unknown.
+ * A chapter has an `id` (its number), a `name`, a `title` and sentences (`say`). It plays the stages `from` … `to` of the step. Its
+ * foldable details are a `formula`, `numbers` (pairs of name and value) and `asked` (pairs of question and answer).
+ *
+ * store: store of the run
+ * there: mean cost of the run's steps on the paper's machine, in plain decoding steps; null if unknown
  */
 export function chaptersOf(step, store, there) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
   const share = undrawn(store);
-  /** The time of a stage without the time for drawing, as in the clock of the step. */
+  /** The time of a stage, in parentheses, without the share that was spent on drawing; "" if unknown. */
   const took = (name) => (step.seconds[name] ? ` (${milliseconds(share * step.seconds[name])})` : "");
   const told = [
     oneByOne(step, store),
@@ -50,15 +52,15 @@ export function chaptersOf(step, store, there) {
 function oneByOne({ committed, anchorText }, { baseline }) {
   const n = committed.length;
   const each = baseline
-    ? `On the machine of the recording, a pass took ${milliseconds(1 / baseline)}${n > 1 ? `, so ${milliseconds(n / baseline)} in all` : ""}.`
-    : "Each pass reads the whole model from memory, for a single token.";
+    ? `On the machine of the recording, one pass took ${milliseconds(1 / baseline)}${n > 1 ? `, so ${passes(n)} take ${milliseconds(n / baseline)}` : ""}.`
+    : "Each pass reads the whole model from memory, only to write a single token.";
   return {
     id: 1,
     name: "One by one",
     title: "One word at a time",
     say: [
       "A large language model writes one token, a word or a piece of a word, each time it runs. One such run is a pass.",
-      `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
+      `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"} in ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
       each,
     ],
     from: ALONE,
@@ -66,7 +68,7 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     asked: [
       [
         `Why does it start at ${word(anchorText)}?`,
-        "It is the last token that is certain so far: the anchor of this step. The pass over the prompt gives the first anchor.",
+        "This token is the anchor of the step: the last token that is certain so far. The first anchor of a run comes from the pass over the prompt.",
       ],
     ],
   };
@@ -78,7 +80,7 @@ function guessAhead(step, time) {
   const how = levels.length
     ? `a tree of tokens, level by level, in ${passes(levels.length)}`
     : `${inWords(drafted)} tokens in ${passes(inTurn ? drafted : 1)}`;
-  const blind = levels.length || inTurn ? "" : ": each is made without knowing the others";
+  const blind = levels.length || inTurn ? "" : ", because it makes each guess without knowing the others";
   const guessed = draft ? draft.texts.slice(0, MOST_LISTED).map(word).join(" ") : "";
   return {
     id: 2,
@@ -87,7 +89,7 @@ function guessAhead(step, time) {
     say: [
       `A small model, the drafter, guesses ${how}${time}.`,
       `Its guesses are often wrong${blind}.`,
-      "The large model decides. Where it would have written another token, the draft breaks, and the rest is lost.",
+      "The large model decides. The draft breaks at the first token that the large model would not have written; this token and all later ones are lost.",
     ],
     plays: [0, 0],
     formula:
@@ -100,7 +102,7 @@ function guessAhead(step, time) {
         ? [
             [
               `Why is a block of ${drafted + 1} only ${drafted} guesses?`,
-              "A block of γ places begins with the anchor, which is known.",
+              "A block has γ positions. The first position holds the anchor, which is already known.",
             ],
           ]
         : [],
@@ -114,19 +116,19 @@ function doubt(step) {
   const factors = [...draft.confidence.slice(0, example).map(chance), `(1 − ${chance(draft.confidence[example])})`];
   const triangles = selected.map((i, at) =>
     i < drafted
-      ? [`triangle ${at + 1}: after ${i} of them`, chance(posterior[i])]
-      : [`triangle ${at + 1}: all right`, chance(full)],
+      ? [`triangle ${at + 1}: breaks after ${i}`, chance(posterior[i])]
+      : [`triangle ${at + 1}: all accepted`, chance(full)],
   );
   return {
     id: 3,
     name: "Doubt",
-    title: "Where will it break?",
+    title: "Where will the draft break?",
     say: [
-      "The bars show how sure the drafter is of every token.",
+      "The bars show how sure the drafter is of each token of its draft.",
       random
-        ? `This method does not use its confidence: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
-        : `To break at a place, all tokens before it must be right and the next one wrong: ${stageWords(step, 1).more}`,
-      `The place where it really breaks is the boundary. It is not known yet: the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
+        ? `This method does not use the drafter’s confidence. It draws places at random: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
+        : `The draft breaks at a place if all tokens before the place are right and the next token is wrong. Expected: ${stageWords(step, 1).more}`,
+      `The place where the draft really breaks is the boundary. It is not known yet, so the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
     ],
     plays: [1, 1],
     formula: random
@@ -149,15 +151,15 @@ function doubt(step) {
     numbers: random ? [] : [[`r(${example}) = ${factors.join(" · ")}`, chance(posterior[example])], ...triangles],
     asked: [
       [
-        "Can its confidence be trusted?",
+        "Can the drafter’s confidence be trusted?",
         "The Calibrate tab measures this: of the tokens with a confidence of 80%, are 80% accepted?",
       ],
       ...(closed === null
         ? []
         : [
             [
-              "Why is there no triangle after the end of the draft?",
-              "The draft ends the text there. Nothing can follow, so no second draft starts after it, however likely the place is.",
+              "Why are there no triangles in the shaded part?",
+              "The draft ends the text before the shaded part. No token can follow the end of the text, so no second draft starts there, even at a likely place.",
             ],
           ]),
     ],
@@ -175,30 +177,30 @@ function prepare(step, time) {
     say: resampled
       ? [
           `${capital(inWords(branches.length))} more drafts are drawn from the same pass${time}.`,
-          "Each of them is another possible continuation of the text.",
-          "All of them start at the anchor: this method does not predict where the first one will break.",
+          "Each of these drafts is another possible continuation of the text.",
+          "All drafts start at the anchor, because this method does not predict where the first draft will break.",
         ]
       : [
           `${stageWords(step, 2).title.slice(0, -1)}${time}.`,
-          "It keeps the pale tokens and writes the rest again, now knowing the tokens before it.",
+          "It keeps the pale tokens of the first draft and guesses the rest again. This time it knows the tokens that it keeps.",
           "If the first draft breaks at one of these places, a better continuation may be ready.",
         ],
     plays: [2, 2],
     formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
     numbers: [
       ["K, re-drafts", branches.length],
-      ["tokens kept", branches.map(({ prefix }) => prefix).join(", ")],
-      ...(repeated.length ? [["wrote the first draft’s tokens again", repeated.join(", ")]] : []),
+      ["tokens kept by each", branches.map(({ prefix }) => prefix).join(", ")],
+      ...(repeated.length ? [["repeat the first draft", repeated.join(", ")]] : []),
     ],
     asked: [
       [
         // D²SD (arXiv 2606.04446), tables 2 and 3
         "Why a second drafter?",
-        "The first drafter learned to guess a whole block from the anchor alone. The second one was trained with the beginning of the block given, so it makes use of it. The paper reports 9.2 tokens per step on GSM8K, against 8.0 if the first drafter does both.",
+        "The first drafter learned to guess a whole block from the anchor alone. The second drafter learned to continue a block whose beginning is given. On GSM8K, the paper reports 9.2 tokens per step with two drafters, and 8.0 if the first drafter writes all drafts.",
       ],
       [
         "Can a second draft help if it did not start at the boundary?",
-        "Yes. It may repeat the next tokens of the first draft and differ from it later. The longest path that the large model accepts is taken, from whichever draft.",
+        "Yes. It may repeat tokens of the first draft up to the boundary and differ only after it. Of all drafts, the longest path that the large model accepts is taken.",
       ],
     ],
   };
@@ -212,7 +214,7 @@ function repetitions({ branches, nodes }) {
       0,
       ...trunk.filter(({ candidates }) => candidates.includes(at + 1)).map(({ depth }) => depth),
     );
-    return base === 0 && drafter === "second" && shared > prefix ? [`from ${prefix}: the same up to ${shared}`] : [];
+    return base === 0 && drafter === "second" && shared > prefix ? [`keeps ${prefix}: same up to token ${shared}`] : [];
   });
 }
 
@@ -224,15 +226,15 @@ function merge(step) {
     name: "Merge",
     title: "Many drafts, one tree",
     say: [
-      `The ${inWords(branches.length + 1)} drafts share tokens at their beginning, which need to be read only once.`,
-      `So they are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size} nodes.`,
+      `The ${inWords(branches.length + 1)} drafts begin with tokens that they share. A shared token needs to be read only once.`,
+      `So the drafts are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size} nodes.`,
       "Every path through the tree is a possible continuation of the text.",
     ],
     plays: [3, 3],
     asked: [
       [
         "How can one pass read a tree?",
-        "Every node sees only the text and the nodes before it on its own path; a mask hides all others. Nodes of the same depth have the same position in the text.",
+        "Every node sees only the text and the nodes before it on its own path; a mask hides all other nodes. Nodes of the same depth have the same position in the text.",
       ],
     ],
   };
@@ -256,7 +258,7 @@ function onePass(step, time) {
         : stageWords(step, 4).title,
       ...(tree
         ? [
-            `After each token it says which one it ${sampled ? "draws" : "wants"} next. From ${word(step.anchorText)} on, we follow these choices as long as they are in the tree.`,
+            `For each of these tokens it ${sampled ? "draws" : "computes"} the token that comes next. Starting at ${word(step.anchorText)}, we follow the ${sampled ? "drawn" : "computed"} tokens as long as they are in the tree.`,
           ]
         : []),
       `${broke}${broke && !broke.endsWith(".") ? "." : ""} ${brought}`.trim(),
@@ -264,16 +266,19 @@ function onePass(step, time) {
     plays: [4, 5],
     formula: [v("x"), sub("next"), ` = ${sampled ? "a sample of" : "argmax"} `, v("p"), "( · | text, path )"],
     numbers: [
-      ["new tokens = accepted + 1", `${right} + ${accepted.length - right} + ${bonus ? 1 : 0} = ${committed.length}`],
+      [
+        "first draft + other drafts + bonus",
+        `${right} + ${accepted.length - right} + ${bonus ? 1 : 0} = ${committed.length}`,
+      ],
     ],
     asked: [
       [
         "Where does the last token come from?",
-        "Where the path ends, the same pass has already computed which token the large model wants. It comes for free, and is the anchor of the next step.",
+        "At the end of the accepted path, the pass has already computed the token that the large model wants next. This token costs nothing extra and becomes the anchor of the next step.",
       ],
       [
         "Do all drafters work like this?",
-        "No. Drafts of EAGLE-3, the kind of most published drafters, are verified in the same way. But EAGLE-3 drafts one token after the other, with a pass for each level of its tree. Race compares the times.",
+        "No. Most published drafters are of the EAGLE-3 kind. Their drafts are verified in the same way, but EAGLE-3 drafts one token after the other, with one pass for each level of its tree. The Race tab compares the times.",
       ],
     ],
   };
@@ -294,10 +299,10 @@ function whatItBuys(step, store, there) {
     say: [
       `The text is the same as without drafts: only tokens that the large model itself ${step.sampled ? "draws" : "would write"} are kept.`,
       clock
-        ? `All of this, including building the tree, is one step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
-        : "The time of its tokens one by one was not measured for this run.",
-      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` in the time of ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
-      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}On a GPU, a pass of a large model over many tokens takes only a little longer than a pass over one, so drafting pays most there.`,
+        ? `All of this, including building the tree, is one step. This step took ${milliseconds(clock.own)}. Writing its ${count(n, "token")} one by one takes ${milliseconds(clock.plain)}.`
+        : "For this run, the time of writing tokens one by one was not measured.",
+      `On average over the run, a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and takes as long as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
+      `${wide ? `In this step, the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}Drafting helps most on a GPU, where a pass of a large model over many tokens takes only a little longer than a pass over one.`,
     ],
     asked: [
       [
@@ -308,7 +313,7 @@ function whatItBuys(step, store, there) {
   };
 }
 
-/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact, as the best re-drafts come first. */
+/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact, because a smaller K selects these. */
 export function tokensWith({ accepted, nodes, committed }, most) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
   const reached = accepted.findIndex((id) => later(nodes.get(id)));

@@ -1,4 +1,4 @@
-// The standalone page: runs, each with its tour.
+// The standalone page: runs, and a tour of each run.
 
 import { start as startPage } from "../../assets/viewer/standalone.js";
 import { start as startTour } from "./main.js";

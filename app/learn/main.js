@@ -16,7 +16,7 @@ const READ_MS = 10000; // timeout for reading the run
 const EXPLORE_MS = 20000; // timeout for Explore to show the run
 const WORDS_PER_SECOND = 3.6;
 
-/** The drawing of the step, in a shadow root because its element ids are also in Explore. */
+/** The drawing of the step, in a shadow root because Explore uses the same element ids. */
 function drawingIn(host, styles, lines) {
   const root = host.attachShadow({ mode: "open" });
   const [frame, place] = [h("div", { class: "told-frame" }), h("div", {})];
@@ -67,8 +67,8 @@ class Tour {
     new ResizeObserver(() => this.settle()).observe(this.track); // also when the tab is opened again
   }
 
-  /** Loads the run; if that fails, shows a notice with a button to try again. `ask()` returns the packed tour; `lines`: trace lines if
-   *  the tour lacks them; `address`: first chapter and step. */
+  /** Loads the run; if that fails, shows a notice with a button to try again. `ask()` returns the packed tour; `lines`: trace lines,
+   *  needed if the tour lacks them; `address`: the chapter and step to begin with. */
   async load(ask, lines, address) {
     this.notice.hidden = true;
     try {
@@ -122,7 +122,7 @@ class Tour {
     return this.go(this.placeOf(chapter));
   }
 
-  /** Index of the chapter with this number, or else of the last one before it. */
+  /** Index of the chapter with this number, or if it is missing, of the chapter before it. */
   placeOf(chapter) {
     const at = this.chapters.findLastIndex(({ id }) => id <= chapter);
     return Math.max(0, at);
@@ -200,7 +200,7 @@ class Tour {
     ];
   }
 
-  /** Buttons that lead on from the last chapter. */
+  /** Buttons below the last chapter: other settings, the quiz, and Explore. */
   waysOn() {
     const settings = this.chapters.findIndex(({ id }) => id === 8);
     return h(
@@ -269,7 +269,7 @@ class Tour {
     return Math.round(scrollY / this.pitch);
   }
 
-  /** Fixes the scene at its first position while the page scrolls. */
+  /** Keeps the scene at its initial position while the page scrolls. */
   settle() {
     const { track } = this;
     this.settled = track.offsetParent !== null; // otherwise another tab is open and scrolls
@@ -314,7 +314,7 @@ class Tour {
 
   // Other settings, and Explore
 
-  /** Fades re-drafts with a number above `most`; null: none. */
+  /** Fades re-drafts with a number above `most`; fades none if `most` is null. */
   showBranches(most) {
     const { step, view } = this;
     const told = view?.store.step(step);

@@ -1,11 +1,11 @@
-// Sliders for K and γ: the recorded text, divided into the steps that other settings would have taken.
+// Sliders for K and γ, and the recorded text, divided into the steps that the selected values would have taken.
 
 import { h, list, s, sum, text, whole } from "../../assets/viewer/dom.js";
 import { meanCost, originWords, readWork } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
 import { PAPER } from "../../assets/viewer/constants.js";
 
-/** Cost of the text with a point's settings on a machine, in plain steps of this machine; null if unknown. */
+/** Cost of decoding the text with the settings of a point, in plain decoding steps of the machine; null if unknown. */
 export function costOf({ k, works }, machine, method) {
   const mean = meanCost(machine, k ? method : "dflash", works);
   return mean === null ? null : mean * works.length;
@@ -13,7 +13,7 @@ export function costOf({ k, works }, machine, method) {
 
 const LINE = 13; // pixels between two lines of text
 
-/** Moves heights up, from the lowest one on, until no two are closer than `least`; their order stays. */
+/** Moves heights up, beginning with the lowest, until no two are closer than `least`. Their order stays the same. */
 export function apart(heights, least) {
   const out = [...heights];
   const order = out.map((_, at) => at).sort((a, b) => out[b] - out[a]);
@@ -23,7 +23,7 @@ export function apart(heights, least) {
 
 /** Sliders and results. Every setting was replayed when the run was recorded, so results are immediate. */
 export class SettingsView {
-  /** `chosen(k)` is called when the setting changes; `k` is null unless γ is the recorded one. */
+  /** `chosen(k)` is called when a slider moves; `k` is null if γ differs from the recorded value. */
   constructor(chosen) {
     Object.assign(this, { chosen, live: null });
     this.inputs = {};
@@ -37,7 +37,7 @@ export class SettingsView {
     this.task = h(
       "p",
       { class: "task" },
-      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why are they not the same?",
+      "Task: find the K with the fewest steps for this text, then the K with the least time on the machine of the recording. Why do these differ?",
     );
     this.time = h("p", { class: "figures", role: "status" });
     this.there = h("p", { class: "figures", role: "status" });
@@ -65,13 +65,13 @@ export class SettingsView {
     );
   }
 
-  /** Shows how many tokens the step below the text would have brought; null: hides this. */
+  /** Shows how many tokens the step below the text would have brought with `k` re-drafts; hides this sentence if `tokens` is null. */
   showStep(tokens, k) {
     this.said.hidden = tokens === null;
     this.said.textContent = `With K = ${k} the step below would have brought ${count(tokens ?? 0, "token")}.`;
   }
 
-  /** `here`: costs on the machine that recorded the run; null if not measured. */
+  /** `live`: the replayed settings; `here`: costs of passes on the machine of the recording, null if not measured. */
   load(live, here, opening) {
     this.here = here && typeof here === "object" ? here : null;
     this.task.hidden = !this.here;
@@ -106,7 +106,7 @@ export class SettingsView {
     this.show();
   }
 
-  /** The selected `point`, whose K is at most what the block allows, and the selected K (`wantedK`). */
+  /** The K of the slider (`wantedK`), and the `point` with the selected γ and the largest K up to `wantedK` that this γ allows. */
   at() {
     const { points, k, gamma } = this.live;
     const [wantedK, wantedGamma] = [k[this.inputs.k.input.value], gamma[this.inputs.gamma.input.value]];
@@ -130,14 +130,16 @@ export class SettingsView {
       `, ${point.nodes.toFixed(0)} nodes verified per step`,
     );
     this.showTimes(point);
-    const most = point.k < wantedK ? `A block of ${point.gamma} allows ${point.k} re-drafts, not ${wantedK}. ` : "";
+    const most =
+      point.k < wantedK ? `A block of ${point.gamma} allows ${point.k} re-drafts at most, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
     this.chosen(point.gamma === live.own[1] ? point.k : null);
   }
 
-  /** Shows the cost of the text here and with an 8B model on the paper's H200, calculated from the costs of the passes. */
+  /** Shows the time of the text on the machine of the recording, and its cost with an 8B model on the paper's H200. Both are calculated
+   *  from the costs of the passes. */
   showTimes(point) {
     const { live, here } = this;
     const plain = live.tokens.length;
@@ -147,7 +149,7 @@ export class SettingsView {
     if (own)
       this.time.replaceChildren(
         h("b", {}, milliseconds((own * here.milliseconds) / 1000)),
-        ` here, ${gain(own)}, calculated from the cost of every pass here.`,
+        ` on the machine of the recording, ${gain(own)}, calculated from the time of each pass on this machine.`,
       );
     const price =
       there === null
@@ -165,18 +167,18 @@ export class SettingsView {
     const recorded = points.find((p) => p.k === own[0] && p.gamma === own[1]);
     const first =
       recorded && recorded !== point
-        ? `Recorded with K ${own[0]}, γ ${own[1]}: ${count(recorded.committed.length, "step")}, ${recorded.nodes.toFixed(0)} nodes each. `
-        : "This is how the run was recorded. ";
+        ? `The run was recorded with K = ${own[0]}, γ = ${own[1]}: ${count(recorded.committed.length, "step")}, with ${recorded.nodes.toFixed(0)} nodes per step. `
+        : "The run was recorded with these values. ";
     const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
     const rest = !more.length
       ? "No larger K was replayed. "
       : more.every(same)
         ? "More re-drafts change nothing on this text. "
-        : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
-    return `${first}${rest}Every node costs a little time. The text is always the same; with another text the result may differ.`;
+        : `K = ${more[more.length - 1].k} would bring ${more[more.length - 1].alpha.toFixed(2)} tokens per step, with ${more[more.length - 1].nodes.toFixed(0)} nodes per step. `;
+    return `${first}${rest}Every node costs a little time. K and γ do not change the text. For another text, other values may be best.`;
   }
 
-  /** α against K, a line for every γ; the selected one is emphasised. */
+  /** Draws α against K, with a line for every γ; the line of the selected γ is emphasised. */
   drawChart(point) {
     const { points, k, gamma } = this.live;
     const most = Math.max(...points.map((p) => p.alpha));
@@ -207,8 +209,8 @@ export class SettingsView {
       s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }),
       ...ticks,
     );
-    const said = points.filter((p) => p.gamma === point.gamma).map((p) => `K ${p.k} ${p.alpha.toFixed(2)}`);
-    this.chart.setAttribute("aria-label", `Tokens per step by K with γ ${point.gamma}: ${said.join(", ")}`);
+    const said = points.filter((p) => p.gamma === point.gamma).map((p) => `${p.alpha.toFixed(2)} with K ${p.k}`);
+    this.chart.setAttribute("aria-label", `Tokens per step with γ ${point.gamma}: ${said.join(", ")}`);
   }
 
   drawCut(point) {
@@ -226,7 +228,7 @@ export class SettingsView {
       );
       from += size;
     });
-    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}, one piece per step`;
+    this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}; each piece is a step`;
     this.cut.children[1].replaceChildren(this.live.opening, ...pieces);
   }
 }

@@ -1,4 +1,4 @@
-"""The Learn tab: explains a step of a run chapter by chapter beside its drawing; then settings, hardware and sampling."""
+"""The Learn tab: explains a step of a run chapter by chapter beside its drawing. Appendices: settings, hardware, sampling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         fields = event_fields(event)
         if fields.get("own"):  # Explore has this run already
             return gr.skip(), gr.Tabs(selected="explore")
-        # the step is sent with the run: if selected earlier, it would be lost when the run arrives
+        # the step is sent with the run, because an earlier selection would be lost when the run arrives
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
@@ -61,13 +61,13 @@ def tours_page(runs: Sequence[PageRun], title: str) -> str:
 def tour(_: Any = None) -> str:
     """Returns the recorded run, the first step of its tour and its replayed settings: base64 of a raw deflate stream of JSON.
 
-    The page calls this, always with an argument.
+    The argument is unused; calls from the page always have one.
     """
     return packed_tour()
 
 
 def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
-    """Returns tokens per second of plain decoding and of the run without drawing; None if not measured."""
+    """Returns tokens per second of plain decoding, and of the run without the time for drawing; None if not measured."""
     return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
 
 
@@ -86,16 +86,16 @@ def packed_tour() -> str:
 
 
 def tour_of(trace: Trace) -> str:
-    """Returns the packed tour of any run without its lines, which the standalone page has anyway.
+    """Returns the packed tour of any run, without the run's lines, because the standalone page contains these.
 
-    Other values of K and γ would have to be replayed, so only the recorded run has them.
+    Sliders for K and γ need replays, so only the recorded run has them.
     """
     start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
     return _packed(trace, start, **_settings(trace))
 
 
 def _settings(trace: Trace) -> dict[str, Any]:
-    """Returns other values of K and γ, with the other data of their view; empty except for the recorded run."""
+    """Returns the data for the sliders of K and γ; empty for all runs but the recorded one."""
     recorded = presets.lesson()
     live = recorded["live"]
     if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
@@ -110,7 +110,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
 
 
 def _table(stages: dict[str, Any]) -> Machine:
-    """Returns the times of passes over other numbers of rows, on the machine where the run was recorded."""
+    """Returns the times of passes over different numbers of rows, on the machine of the recording."""
     first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)
     return Machine(first, second, verify)
 

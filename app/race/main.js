@@ -25,7 +25,7 @@ export function start(element, trigger, props, watch) {
   const copied = h("span", { class: "said", role: "status" });
   const link = button(
     "Copy link",
-    { title: "The link fills in prompt, settings and methods" },
+    { title: "Copy a link that fills in the prompt, settings and methods of this race" },
     async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")),
   );
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
@@ -51,8 +51,8 @@ export function start(element, trigger, props, watch) {
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let lanes = [];
-  let query = ""; // of a link to the race
-  let waiting = false; // to start the replay when the finished race is first visible
+  let query = ""; // query of a link to the race
+  let waiting = false; // whether to start the replay when the finished race is first visible
 
   function draw() {
     const grown = lanes.filter((lane) => lane.show(player.time));
@@ -91,7 +91,7 @@ export function start(element, trigger, props, watch) {
       .join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent = running || (data.recorded ? `${said}. Press Race to run one here.` : said);
+    status.textContent = running || (data.recorded ? `${said}. Press Race to run a race here.` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     query = text(data.query);

@@ -1,5 +1,5 @@
-// The replay of a race. Each method has a lane: a bar in the overview and a text, both growing in the measured time. A player
-// advances the time of the race, at full speed or slower, and has controls.
+// The replay of a race. Each method has a lane: a bar in the overview and a text, both growing at the measured
+// speed. A player with controls advances the time of the race, at full speed or slower.
 
 import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
 import { playIcon } from "../../assets/viewer/player.js";
@@ -34,7 +34,7 @@ export function readLane(raw) {
 const LINE = 22; // pixels: line height in race.css
 
 export class LaneView {
-  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: the race is over; `open()`: shows the lane's
+  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: whether the race is over; `open()`: shows the lane's
    *  run in Explore. */
   constructor(lane, longest, decided, open) {
     const ends = lane.steps.map((step) => step.elapsed);
@@ -68,7 +68,7 @@ export class LaneView {
     this.rail.append(...this.blocks());
   }
 
-  /** The steps on the bar: their width is their time, divided by the proposers of their tokens. */
+  /** The steps of the bar. The width of a step is its time, divided between the proposers by their numbers of tokens. */
   blocks() {
     const { ends } = this;
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
@@ -156,7 +156,7 @@ export class Player {
     };
   }
 
-  /** Goes to the start of a new race, at the fastest speed that takes at least `LEAST_SECONDS`, or else the slowest. */
+  /** Goes to the start of a new race. Sets the fastest speed at which the replay takes `LEAST_SECONDS`, or else the slowest speed. */
   load(duration) {
     this.duration = duration;
     this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];

@@ -5,7 +5,7 @@ import { term } from "../../assets/viewer/glossary.js";
 import { cycleWords, timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
 
-const NEEDS_PLAIN = "Only known if plain decoding is in the race: tick it";
+const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it under the methods";
 
 export function stageLegend() {
   const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
@@ -15,7 +15,7 @@ export function stageLegend() {
 export function raceTable(lanes, { plain, reference }) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
-  const than = reference ? `as ${methodName(reference)}` : "";
+  const other = reference ? methodName(reference) : "";
   const heads = [
     ["Method"],
     [
@@ -27,11 +27,11 @@ export function raceTable(lanes, { plain, reference }) {
     [
       "A step costs",
       plain
-        ? "In steps of plain decoding: α divided by the speedup. A method whose α equals this breaks even here"
+        ? "The time of a step, in steps of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost"
         : NEEDS_PLAIN,
     ],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
-    ["Same text", than ? `Whether the text is the same ${than}, token for token` : ""],
+    ["Same text", other ? `Whether all tokens of the text are the same as with ${other}` : ""],
     ["Time by stage, whole run"],
   ];
   const head = h(
@@ -85,7 +85,7 @@ function figure(value, digits, after = "") {
   return n === null ? "—" : n.toFixed(digits) + after;
 }
 
-/** Whether other work disturbed the times of a lane, which are then not compared. */
+/** Whether other work disturbed the times of a lane. Disturbed times are not compared. */
 const disturbed = ({ row }) => row?.disturbed === true;
 
 const gainOf = (lane) => (disturbed(lane) ? null : number(lane.row.speedup, 1e-9, 1e6, null));
@@ -102,10 +102,10 @@ export function timedWords(lane) {
   ];
 }
 
-/** Sentences that explain the order: about the fastest lane, and the lane with the most tokens per step if that is another one. If
- *  a time is disturbed, the order is unknown. */
+/** Sentences about the fastest lane and the lane with the most tokens per step, which may be the same lane. If a time is disturbed, a
+ *  sentence says so instead. */
 export function whyWords(lanes) {
-  if (lanes.some(disturbed)) return "Not measured cleanly: other work kept this machine busy. Run it again.";
+  if (lanes.some(disturbed)) return "Not measured cleanly: other work kept this machine busy. Run the race again.";
   const done = lanes.filter(
     ({ row }) =>
       row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1,
@@ -120,7 +120,7 @@ export function whyWords(lanes) {
   return said.join(" ");
 }
 
-/** The result as a title and a line below it, both empty if no lane with drafts was timed. It is about one text, run once. */
+/** The result of a race: a `title`, and `more` for the line below it. Both are empty if no lane with drafts was timed. */
 export function resultWords(lanes) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   if (done.some(disturbed))
@@ -138,8 +138,11 @@ export function resultWords(lanes) {
   const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
   const same = far.name === here.name ? "it would be" : `${far.name} would be`;
   const quick = Math.max(0, ...aware.map(gainOf));
-  const paid = quick > gainOf(here) ? ` Drafting only what pays here was ${timesWords(quick, false)}.` : "";
-  const more = there(far) > 1 ? ` With an 8B model on an H200 ${same} about ${timesWords(there(far), false)}.` : "";
+  const paid =
+    quick > gainOf(here)
+      ? ` “Quickest here”, which drafts only as much as saves time, was ${timesWords(quick, false)}.`
+      : "";
+  const more = there(far) > 1 ? ` With an 8B model on an H200, ${same} about ${timesWords(there(far), false)}.` : "";
   return { title, more: first + paid + more };
 }
 
@@ -159,11 +162,11 @@ function stageBar(lane, longest) {
     .map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
   return [
     h("span", { class: "rail", "aria-hidden": "true" }, ...segments),
-    h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} in all`),
+    h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} ms in total`),
   ];
 }
 
-/** Points of the break-even map, one per lane that drafts: α, and the cost of a step here (measured) and on the paper's H200. */
+/** Points of the break-even map, one per lane that drafts: α, and the cost of a step `here` (measured) and `there` (on the paper's H200). */
 export function mapPoints(lanes) {
   const drafted = lanes.filter((lane) => lane.row && lane.method !== "autoregressive" && lane.total);
   return drafted.map((lane) => {

@@ -1,4 +1,4 @@
-"""Races: one prompt and seed through several methods, one after the other for fair timing; their lanes and figures."""
+"""Races: several methods decode one prompt with one seed, one after the other so that they do not slow each other down."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ RECORDED = ASSETS / "traces" / "race.json.gz"
 class Lane:
     """The run of one method.
 
-    problem: why it failed, or an empty string.
-    pushed: whether other programs took processor time from its thread (``d2sd.costs.runs.ThreadShare``).
+    problem: why the run failed; empty if it did not.
+    pushed: whether other programs took processor time from the run's thread (``d2sd.costs.runs.ThreadShare``).
     """
 
     trace: Trace
@@ -69,14 +69,14 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
+    """Figures of one lane. The reference for texts is plain decoding, or the first complete lane if plain decoding is missing.
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
     there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if unknown.
-    disturbed: whether other work disturbed its times or the times of plain decoding (``d2sd.costs.runs``).
-    identical: whether the texts are equal; None if one is not complete.
-    differs_at: length of the common prefix in tokens; None if the texts are equal or one is not complete.
+    disturbed: whether other work disturbed the lane's times or the times of plain decoding (``d2sd.costs.runs``).
+    identical: whether the lane's text equals the reference's; None if one of the lanes is not complete.
+    differs_at: length of the texts' common prefix in tokens; None if ``identical`` is not False.
     """
 
     method: str
@@ -109,8 +109,8 @@ def run_race(
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
-    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` before the first value, so the
-    race on the page stays.
+    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` before the first
+    update, so the page still shows the previous race.
 
     methods: names of lanes.
     values: settings by name.
@@ -134,7 +134,7 @@ def run_race(
         lane = yield from _run(job, race, prepared, f"{place} of {len(runs)}: {lane_title(race.methods[place - 1])}")
         race = replace(race, lanes=(*race.lanes, lane))
     for at in disturbed_lanes(race):
-        title = f"{lane_title(race.methods[at])} again, because other work on this machine disturbed it"
+        title = f"{lane_title(race.methods[at])} again, because other work on this machine disturbed its times"
         if not job.cancelled() and (lane := (yield from _run(job, race, runs[at], title))).complete:
             race = replace(race, lanes=(*race.lanes[:at], lane, *race.lanes[at + 1 :]))
     notes = [runs[0].warnings(), *(f"Left out: {reason}." for reason in left_out)]
@@ -160,7 +160,7 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
 
 
 def disturbed_lanes(race: Race) -> list[int]:
-    """Returns the lanes to run again, by index: lanes with disturbed times and, if there are any, plain decoding."""
+    """Returns the indices of lanes to run again: if times are disturbed, these lanes and plain decoding; else none."""
     plain = plain_lane(race)
     doubted = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
     return [
@@ -180,7 +180,7 @@ def _doubted(lane: Lane, plain: Lane | None) -> bool:
 
 
 def baseline(figures: LaneFigures) -> Baseline | None:
-    """Returns the measured speeds of a lane and of plain decoding; None without plain decoding, and for its own lane."""
+    """Returns the measured speeds of a lane and of plain decoding; None for plain decoding itself, or if it did not finish."""
     if not figures.speedup or figures.method == PLAIN:
         return None
     speed = figures.totals.tokens_per_second
@@ -206,7 +206,7 @@ def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
 
 
 def reference(race: Race) -> Lane | None:
-    """Returns the lane that texts are compared with: plain decoding, or else the first complete one."""
+    """Returns the complete lane of plain decoding, or else the first complete lane."""
     complete = [lane for lane in race.lanes if lane.complete]
     plain = [lane for lane in complete if lane.trace.header["method"] == PLAIN]
     return next(iter(plain or complete), None)

@@ -30,20 +30,20 @@ from d2sd import METHODS, InputError
 from d2sd.trace.text import encodable
 
 CHOSEN = ("model", "folder", "vp")
-# Copied from Explore when the tab is selected, except values that were changed here since the last copy.
+# Values copied from Explore when this tab is selected, except those that were changed in this tab since the last copy.
 BROUGHT = ("prompt", *CHOSEN, "chat")
 BRING = """(last, ...values) => {
   const explored = values.slice(0, values.length / 2), own = values.slice(values.length / 2), brought = JSON.parse(last);
   const taken = own.map((value, n) => value === brought[n] && explored[n] !== null && explored[n] !== "" ? explored[n] : value);
   return [JSON.stringify(taken.map((value, n) => own[n] === brought[n] ? value : brought[n])), ...taken];
 }"""
-GROUPS = grouped(LANES)  # the boxes of methods
+GROUPS = grouped(LANES)  # the checkbox groups of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
-FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, depending on the method
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # which the engine fills in for each method
 
 
 def race_drawing(race: Race) -> str:
-    """Returns the view's value: every planned lane with its state, and with steps and figures once it has run."""
+    """Returns the view's value: every planned lane with its state. Lanes that have run also have steps and figures."""
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
     for lane, figures in zip(lanes, lane_figures(race), strict=True):
@@ -130,7 +130,7 @@ class RaceTab:
         return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
-        """Returns the controls as set by a link to a race, and the window's race if it has one."""
+        """Returns updates: values of the controls if the query is a link to a race, and the window's race if there is one."""
         values = dict(links.read_link(query).values) if "methods" in query else {}
         methods = _linked(query)
         if methods:
@@ -141,7 +141,7 @@ class RaceTab:
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
         """Returns whether a link requests a race that can start immediately.
 
-        This needs a completely valid link whose models are loaded, and a race that the window does not have yet.
+        The link must be completely valid, its models must be loaded, and its race must not be the window's race already.
         """
         link, methods = links.read_link(query), _linked(query)
         values = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
@@ -193,7 +193,7 @@ def _linked(query: Mapping[str, str]) -> list[str]:
 
 
 def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bool:
-    """Returns whether a race is the requested one. It may lack requested methods, which had no drafter."""
+    """Returns whether a race is the requested one. The race may lack requested methods that had no drafter."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     own = links.read_link(dict(parse_qsl(race_query(race)))).values
@@ -213,7 +213,7 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     lanes = raced.lanes
     at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
-        raise InputError("This lane no longer exists; race again.")
+        raise InputError("This lane no longer exists; press Race again.")
     run = race.recorded(lanes[at], lane_figures(raced)[at])
     call.check()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()

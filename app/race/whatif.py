@@ -1,4 +1,4 @@
-"""What if: sweeps over one setting at a time, replayed from a recorded greedy run; the panel below the race."""
+"""What if, the panel below the race: replays a recorded greedy run with other values of one setting at a time."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ NOT_GREEDY = (
     "temperature 0."
 )
 EXPLANATION = (
-    "**What if?** Other settings on a recorded run. At temperature 0 every method and setting writes the same text, the "
-    "large model's own choices, so the recorded text shows what the large model would accept. Only the drafters run "
-    "again. The answers are exact: they equal the results of real runs, step by step. Cost-aware settings also depend "
-    "on measured times, so a real run may differ at some steps."
+    "**What if?** Replays a recorded run with other settings. At temperature 0, every method and setting writes the "
+    "text that the large model alone would write. So the recorded text shows which guesses would be accepted, and only "
+    "the drafters run again. The results are exact: a real run would have the same steps. Only cost-aware methods may "
+    "differ at some steps, because they also depend on measured times."
 )
 
 
@@ -97,7 +97,7 @@ class Answers:
 def run_sweeps(
     job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
-    """Yield answers point by point, without methods that these models have no drafter for. Raises ``InputError``.
+    """Yield answers point by point. Leaves out methods without a drafter in these models. Raises ``InputError``.
 
     source: name of the run on the page.
     chosen: models to use if the trace does not name a preset.
@@ -138,9 +138,9 @@ def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> 
 def sweep_points(
     engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> tuple[SweepPoint, ...]:
-    """Returns all points of the sweeps that these models can run, including the run's own value.
+    """Returns all points of the sweeps that these models can run, including points with the values of the run.
 
-    A method that does not use a setting has the same config at all values, so it is replayed once. Raises
+    A method that does not use a setting has the same config at all of its values, so it is replayed once. Raises
     ``InputError`` for a method that these models cannot run at all.
     """
     out = []
@@ -180,8 +180,12 @@ def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
 
 
 class WhatIfResults(msgspec.Struct, frozen=True):
-    """Answers as the view shows and a recording stores them: the measured run, the number of ``tokens`` of its text, and a
-    sweep for every varied setting."""
+    """The answers in the form that the view and recordings use.
+
+    tokens: number of tokens of the text.
+    run: the measured run.
+    sweeps: one for each varied setting.
+    """
 
     source: str
     status: str
@@ -247,7 +251,7 @@ def recorded_answers() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """The parts that a new race changes."""
+    """The components that change with a new race."""
 
     source: gr.Dropdown
     charts: View

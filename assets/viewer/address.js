@@ -50,7 +50,7 @@ export function withFields(words, changes) {
   return fields.toString();
 }
 
-/** Merges the hash into the query of the page, so that #run=2&step=10 works there as in a file. Returns null if the hash has no
+/** Merges the hash into the query of the page, so that #run=2&step=10 works as in a standalone file. Returns null if the hash has no
  *  known field. */
 export function queryOfHash(hash, query) {
   const asked = new URLSearchParams(hash);

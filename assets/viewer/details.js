@@ -76,7 +76,7 @@ export function nodeCard(step, id) {
   return card;
 }
 
-/** The target's likeliest tokens at a node, and how far the drafter's agree with them; empty if none are recorded. */
+/** The target's likeliest tokens at a node, and how far the drafter agrees with the target; empty if these were not recorded. */
 function targetRows(step, targets, drafted) {
   const words = agreementWords(drafted, targets);
   return [
@@ -117,7 +117,7 @@ function alternativeRow(a, proposer, sampled) {
 /** The number of sequential drafter passes, if known. */
 const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
 
-/** The prefix lengths of the second drafts, or else the number of further drafts; null if there are none. */
+/** The prefix lengths of the second drafts, or if they were not selected, the number of further drafts; null without these. */
 function redraftFact({ branches, selected }) {
   if (selected.length) return `after ${[...selected].sort((a, b) => a - b).join(", ")}`;
   const resampled = branches.filter((draft) => draft.resampled).length;
@@ -149,7 +149,7 @@ function stepCard(step, total, undrawn) {
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
-  const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing it` : "";
+  const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without the time for drawing` : "";
   const equal = equalDrafts(step).map(
     (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
   );

@@ -5,8 +5,8 @@ import { capital, count, inWords, joined, ordinal, afterToken, plain, probabilit
 /**
  * Returns who proposed the accepted tokens: `right` tokens of the first draft, then the `parts` from other sources, in order.
  *
- * A part has `added` (number of tokens), `proposer`, and the `drafts` that contain it: several if they are equal there, none for a
- * drafter's lower-ranked choices. Parts match the lanes of the tree: each follows one candidate to its end.
+ * A part has `added` (number of tokens), `proposer` and `drafts`: the re-drafts that contain the part (several if these are equal, none
+ * for a drafter's lower-ranked choices). Parts match the lanes of the tree: a part follows one candidate as far as possible.
  */
 export function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
@@ -31,17 +31,17 @@ export function contributions(step) {
   return { right, parts };
 }
 
-/** The re-draft through `node` that shares most nodes with `path`; null if no re-draft contains the node. */
+/** The re-draft through `node` that shares the most nodes with `path`; null if no re-draft contains the node. */
 function furthest(node, path) {
   const shared = (candidate) => path.filter((other) => other.candidates.includes(candidate)).length;
   const redrafts = node.candidates.filter((candidate) => candidate > 0);
   return redrafts.reduce((best, c) => (best === null || shared(c) > shared(best) ? c : best), null);
 }
 
-/** The draft that wrote the token of a candidate at this depth; null if that is the first draft or no draft. */
+/** The re-draft that wrote the token of a candidate at this depth; null if the first draft or no draft wrote it. */
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
 
-/** The re-drafts that wrote all of these nodes of one path; several if they are equal there. */
+/** The re-drafts that wrote all of these nodes, which lie on one path; several if re-drafts have equal tokens. */
 export function draftsThrough(step, nodes) {
   const common = nodes[0].candidates.filter((c) => c > 0 && nodes.every((node) => node.candidates.includes(c)));
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
@@ -82,7 +82,7 @@ export const inTree = (level) => level.best.filter(({ node }) => node).length;
 
 /** A note for the strip of a tree that grew level by level; strip.js splits it at ": ". */
 export function levelWords(step) {
-  return `${step.levels.length} draft passes, one per level: no block confidence and no boundary estimate.`;
+  return `${step.levels.length} draft passes, one per level: this method does not predict where the draft breaks.`;
 }
 
 /** A step in words: a title with the number of tokens, and pieces with the proposers; `kind` sets the colour of a piece. */
@@ -144,12 +144,12 @@ function storyPieces(step) {
   return [...listed, { text: after ? `; ${after}.` : "." }];
 }
 
-/** How early the second drafts that continue after the first `right` tokens had started. */
+/** How many tokens before the boundary these second drafts had started; `right`: accepted tokens of the first draft. */
 function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0
-    ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} earlier`
-    : " that was ready where the first one broke";
+    ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} before the break`
+    : " that had started where the first one broke";
 }
 
 /** Why the first drafted token was not accepted. */
@@ -162,8 +162,8 @@ function firstWrong(step) {
 /** Why second drafts did not help where the first one broke. */
 function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
-  const place = ofFirst ? "where it broke" : "there";
-  const said = { found: `the second draft from ${place} did no better`, missed: `no second draft started ${place}` };
+  const started = `started ${ofFirst ? "where the first one broke" : "at the anchor"}`;
+  const said = { found: `a second draft that ${started} did no better`, missed: `no second draft ${started}` };
   return said[step.verdict] ?? "the other drafts added nothing";
 }
 
@@ -199,7 +199,7 @@ export function decisionWords(step) {
   return says.join(" ");
 }
 
-/** Whether the first draft's token at position `k` (from 1) was "right", "wrong", or "unseen" by the target. */
+/** Whether the first draft's token at position `k` (from 1) was "right" or "wrong"; "unseen" if the target did not check it. */
 export function fateOf(step, k) {
   const right = step.boundary ?? contributions(step).right;
   if (k <= right) return "right";
@@ -215,7 +215,8 @@ export function stepSummary(step, total, growing = false) {
 export function boundaryWords(step) {
   const { draft, boundary, verdict, rank, gained, random } = step;
   if (!draft) return "";
-  if (boundary === null) return "It is not known where the first draft broke: the text or the tree ended before.";
+  if (boundary === null)
+    return "It is not known where the first draft would have broken: the text or the tree ended before this place.";
   if (verdict === "all") return "The whole first draft was accepted.";
   const broke = `The first draft broke ${afterToken(boundary)}`;
   if (verdict === null) return `${broke}.`;
@@ -234,7 +235,7 @@ export function boundaryWords(step) {
   return `${broke}${expected}${came[verdict]}.`;
 }
 
-/** The draft that wrote a node's token (not one that only has it in its prefix), and the index of the token there. */
+/** The draft that wrote a node's token, and the token's index in this draft. The prefix of a re-draft does not count. */
 function originOf(step, node) {
   for (const c of node.candidates) {
     const draft = c === 0 ? step.draft : step.branches[c - 1];
@@ -273,8 +274,8 @@ export function nodeSentence(step, node) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
   }
   return step.ending === "max_new_tokens"
-    ? "Not reached: the limit on tokens ends the text before it."
-    : "Not reached: the text ends before it.";
+    ? "Not reached: the limit on tokens ends the text before this token."
+    : "Not reached: the text ends before this token.";
 }
 
 /** Whether nothing was drafted in a step. */
@@ -286,8 +287,8 @@ export function bonusSentence(step) {
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
-/** Whether a node's probability combines both drafters' (`d2sd_tree`): a re-draft starts from a prefix of its path, and both
- *  drafted its position. */
+/** Whether a node has the combined probability of both drafters (`d2sd_tree`): a re-draft starts from a prefix of the node's path, and
+ *  both drafters drafted its position. */
 export function ofBoth(step, node) {
   if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
   let shared = 0; // length of the path's common prefix with the first draft
@@ -302,7 +303,7 @@ export function alternativesOf(step, node) {
   return marked(step, node, origin && origin.draft.alternatives[origin.at]);
 }
 
-/** The target's top tokens at this node's position, marked in the same way; empty in older traces. */
+/** The target's top tokens at this node's position, with the same marks; empty in older traces. */
 export const targetTopOf = (step, node) => marked(step, node, step.targetTops.get(node.parent));
 
 function marked(step, node, top) {
@@ -314,14 +315,14 @@ function marked(step, node, top) {
  * How far drafter and target agree: the rank of the target's favourite in the drafter's list, and a lower bound of
  * KL(target ‖ drafter) in nats.
  *
- * The lists are short. Tokens in both lists count separately and all others as one, which can only lower the divergence.
+ * The lists are short, so all tokens that are not in both lists count as one token, which can only lower the divergence.
  */
 export function agreementWords(drafted, wanted) {
   if (!drafted.length || !wanted.length) return "";
   const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
   const place =
     rank < 0
-      ? `not among the drafter’s ${drafted.length}`
+      ? `not among the drafter’s top ${drafted.length}`
       : rank === 0
         ? "the drafter’s favourite too"
         : `the drafter’s number ${rank + 1}`;

@@ -46,7 +46,7 @@ function themed(figure, element, colours) {
   return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
 }
 
-/** Frames around the marks of these places: columns, rows or cells. */
+/** Frames around the marks (columns, rows or cells) whose place is in `places`. */
 export function frames(data, places, line) {
   const shapes = [];
   const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
@@ -137,7 +137,7 @@ export class FigureView {
     this.draw();
   }
 
-  /** Draws the figure, which takes 0.1 s or more. Outside the window it waits until plotly is loaded and the browser idle. */
+  /** Draws the figure, which takes 0.1 s or more. A figure outside the window waits until plotly is loaded and the browser is idle. */
   async redraw(idle = false) {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
     this.late = !this.inView && !idle;

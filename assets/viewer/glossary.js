@@ -4,7 +4,7 @@ import { h } from "./dom.js";
 
 /** Terms that a newcomer may not know, in a useful reading order. */
 export const GLOSSARY = {
-  token: "a word or a piece of one; ␣ is a lone space, ↵ a line break",
+  token: "a word or a piece of a word; ␣ is a lone space, ↵ a line break",
   target: "the large model: it checks every guess, and the text contains only tokens that it would have written itself",
   drafter: "a small network that guesses the next tokens ahead of the target",
   step: "one round: draft, re-draft, verify all drafts in one pass of the target, and write the accepted tokens",
@@ -12,17 +12,17 @@ export const GLOSSARY = {
   c: "confidence: how sure the drafter is of its own token, from 0 to 1",
   boundary: "the place where the target rejects the first draft: predicted before the target’s pass, known after it",
   "r(i)":
-    "predicted chance that exactly i drafted tokens are accepted, computed from the confidences; “all”: the whole draft",
+    "predicted chance that exactly i drafted tokens are accepted, computed from the confidences; “all”: chance that the whole draft is accepted",
   "second draft": "a re-draft: it starts where the first draft will probably break",
   bonus: "the token that the target adds after the accepted ones, in the same pass; it is the next anchor",
-  α: "acceptance length: tokens written per step, including the bonus; mean over the run",
-  γ: "tokens in a block: the anchor and γ − 1 drafted ones",
+  α: "acceptance length: tokens written per step, including the bonus; averaged over the run",
+  γ: "tokens in a block: the anchor and γ − 1 drafted tokens",
   K: "number of likely boundaries that get a re-draft",
   B: "maximum number of drafted tokens that the target reads in a step",
   T: "temperature: at 0 the target takes its likeliest token, above 0 it samples one",
   "plain decoding": "generation without drafts: one pass of the target for each token",
   "break even":
-    "a method is faster than plain decoding if α is greater than the cost of a step, in passes of plain decoding",
+    "a method breaks even if α equals the cost of a step, in passes of plain decoding; with a larger α it is faster",
   "●": "rescued: a second draft started exactly where the first one broke, and added tokens",
   "○": "right place, no gain: a second draft started there, but added nothing",
   "✕": "wrong place: no second draft started there",
@@ -35,7 +35,7 @@ export const term = (word, shown = word, meaning = GLOSSARY[word]) =>
 
 const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not inside longer words
 
-/** Splits prose into text and terms; a term is an array, at its first occurrence only. `seen`: earlier terms, updated. */
+/** Splits prose into text and terms; the first occurrence of a term is an array. `seen`: terms that occurred before; updated. */
 export function wordsIn(prose, seen = new Set()) {
   return prose.split(IN_PROSE).map((piece, at) => {
     if (at % 2 === 0 || seen.has(piece)) return piece;

@@ -23,9 +23,9 @@ const KEYS = [
   ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
   [
     "Tab",
-    "go to the places under the drawing; ← → choose one, Enter shows what a second draft from there would have added",
+    "go to the positions under the drawing where a second draft can start; ← → choose one, Enter shows what a second draft from there would have added",
   ],
-  ["Esc", "stop playing, close the what-if card, or release the node, then the step"],
+  ["Esc", "stop playing, close the what-if card, or release first the node, then the step"],
   ["?", "this list"],
 ];
 
@@ -71,7 +71,7 @@ export function handlesKeysOf(element, target) {
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
-/** The names of a key event in `keyActions`, in order of preference: Shift + digit is a stage, but types a digit on some layouts. */
+/** The names of a key event in `keyActions`, the preferred one first. Shift + digit means a stage, but types a digit on some layouts. */
 export function keyNames({ key, code, shiftKey }) {
   const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
   return [...((shiftKey && /(?<=^Digit)[1-6]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
@@ -154,7 +154,7 @@ export function keyActions({
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
-    // keys of a presentation remote; otherwise they scroll the page
+    // keys of a presentation remote; when not presenting, they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),
     Escape: () => (player.on ? player.finish() : redraft.release(store.step(selection.shown)) || selection.release()),

@@ -37,7 +37,7 @@ export function meanCost(machine, method, works) {
   return costs.includes(null) ? null : sum(costs) / costs.length;
 }
 
-/** The source of the paper's cost of a step of `method`; without `cost`, the source of its costs in general. */
+/** The source of `cost`, the cost of a step of `method` on the paper's machine; without `cost`, the source of all such costs. */
 export function originWords(method = "", cost = null) {
   const { published } = PAPER;
   if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2))
@@ -51,7 +51,7 @@ export const readWork = (raw) => raw && { first: raw[0], again: raw[1], nodes: r
 
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
-const ALONG = [1, 0.85, 0.7, 0.55]; // positions of a line's label, as shares of its length, tried in this order
+const ALONG = [1, 0.85, 0.7, 0.55]; // positions of a line's label, as shares of the line's length, tried in this order
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
 const LETTER = 7.6; // pixels; approximate width of a letter
 const LINE = 14; // pixels; height of a label
@@ -105,8 +105,8 @@ export class BreakEvenMap {
     this.box = h("div", { class: "map" }, this.svg, this.said);
   }
 
-  /** `points`: name, alpha, and the cost of a step in plain steps, null if unknown: measured `here`, and `there`, with an 8B model on
-   *  the paper's H200. */
+  /** `points`: `name`, `alpha`, and two costs of a step in plain steps, null if unknown: `here` (measured) and `there` (with an 8B model
+   *  on the paper's H200). */
   show(points) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);

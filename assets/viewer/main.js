@@ -1,4 +1,4 @@
-// The Explore view of one run. The store holds the received data, the selection the shown step and node; this keeps all views in sync.
+// The Explore view of one run. The store holds the received data, the selection the shown step and node; this module keeps all views in sync.
 
 import { readAddress, readNode } from "./address.js";
 import { h, oncePerFrame, text, whole } from "./dom.js";
@@ -22,6 +22,7 @@ import { TreeView } from "./tree.js";
 import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
+import { count } from "./words.js";
 
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
@@ -234,7 +235,7 @@ class Explorer {
     page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
   }
 
-  /** Publishes the selection: as data attributes, and if the pinned step or node changed also as an event, here and to the server. */
+  /** Publishes the selection as data attributes. If the pinned step or node changed, sends an event to the page and to the server. */
   publish() {
     const { element, store, selection } = this;
     const node = selection.node === BONUS ? "bonus" : (selection.node ?? "");
@@ -317,7 +318,7 @@ class Explorer {
     page.views.hidden = nothing || (this.toPlay && !store.complete && !store.live);
     const lost =
       wanted && this.served && store.complete && (store.recorded || store.finished)
-        ? `There is no step ${wanted.step + 1}: this run has ${store.length}.`
+        ? `There is no step ${wanted.step + 1}: this run has ${count(store.length, "step")}.`
         : "";
     page.notify(store.failed ?? (lost || otherText(store, this.expected)));
     this.fill();

@@ -1,5 +1,5 @@
-// Animates a step: moves, fades and marks elements of the finished tree, strip and text, and adds temporary ones. stages.js computes
-// their state at a time.
+// Animates a step: moves, fades and marks elements of the finished tree, strip and text, and adds temporary elements. stages.js
+// computes the state of all these at a time.
 
 import { h, s } from "./dom.js";
 import { END, draftOf, rowOrder, stage } from "./stages.js";
@@ -18,7 +18,7 @@ const tokensOf = (step, c, from = 0) =>
 const prefixOf = (step, c) => (c ? step.branches[c - 1].prefix : 0);
 const ownTokens = (step, c) => tokensOf(step, c, prefixOf(step, c));
 
-/** The y of each draft's row, by number: 0 for the first draft, or higher if the others need the space below. */
+/** The y of each draft's row, by number of the draft. The first draft is at 0, or higher up if the other rows need the space below. */
 function rowsOf({ step, viewport: { k, y, size } }) {
   const order = rowOrder(step).filter((c) => ownTokens(step, c).length);
   const [top, bottom] = [ROW.margin - y / k, (size.height - y) / k - ROW.margin];
@@ -90,7 +90,7 @@ export class Motion {
       element.classList.remove("yet", "mask", "lit");
     }
     for (const tokens of this.words.tokens) for (const token of tokens) token.classList.remove("ahead", "coming");
-    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // flyers has gaps: tokens out of sight get none
+    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // flyers has gaps: tokens out of view have no flyer
     this.acts = null;
     this.root.classList.remove("moves");
     tree.showOpen();
@@ -126,7 +126,7 @@ export class Motion {
   moveNode(group, node, stays, into = null) {
     const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
     const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
-    // whether it stays visible until branches fold; other nodes hide when their row merges, and return then if they stay
+    // whether the node is visible until branches fold; other nodes hide when their row merges, and return at the fold if they stay
     const waits = !this.whole || this.whole.has(node.id);
     this.acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
@@ -161,7 +161,7 @@ export class Motion {
       const first = name.dataset.draft === "0";
       const high = this.high(at.id);
       const above = ([id, y]) => y < high && high - y < PILL + 20 && Math.abs(step.nodes.get(id).depth - at.depth) < 2;
-      const hidden = [...(whole ?? [])].some(above); // no space for it while branches are whole
+      const hidden = [...(whole ?? [])].some(above); // no space for the name while branches are whole
       acts.push((now) => {
         const apart = first ? now.apart : 0;
         fade(name, now.lane(first) * (hidden ? Math.max(apart, now.fold) : 1));
@@ -186,7 +186,7 @@ export class Motion {
     return made;
   }
 
-  /** Adds the row of each draft, until drafts merge: its line, its prefix, and copies of tokens that another draft wrote too. */
+  /** Adds a row for each draft, until drafts merge: a line, the prefix, and copies of tokens that another draft wrote too. */
   addRows(step) {
     const { tree, rows, acts, under } = this;
     for (const [c, y] of rows) {
@@ -275,7 +275,7 @@ export class Motion {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);
-      const said = [`pass ${at + 1}`, String(at + 1), ""]; // which pass writes it; the longest label that fits
+      const said = [`pass ${at + 1}`, String(at + 1), ""]; // the pass that writes this token; the longest label that fits
       const words = said.find((name) => tree.small(name) < tree.columns.width(depth) - 2);
       const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, words);
       wish.append(pass);

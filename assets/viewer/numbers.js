@@ -30,7 +30,7 @@ export function gist({
 }) {
   if (!steps) return [];
   const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · stopped before its end" : ""}`;
+  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · the run was stopped early" : ""}`;
   if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
   if (!cycle) return [t(run)];
   if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
@@ -105,7 +105,7 @@ export function cycleOf(store) {
 
 const DISTURBED = "disturbed by other work on this machine";
 
-/** When and after how many tokens the time of a plain pass was measured; empty if the run does not record it. */
+/** When, and with how much context, the time of a plain pass was measured; empty if the run does not record it. */
 const plainWords = ({ measured, context }) =>
   measured
     ? `The time of a plain pass was measured for these models on this machine on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
@@ -114,19 +114,19 @@ const plainWords = ({ measured, context }) =>
 /** The result of `cycleOf` in a sentence. */
 export function cycleWords({ cost, brought, gain, disturbed = false }) {
   const end = disturbed
-    ? `; the times were ${DISTURBED}: run it again`
-    : `, so it is ${fixed(gain, 2)}× as fast as plain decoding`;
-  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
+    ? `; the times were ${DISTURBED}: run the prompt again`
+    : `, so drafting was ${fixed(gain, 2)}× as fast as plain decoding`;
+  return `A step took as long as ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
-/** Whether a run with full trees was slower than plain decoding, so that *quickest here* may help. `aware`: its setting `cost_aware`,
- *  undefined if imported. */
+/** Whether a run with full trees was slower than plain decoding, so that *quickest here* may help. `aware`: the run's setting
+ *  `cost_aware`, undefined for imported runs. */
 export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
 
 /** The speed of the same steps on the paper's H200. `cost`: plain steps per step there, null if unknown; `brought`: tokens per step. */
 export function elsewhereWords(method, cost, brought) {
   if (cost === null) return `The drafting time of this method with an 8B model on ${PAPER.name} is not known.`;
-  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would be written ${fixed(brought / cost, 2)}× as fast as by plain decoding.`;
+  return `With an 8B model on ${PAPER.name} such a step would cost ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would be written ${fixed(brought / cost, 2)}× as fast as by plain decoding.`;
 }
 
 /** Two bars on one scale: the cost of a step, by stage, and its tokens. */
@@ -194,7 +194,7 @@ const CARDS = [
   [
     "repaired",
     "Repaired drafts",
-    "share of the steps with a partly rejected first draft in which a re-draft started exactly at the rejection and added tokens",
+    "of the steps whose first draft was partly rejected, the share in which a re-draft started exactly at the boundary and added tokens",
   ],
   ["gain", "Gained per re-draft", "tokens added by re-drafts, divided by the number of re-drafts"],
 ];
@@ -233,7 +233,7 @@ export function figuresOf(store, here = null) {
   const slow = store.disturbed
     ? "not measured cleanly"
     : gain !== null && gain < 1
-      ? `a step = ${(tokens / steps / gain).toFixed(1)} plain`
+      ? `a step = ${(tokens / steps / gain).toFixed(1)} plain steps`
       : "";
   const verdict = here && OUTCOMES[here.verdict];
   const predicted = cases
@@ -317,11 +317,15 @@ export class NumbersView {
         class: "offer",
         id: "quickest",
         hidden: true,
-        title: "The same text; drafts and verifies only as much as saves time on this machine",
+        title: "Writes the same text, but drafts and verifies only as much as saves time on this machine",
       },
       ways?.quickest,
     );
-    this.again = button("Again?", { class: "offer", id: "again", hidden: true, title: "Run it again" }, ways?.again);
+    this.again = button(
+      "Again?",
+      { class: "offer", id: "again", hidden: true, title: "Run the prompt again" },
+      ways?.again,
+    );
     this.recording = h("b", { class: "recording", hidden: true });
     this.line = h("div", { class: "line" }, this.recording, this.gist, this.quick, this.again, this.why);
     host.append(this.line, this.box);
@@ -357,8 +361,8 @@ export class NumbersView {
       "p",
       {},
       term("α"),
-      ` = ${fixed(alpha, 2)} tokens a step`,
-      ...(even ? ["; it would ", term("break even"), ` ${even}`] : []),
+      ` = ${fixed(alpha, 2)} tokens per step`,
+      ...(even ? ["; drafting would ", term("break even"), ` ${even}`] : []),
       ".",
     );
     const plain = plainWords(this.store);
@@ -376,10 +380,10 @@ export class NumbersView {
               "p",
               {},
               cycle
-                ? "Other work kept this machine busy while this ran, so its times are not compared with plain decoding."
+                ? "Other work kept this machine busy during this run, so the run’s times are not compared with plain decoding."
                 : missing && timed
-                  ? `A step takes ${milliseconds(alpha / timed)} and commits ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(1 / timed)} a token.`
-                  : "The time of plain decoding is not known for this run, so the cost of a step in plain steps is not known.",
+                  ? `A step takes ${milliseconds(alpha / timed)} and commits ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(1 / timed)} per token.`
+                  : "The time of plain decoding is not known for this run, so the cost of a step cannot be given in plain steps.",
             ),
           ]),
       ...(plain ? [h("p", { class: "source" }, plain)] : []),
@@ -415,7 +419,7 @@ export class NumbersView {
     this.recording.textContent = store.opened
       ? `Opened from ${visible(store.opened, 40, " ")}.`
       : ways
-        ? "A recording. Press Run to run it on this machine."
+        ? "A recording. Press Run to run the prompt here."
         : "A recording.";
     const pieces = gist({
       method,

@@ -3,7 +3,7 @@
 import { button, h } from "./dom.js";
 
 const OPENING =
-  "A small model guesses ahead. The large one checks the guesses in one pass and keeps what it would have written: same text, fewer passes.";
+  "A small model guesses ahead. A large model checks all guesses in one pass and keeps those that it would have written itself: the same text, in fewer passes.";
 
 /** The sentence and its buttons: `story()` opens the tour, `begin()` runs a prompt; a button whose function is null is left out. */
 export function opening({ story, begin }) {

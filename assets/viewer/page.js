@@ -121,7 +121,7 @@ export class Page {
   /** If the log holds no tokens, a sentence replaces tree and strip. */
   showLacks(step) {
     const words = step ? step.lacks : "";
-    this.lacks.textContent = words && `${words} It still shows how many tokens each step drafted and accepted.`;
+    this.lacks.textContent = words && `${words} The log still shows how many tokens each step drafted and accepted.`;
     this.lacks.hidden = !words;
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
@@ -141,7 +141,7 @@ export class Page {
   showWidth({ columns, widened }) {
     this.widen.hidden = !columns.slim && !widened;
     this.widen.textContent = widened ? "Narrow" : "Widen";
-    this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
+    this.widen.title = widened ? "Show the whole block" : "Make every token readable; swipe to move";
   }
 }
 
@@ -180,7 +180,7 @@ export class ChipView {
     chip.title = chip.disabled
       ? "Click a token, a bar or a node to pin its step"
       : store.live
-        ? "Release and follow the run (Esc)"
+        ? "Release this step and follow the run (Esc)"
         : "Release this step (Esc)";
   }
 }
@@ -232,7 +232,7 @@ function legend() {
     item("rejected: the large model wanted another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
-      "a second draft starts here: the first was expected to break after this token",
+      "a second draft starts here: the first draft was expected to break after this token",
       "flagged",
       picture(s("path", { d: "M0-5L6 5H-6Z" })),
     ),
@@ -241,7 +241,7 @@ function legend() {
       "headed",
       picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
     ),
-    h("li", { class: "space" }, h("b", {}, "▯"), "a token that is not in this log"),
+    h("li", { class: "space" }, h("b", {}, "▯"), "a token whose text is not in this log"),
   );
 }
 
@@ -271,7 +271,7 @@ export function runWords({ header, seen, length }) {
   return words.filter(Boolean).join(" · ");
 }
 
-/** Sets data attributes on the root for the kinds of things that a run has; styles hide the marks of all others. */
+/** Sets data attributes on the root that tell which parts the run has; styles hide everything about missing parts. */
 export class RunView {
   constructor(root, store) {
     Object.assign(this, { root, store });

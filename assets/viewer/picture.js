@@ -78,7 +78,7 @@ export function wrapped(words, room, font) {
   }, []);
 }
 
-/** Splits coloured pieces of text at the ends of `lines`: a list of pieces for every line. */
+/** Splits coloured pieces of text at the ends of `lines`; returns a list of pieces for every line. */
 export function onLines(pieces, lines) {
   const left = pieces.map((piece) => ({ ...piece }));
   return lines.map((line) => {

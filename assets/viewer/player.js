@@ -46,7 +46,7 @@ export class Player {
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
 
-  /** Pauses, or plays from the current time to the end; from the end it starts again. */
+  /** Pauses, or plays from the current time to the end (from the start if the time is at the end). */
   toggle() {
     if (this.playing) this.pause();
     else if (this.step && this.allowed()) {
@@ -171,7 +171,7 @@ export class Player {
     this.mark();
   }
 
-  /** Sets the slider and the filled part of the line; a dot marks the end of its stage. */
+  /** Sets the slider and the filled part of the line, on which a dot marks the end of every stage. */
   showPlace(at) {
     const stages = Math.max(1, Number(this.slider.max));
     this.slider.value = at;

@@ -15,7 +15,7 @@ export const guessMarks = (summaries, answers) =>
   guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
 
 export class Guessing {
-  /** `name`: name of the game in data attributes and events; `changed()` is called when other things may be seen. */
+  /** `name`: name of the game in data attributes and events; `changed()` is called when something else must be hidden or shown. */
   constructor(root, store, selection, name, changed) {
     Object.assign(this, { root, store, selection, name, changed, on: false, pending: false, answers: new Map() });
     this.said = h("p", { class: "said", role: "status" });
@@ -121,12 +121,12 @@ export function quizVerdict(step, guess) {
     first === null
       ? ""
       : first === truth
-        ? " The drafter’s own first guess was right too."
-        : ` The drafter’s own first guess: ${named(first)}.`;
+        ? " The drafter’s own prediction was right too."
+        : ` The drafter’s own prediction: ${named(first)}.`;
   return {
     right: guess === truth,
     byFlag: first === truth,
-    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it broke ${named(truth)}.${drafter}`,
+    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: the draft broke ${named(truth)}.${drafter}`,
   };
 }
 
@@ -186,7 +186,7 @@ export class QuizView extends Guessing {
     const done = [...answers.values()];
     const right = done.filter((v) => v.right).length;
     const score = done.length
-      ? ` You: ${right} of ${done.length}; the drafter’s first guess: ${done.filter((v) => v.byFlag).length}.`
+      ? ` Score: you ${right} of ${done.length}, the drafter ${done.filter((v) => v.byFlag).length}.`
       : "";
     const here = answers.get(this.selection.shown);
     this.all.hidden = !asking;

@@ -4,7 +4,7 @@ import { button, h } from "./dom.js";
 import { capital, count, joined, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
-  "This file holds the recorded run without its models. To ask this, open the run in D²SD Explorer with these models loaded.";
+  "This file holds the recorded run without its models. To ask this, open the run in D²SD Explorer with its models loaded.";
 const NOT_REACHED = { accepted: 0, wanted: null }; // the target rejected a token of the prefix
 const UNSEEN = 2; // tokens shown after the rejected one, until the user opens the rest
 
@@ -19,11 +19,11 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
   const would = "It would have added";
   const end = wanted === null ? "" : `; then the large model wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the large model already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text already ends before this place` : `the large model already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
-  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, but already in the first draft.`;
-  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as its first token`}.`;
+  if (accepted) return `${would} nothing: ${count(accepted, "token")} accepted, but the first draft had them already.`;
+  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as the first token`}.`;
 }
 
 /** Compares the re-draft with the second drafts of the step; `committed`: number of tokens of the step. */
@@ -32,9 +32,10 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
   const who = !chosen.length
     ? "The step had no second draft."
     : chosen.length === 1
-      ? `The second draft of the step started after ${chosen[0][0]} and gained ${chosen[0][1]}.`
-      : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and gained ${joined(chosen.map(([, added]) => added))}.`;
-  if (same === false) return `${who} This one was drafted again, and rounding decided a near tie differently.`;
+      ? `The second draft of the step started ${afterToken(chosen[0][0])} and added ${chosen[0][1]}.`
+      : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and added ${joined(chosen.map(([, added]) => added))}.`;
+  if (same === false)
+    return `${who} This is one of them, but drafted again, and rounding decided a near tie differently.`;
   if (same) return `${who} This is one of them.`;
   return extra
     ? `${who} With this one the step would have written ${extra} more than its ${count(committed, "token")}.`
@@ -105,7 +106,7 @@ export class Redraft {
       h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
         "ol",
-        { class: "redrafted", "aria-label": "Its tokens, each with its confidence" },
+        { class: "redrafted", "aria-label": "Tokens of the second draft, each with its confidence" },
         ...items.slice(0, shown),
         items.length > shown ? h("li", {}, more) : null,
       ),

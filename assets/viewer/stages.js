@@ -17,10 +17,10 @@ export function stagesOf(step) {
   return has.flatMap((there, at) => (there ? [at] : []));
 }
 
-/** The first draft that contains a node: 0 for the first draft, else the number of a re-draft from 1; null if no draft does. */
+/** The lowest number of a draft that contains a node: 0 is the first draft, re-drafts count from 1; null if no draft contains it. */
 export const draftOf = ({ candidates }) => (candidates.length ? Math.min(...candidates) : null);
 
-/** Numbers of the re-drafts, from 1, in the order of their rows: the latest start is nearest to the first draft. */
+/** Numbers of the re-drafts, from 1, in the order of their rows: the longest prefix is nearest to the first draft. */
 export const rowOrder = ({ branches }) =>
   branches.map((_, at) => at + 1).sort((a, b) => branches[b - 1].prefix - branches[a - 1].prefix || a - b);
 
@@ -51,7 +51,7 @@ function scheduleOf(step) {
   const nested = (c) => (branches[c - 1].base > 0 ? 1 + nested(branches[c - 1].base) : 0);
   const batches = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
   const order = rowOrder(step);
-  /** When the token of draft `c` at a depth appears as a mask, and when as a token. */
+  /** Two times for the token of draft `c` at a depth: when it appears as a mask, and when its word appears. */
   const born = (c, depth) => {
     if (c === null && !levels.length) return Array(2).fill((branches.length ? 3.6 : 0.5) + (0.25 * depth) / deepest);
     if (!c && inTurn) return Array(2).fill((0.8 * (depth - 1)) / inTurn);
@@ -78,7 +78,7 @@ const schedules = new WeakMap();
  * The look of a step at a time: functions of its parts, with values from 0 to 1 unless stated otherwise.
  *
  * At the end all values are 1, except those of temporary parts (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`),
- * which are 0. `fold`: cuts the branches that were not accepted, after the target's walk.
+ * which are 0. `fold`: how far the branches that were not accepted are cut, after the walk.
  */
 export function stage(step, t) {
   if (!schedules.has(step)) schedules.set(step, scheduleOf(step));
@@ -186,7 +186,7 @@ export function stageWords(step, at) {
   if (at === 0) {
     const sure = "Each comes with the drafter’s confidence.";
     if (levels.length)
-      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each continues the likeliest paths.");
+      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each pass continues the likeliest paths.");
     if (step.passes >= drafted && drafted > 1)
       return said(`${capital(inWords(drafted))} tokens are guessed, one pass for each.`, sure);
     return drafted > 1
@@ -201,7 +201,7 @@ export function stageWords(step, at) {
         .slice(0, 2)
         .map((i, n) => chance(i) + afterToken(i, n > 0))
         .join(", ") + more;
-    return said("Where will it break?", step.random ? `Not predicted: places are drawn at random, ${places}` : places);
+    return said("Where will the draft break?", step.random ? `Not predicted but drawn at random: ${places}` : places);
   }
   if (at === 2) {
     if (branches.every(({ resampled }) => resampled))
@@ -219,12 +219,12 @@ export function stageWords(step, at) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
     return said(
       `${all} tokens become one tree of ${nodes.size} nodes.`,
-      "A token that several drafts share is read once.",
+      "A token that several drafts share is read only once.",
     );
   }
   if (at === 4)
     return said(
-      nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all of them in one pass.",
+      nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all nodes in one pass.",
       took(seconds.verify),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");

@@ -5,6 +5,7 @@ import { NO_GAME, readAddress, withFields } from "./address.js";
 import { button, h } from "./dom.js";
 import { start as startViewer } from "./main.js";
 import { explainTerms } from "./meaning.js";
+import { count } from "./words.js";
 
 const words = () => location.hash.slice(1);
 const address = () => readAddress(words());
@@ -31,7 +32,7 @@ export function missing(hash, numbers, steps) {
     return `There is no run ${run.slice(0, 20)} in this file; run ${numbers[0]} is shown.`;
   return step === null || (read.step !== null && read.step <= steps)
     ? ""
-    : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
+    : `There is no step ${step.slice(0, 20)}: this run has ${count(steps, "step")}.`;
 }
 
 /** The page: buttons for runs and modes above the viewer or the tour. */

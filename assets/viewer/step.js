@@ -15,9 +15,9 @@ export function lacking(missing) {
 /** The outcome of a step without an outcome line. */
 export const NO_OUTCOME = { verdict: null, gained: 0, closed: null, work: null };
 
-/** The outcome line before a step, from d2sd/trace/metrics.py. `verdict`: one of OUTCOMES, or null (no prediction, or not seen);
- *  `gained`: tokens that re-drafts added; `closed`: the first position after a drafted end of the text, or null; `work`: rows of its
- *  passes, or null. */
+/** The outcome line before a step, from d2sd/trace/metrics.py. `verdict`: one of OUTCOMES, or null (no prediction, or boundary unknown);
+ *  `gained`: tokens that re-drafts added; `closed`: the first position after a drafted end of the text, or null; `work`: rows of the
+ *  step's passes, or null. */
 export const readOutcome = ({ verdict, gained, closed, work }) => ({ verdict, gained, closed, work: readWork(work) });
 
 /**
@@ -60,7 +60,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     draft,
     trained: trained[0] ?? [],
     drafted,
-    // if no prefixes were selected, another first-drafter draft from the anchor is a resample
+    // if no prefixes were selected, another draft of the first drafter from the anchor is a resampled draft
     branches: raw.branches.map((branch) => ({
       ...readDraft(branch),
       resampled: !selected.length && branch.drafter === "first" && branch.prefix === 0,

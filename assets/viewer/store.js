@@ -11,8 +11,8 @@ const PACKED = "~";
 const RESEND_MS = 2000; // shortest time between two requests
 const UNREADABLE = "A part of this run cannot be read.";
 
-/** Unpacks a line. Long lines and blocks of lines are sent packed: "~", then raw deflate in base64 (see d2sd/trace/run.py). Invalid ones
- *  are returned unchanged and fail to parse later. */
+/** Unpacks a line. Long lines and blocks of lines are sent packed: "~", then raw deflate in base64 (see d2sd/trace/run.py). Invalid
+ *  lines are returned unchanged and fail to parse later. */
 export const openLine = async (line) => (line[0] === PACKED ? inflate(line.slice(1)).catch(() => line) : line);
 
 /** Decodes base64 and inflates it (raw deflate); throws on invalid input. */
@@ -99,7 +99,7 @@ export class Store {
       unwatched: null,
       disturbed: false,
       measured: "", // date on which plain decoding was timed
-      context: null, // its tokens of context
+      context: null, // tokens of context in this measurement
     });
     this.waiting = []; // lines that arrived but were not parsed yet
     this.early = new Map(); // lines after a gap, by the index of the first
@@ -113,20 +113,20 @@ export class Store {
     this.outcome = NO_OUTCOME; // outcome of the next step
     this.instructive = 0; // the most instructive step
     this.read = new Map();
-    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // things that occur in the steps
+    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // parts that occur in the steps
     this.sums = noSums();
     this.most = 1; // tokens of the longest step
     // Whether the run was complete when it was first seen: a recording, not a live run to follow.
     this.recorded = false;
     this.own = false; // whether the run was made in this window
-    this.opened = ""; // name of the file that it was opened from
+    this.opened = ""; // name of the file that the run was opened from
   }
 
   get length() {
     return this.steps.length;
   }
 
-  /** A value for another view with all lines so far, which opens at step `index`. */
+  /** A value for another view: all lines so far. That view opens at step `index`. */
   valueAt(index) {
     const head = {
       event: "Segment",
@@ -156,7 +156,7 @@ export class Store {
     return this.length > 0 && !this.recorded && !this.finished && !this.failed;
   }
 
-  /** Whether the recording is complete but lacks the end of its run. */
+  /** Whether all lines of the recording have arrived, but the run in it has no end. */
   get cut() {
     return this.length > 0 && this.recorded && this.complete && !this.finished && !this.failed;
   }
@@ -166,7 +166,7 @@ export class Store {
     if (!value) return;
     const segment = readSegment(value);
     const { key, from, lines } = segment;
-    if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // the server decides which of the two is shown
+    if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // the server decides which of the two runs is shown
     if (key !== this.key) {
       this.clear(key);
       this.own = segment.own === true;

@@ -19,7 +19,7 @@ const CLOSED = "the draft ends the text here";
 const SURE = "How sure the|drafter was";
 const BREAKS = "Expected to break|after this token";
 
-/** Which triangles get a number, so that none overlap. `places`: x coordinates, the likeliest first, which has priority. */
+/** Which triangles get a number, so that none overlap. `places`: x coordinates, by priority. */
 export function numbered(places) {
   const taken = [];
   for (const x of places) taken.push(taken.every((other, n) => !other || Math.abs(places[n] - x) >= VALUE));
@@ -69,7 +69,7 @@ export class StripView {
     return `How sure the drafter was. ${expected}${boundaryWords(this.step)}`;
   }
 
-  /** Scale of the strip: it grows less than the tree, so that both fit while presenting. */
+  /** Scale of the strip: the strip grows less than the tree, so that both fit while presenting. */
   get scale() {
     return 1 + 0.7 * (this.viewport.larger - 1);
   }
@@ -316,7 +316,7 @@ export class StripView {
       h(
         "p",
         {},
-        `${count(level.scored, "candidate")} scored; the next pass continues from the best ${level.best.length}, by the probability of the whole path:`,
+        `${count(level.scored, "candidate")} scored by the probability of the whole path. The next pass continues the best ${level.best.length}:`,
       ),
       h("ol", {}, ...level.best.slice(0, 6).map(row)),
     );
@@ -326,8 +326,8 @@ export class StripView {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
     const fate = {
-      right: "The large model accepted it.",
-      wrong: this.step.sampled ? "The large model drew another token." : "The large model rejected it.",
+      right: "The large model accepted this token.",
+      wrong: this.step.sampled ? "The large model drew another token." : "The large model rejected this token.",
       unseen: "The large model’s choice here is not known.",
     }[fateOf(this.step, k)];
     const trained = this.step.trained[k - 1];
@@ -352,7 +352,7 @@ export class StripView {
     const rank = selected.indexOf(i);
     const closed = this.step.closed !== null && i >= this.step.closed && rank < 0 && !last;
     const notes = [
-      closed ? "No second draft starts here, however likely it is: the draft ends the text before this place." : "",
+      closed ? "No second draft starts here, even if this place is likely: the draft ends the text before it." : "",
       rank < 0
         ? ""
         : this.step.random

@@ -23,7 +23,7 @@ import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 const DOT = 8; // pixels: size of a token in a column without room for its word
 const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
-const LINGER = 200; // ms: a branch stays open after the pointer has left
+const LINGER = 200; // ms for which a branch stays open after the pointer has left
 const WHOLE = "d2sd-explorer-whole";
 
 /** Three maps by node: its word, its font size, and the width of its shape. */
@@ -44,7 +44,7 @@ function nodeWords(step, columns, padding, family) {
 }
 
 const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
-export const NARROW = 640; // pixels: in narrower views all columns are fitted
+export const NARROW = 640; // pixels: narrower views show all columns
 
 export class TreeView {
   /** `host`: the element for the svg; `viewport`: its zoom and pan. */
@@ -144,7 +144,7 @@ export class TreeView {
     this.mark();
   }
 
-  /** y of every node while all branches are whole, as many as fit into view, without the bonus token; null if no branch is cut. */
+  /** y of every node but the bonus token if branches are drawn whole, as many as fit into view; null if no branch is cut. */
   wholePlaces() {
     if (!this.layout.chains.some(({ more }) => more)) return null;
     const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];
@@ -312,7 +312,7 @@ export class TreeView {
     });
   }
 
-  /** The line after the last token of the first draft that the target accepted; the strip continues it. */
+  /** The line after the last token of the first draft that the target accepted; the strip continues this line. */
   drawBoundary() {
     const [x] = this.broke;
     if (x === undefined) return s("g");

@@ -14,8 +14,8 @@ const ABOVE = [-PILL / 2 - 20, -PILL / 2 - 3];
 const BESIDE = [-9, 9];
 export const BELOW = [PILL / 2 + 2, PILL / 2 + 20];
 
-/** The name of a lane at its start: the first draft, or an accepted branch and the number of its tokens. Shorter if the `lines` from
- *  above leave little room; null if the lane needs no name or has no room. */
+/** The label at the start of a lane: the name of the first draft or of an accepted branch, and the number of accepted tokens. Shorter if
+ *  vertical `lines` leave little room; null if the lane needs no label or has no room for one. */
 export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
   const at = trunk ? chain.nodes[1] : chain.first;
@@ -45,8 +45,8 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   return null;
 }
 
-/** The x nearest to `x` at which words of this width cross no line, between `start` and `end`: to the right if possible, or to the left
- *  with `ahead`; null if there is none. */
+/** The place from `start` to `end` nearest to `x` where words of this width cross no line; null if there is none. Prefers places to the
+ *  right of `x`, or with `ahead` to the left. */
 export function clearOf(lines, x, width, [start, end], ahead = false) {
   const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
   if (clear(x)) return x;
@@ -60,7 +60,7 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
 const GAP = 5; // pixels: least distance of nodes in neighbouring lanes
 const LOOSE = 22; // pixels: largest extra distance
 /**
- * The y of every lane, as close as nodes and labels allow, and the top and bottom of all lanes.
+ * The y of every lane, with lanes as close as nodes and labels allow, and the top and bottom of all lanes.
  *
  * items: nodes and labels {lane, left, right, top, bottom}; top and bottom are relative to the lane's middle
  * room: pixels; unused room is spread between the lanes
@@ -86,8 +86,8 @@ export function laneRows({ low, high }, items, room = 0) {
   return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
-/** All `items` that take room in lanes, for `laneRows`, and the `labels`. A label has a `lane` and an offset from its middle (`down`). It
- *  belongs to a node (`of`), or counts the hidden nodes after node `at`, with a line to it (`stub(y)`). */
+/** All `items` that take room in lanes, for `laneRows`, and the `labels`. A label has a `lane` and an offset from the lane's middle
+ *  (`down`). A label belongs to a node (`of`), or counts the hidden nodes after node `at` and has a line to this node (`stub(y)`). */
 export function labelsOf(tree, layout) {
   const { step, columns, widths, small } = tree;
   const [items, labels, stems] = [[], [], []]; // stems: x, lowest and highest lane

@@ -11,7 +11,7 @@ const SHOWN = 2; // tokens shown of a branch that was not accepted
  * The chain of the anchor; all other chains of the step are its `subs`, recursively. The bonus token has the id BONUS.
  *
  * A chain is a row of nodes in one lane: a node stays in its parent's lane if it continues the same candidate. With `cut`, branches off
- * the accepted path end after two tokens: `more` of their chain holds the rest, with all chains that leave there.
+ * the accepted path end after two tokens: `more` of such a chain holds its hidden nodes and their chains.
  */
 export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
@@ -47,7 +47,7 @@ function cutChain(chain) {
 export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf)];
 
 /**
- * Assigns lanes to chains. The chains that leave latest are placed first and nearest, so a stem never crosses a lane in use.
+ * Assigns lanes to chains. The chains that leave latest are placed first and nearest, so that no stem crosses a lane in use.
  *
  * If a layout does not `fit`, the chains with the least drafter probability are left out, but never the accepted path. `more` of the result
  * lists the hidden nodes by the node before them: the rest of a cut chain, or whole chains. `reach(more)`: depth up to which a cut chain
@@ -82,7 +82,7 @@ function byWorth(main) {
     for (const { id, parent, drafterP } of chain.nodes)
       reach.set(id, parent < 0 ? 1 : (reach.get(parent) ?? 0) * (drafterP || 0));
     chain.needed = onPath(chain.first);
-    // at most the worth of the chain that it leaves, so that it comes after that one
+    // at most the worth of the chain that it leaves, so that a chain comes after the chain that it leaves
     chain.worth = Math.min(most, sum(chain.nodes.map(({ id }) => reach.get(id))));
     if (chain !== main) order.push(chain);
     for (const sub of chain.subs) collect(sub, chain === main ? Infinity : chain.worth);
@@ -236,7 +236,7 @@ export function columnsThatMatter(step, selection) {
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted; and the
+/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted there; and the
  *  rejected token after the accepted path, with "" because the bonus token stands beside it. */
 export function brokenTokens(step) {
   const last = step.accepted.at(-1) ?? 0;
@@ -251,7 +251,7 @@ export function brokenTokens(step) {
   return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.replace(/^ (?=\S)/, ""), 12)) : found;
 }
 
-/** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: of the drawn nodes. */
+/** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */
 export function nextNode(step, lanes, node, direction) {
   if (!step) return null;
   if (node === null || !lanes.has(node)) return step.accepted.at(-1) ?? 0;
@@ -270,7 +270,7 @@ export function nextNode(step, lanes, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = { least: 46, read: 76, most: 108 }; // pixels; read: if the columns cannot all fit into view
+const COLUMN = { least: 46, read: 76, most: 108 }; // pixels; read: least width if not all columns fit into view
 const FITTED = { wide: 60, slim: 7 }; // pixels
 export const WORDLESS = 20; // pixels: narrower columns hold a shape without a word
 
@@ -343,7 +343,7 @@ function slimWidths(needs, wishes, across, matters) {
   let room = across - needs.length * FITTED.slim;
   const widen = (at) => {
     const width = Math.min(FITTED.wide, Math.max(WORDLESS, needs[at]));
-    // go on after a word that does not fit: a comma may still fit
+    // go on after a word that does not fit: a shorter one may still fit
     if (!needs[at] || wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
     wide.set(at, width);
     room -= width - FITTED.slim;

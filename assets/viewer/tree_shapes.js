@@ -25,7 +25,7 @@ export const measure = (() => {
 
 const nodeFont = (bold, { size, family }) => `${bold ? 600 : 400} ${size}px ${family}`;
 
-/** Pixels beside the words of a node: in a box, in a hexagon, and between columns; and the least width of a shape. */
+/** Pixels beside the words of a box (`node`) and of a hexagon (`target`), and between columns (`gap`); `least`: width of a shape. */
 export const PADDING = {
   wide: { node: 20, target: 28, gap: 14, least: 36 },
   close: { node: 12, target: 20, gap: 6, least: 28 },

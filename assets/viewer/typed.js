@@ -20,8 +20,8 @@ export function spaced(pieces, words) {
   return words.startsWith(" ") && first && !/^\s/.test(first) ? words.slice(1) : words;
 }
 
-/** The number of pieces with which the words begin, and the number of their characters. An empty piece is a part of a character and counts
- *  together with the piece that completes it. */
+/** How many pieces the words begin with, and how many characters these pieces have. An empty piece is a part of a character and counts
+ *  together with the piece that completes the character. */
 export function agreeing(pieces, words) {
   let [agreed, read] = [0, 0];
   for (const [at, piece] of pieces.entries()) {
@@ -85,8 +85,8 @@ export function typedSentence({ tokens, accepted, wanted, cut }) {
 
 /** The result of the drafter from the same anchor. `name`: the drafter's name; `all`: drafted tokens accepted in the whole step. */
 export function drafterSentence(name, { drafted, boundary }, all) {
-  const more = all > boundary ? ` The whole tree of the step: ${all}.` : "";
-  return `${capital(name)}: ${boundary} of ${drafted} accepted.${more}`;
+  const more = all > boundary ? ` With the whole tree of the step: ${all}.` : "";
+  return `${capital(name)}: ${boundary} of ${drafted} tokens accepted.${more}`;
 }
 
 /** The score over a run. `answers`: for every played step the accepted tokens of the user (`mine`), of the first draft (`first`) and of
@@ -96,7 +96,7 @@ export function scoreSentence(name, answers, rival) {
   if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens per step.`;
   const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, steps === 1 ? 0 : 2);
   const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
-  const mine = steps === 1 ? "Accepted so far" : `Accepted per step, over ${steps} steps`;
+  const mine = steps === 1 ? "Accepted tokens so far" : `Accepted tokens per step, over ${steps} steps`;
   return `${mine}: you ${mean("mine")}, ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
 
@@ -112,10 +112,10 @@ const NO_DRAFTS =
   "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
-  question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you dare." };
+  question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you like." };
 
   /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
-   *  `rival`: accepted tokens per step to beat, or null; `changed()` is called when other things may be seen. */
+   *  `rival`: accepted tokens per step to beat, or null; `changed()` is called when something else must be hidden or shown. */
   constructor({ root, store, selection, ask, copy, rival, changed }) {
     super(root, store, selection, "draft", changed);
     Object.assign(this, { ask, rival, number: 0, waiting: null });
@@ -221,7 +221,7 @@ export class TypedView extends Guessing {
     this.show();
   }
 
-  /** Takes the server's answer; answers to older questions are dropped. After a problem the recorded text is used instead. */
+  /** Takes the server's answer; answers to older questions are dropped. If the answer is a problem, the recorded text is used. */
   receive(raw) {
     if (!this.waiting || raw.number !== this.waiting.number) return;
     if (raw.problem) this.settle(`${raw.problem} ${RECORDED}`);

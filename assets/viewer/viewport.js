@@ -2,7 +2,7 @@
 
 export const NODE_FONT = 16; // pixels
 export const CAPTION = 13;
-const TRUNK = 0.56; // vertical position of the first draft, if everything still fits
+const TRUNK = 0.56; // position of the first draft, as a share of the view's height, if everything fits
 const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
@@ -14,8 +14,8 @@ export class Viewport {
     this.listen();
   }
 
-  /** `content`: left, right, top and bottom of the drawing; `focus`: its most important part, with the x `turn` that must be in view; and
-   *  the `block` size. */
+  /** `content`: left, right, top and bottom of the drawing; `focus`: the drawing's most important part, with the x `turn` that must be in
+   *  view; `block`: the block size. A new block size resets zoom and position. */
   set(content) {
     const same = this.content && this.content.block === content.block;
     this.content = content;
@@ -49,8 +49,8 @@ export class Viewport {
     this.moved();
   }
 
-  /** The offset along one axis: aligns the start of the content with the view. If the focus would be cut, it brings the focus into view,
-   *  centred at `turn`. */
+  /** The offset along one axis. It aligns the start of the content with the view, or if this would cut the focus, brings the focus into
+   *  view, centred at `turn`. */
   settle(from, to, focusFrom, focusTo, room, turn = focusFrom + room / this.k / 2) {
     const k = this.k;
     if ((Math.min(to, focusTo) - from) * k <= room + 1) return -from * k;

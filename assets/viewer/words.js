@@ -21,7 +21,7 @@ export function visible(value, most = 24, space = MARKS[" "]) {
     : shown.join("");
 }
 
-/** Like `visible`, but spaces stay spaces; `quoted` shows only those at the ends of a token. */
+/** Like `visible`, but spaces stay spaces; `quoted` marks only the spaces at the ends of a token. */
 export const spoken = (value, most) => visible(value, most, " ");
 export const quoted = (value, most = 18) => `“${spoken(value, most).replace(/^ | $/g, MARKS[" "])}”`;
 
@@ -84,7 +84,7 @@ export function methodName(lane) {
     : visible(lane, 60);
 }
 
-/** The plain text of a sentence made of pieces, in which the words of a proposer have its colour. */
+/** The text of a sentence that is made of pieces, of which some have the colour of a proposer. */
 export const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 
 export function joined(values) {

@@ -71,7 +71,7 @@ def has(page: Page, **selected: object) -> None:
 
 
 def test_explore_fits_laptop_with_few_controls(shown: Page):
-    expect(shown.locator("#explorer .recording")).to_have_text("A recording. Press Run to run it on this machine.")
+    expect(shown.locator("#explorer .recording")).to_have_text("A recording. Press Run to run the prompt here.")
     fits(shown)
     assert shown.evaluate(CONTROLS) <= 10
     large = shown.viewport_size
@@ -202,7 +202,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     press("Shift+5")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
     expect(shown.locator("#explorer .spoken")).to_contain_text(
-        re.compile(r"^verify: The large model reads all of them in one pass")
+        re.compile(r"^verify: The large model reads all nodes in one pass")
     )
     step = RUN.steps[REPAIRED]
     untold = shown.locator("#tree g.node[data-state=accepted].yet")  # undecided until the target has verified them

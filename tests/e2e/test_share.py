@@ -116,7 +116,7 @@ def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     steps = len(presets.opening().trace().steps)
     opened(empty, f"{address}?step={steps + 1}")
     notice = empty.locator("#explorer .notice")
-    expect(notice).to_have_text(f"There is no step {steps + 1}: this run has {steps}.", timeout=PATIENCE)
+    expect(notice).to_have_text(f"There is no step {steps + 1}: this run has {steps} steps.", timeout=PATIENCE)
     empty.keyboard.press("Home")
     expect(notice).to_be_hidden()
 

@@ -12,7 +12,7 @@ test("a run or step that is missing in the file is named in a sentence", () => {
   assert.deepEqual(["", "run=5&step=12&chapter=5", "step=1"].map(missed), ["", "", ""]);
   assert.equal(missed("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
   for (const step of ["13", "0", "-1", "1.5", "x"])
-    assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
+    assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12 steps.`);
 });
 
 const fetched = [];

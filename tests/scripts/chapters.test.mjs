@@ -121,31 +121,31 @@ test("chapters contain the numbers of the step and its run", () => {
   const told = chapters();
   assert.match(
     words(told["One by one"]),
-    /After “So” it writes these four tokens: four passes, .* took 10\.0 ms, so 40\.0 ms in all/,
+    /After “So” it writes these four tokens in four passes, .* took 10\.0 ms, so four passes take 40\.0 ms/,
   );
   assert.match(words(told["Guess ahead"]), /guesses four tokens in one pass \(4\.00 ms\)/);
   assert.deepEqual(numbers(told["Guess ahead"]), { guessed: "“a” “b↵” “x” “y”" });
   assert.match(equation(told["Guess ahead"]), /γ = 5$/);
   assert.match(
     words(told.Doubt),
-    /all tokens before it must be right and the next one wrong: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
+    /all tokens before the place are right and the next token is wrong\. Expected: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
   );
   assert.match(words(told.Prepare), /^A second drafter starts from two places, in one batch \(5\.20 ms\)\./);
   assert.deepEqual(numbers(told.Prepare), {
     "K, re-drafts": 2,
-    "tokens kept": "2, 0",
-    "wrote the first draft’s tokens again": "from 0: the same up to 1",
+    "tokens kept by each": "2, 0",
+    "repeat the first draft": "keeps 0: same up to token 1",
   });
   assert.match(words(told.Merge), /^The three drafts .* “So” and 10 tokens become a tree of 6 nodes\./);
   assert.match(
     words(told["One pass"]),
     /reads all 6 tokens in one pass \(20\.0 ms\)\. .* The first draft broke after the second token, the likeliest place\. That makes four tokens: 2 from the first draft, 1 from a second draft/,
   );
-  assert.deepEqual(numbers(told["One pass"]), { "new tokens = accepted + 1": "2 + 1 + 1 = 4" });
+  assert.deepEqual(numbers(told["One pass"]), { "first draft + other drafts + bonus": "2 + 1 + 1 = 4" });
   assert.equal(told["What it buys"].title, "Four tokens in one step");
   assert.match(
     words(told["What it buys"]),
-    /brings 3\.5 tokens in the time of 1\.8 passes over one token: 2\.0 times as fast as one by one.* 6 tokens took 2\.0 times as long/,
+    /brings 3\.5 tokens and takes as long as 1\.8 passes over one token: 2\.0 times as fast as one by one.* 6 tokens took 2\.0 times as long/,
   );
   assert.match(told["What it buys"].asked[0][1], /an 8B model on .* 1\.40 plain steps/);
 });
@@ -153,16 +153,16 @@ test("chapters contain the numbers of the step and its run", () => {
 test("the formula computes the posterior at the true boundary", () => {
   assert.deepEqual(numbers(chapters().Doubt), {
     "r(2) = 0.90 · 0.80 · (1 − <0.01)": "0.72",
-    "triangle 1: after 2 of them": "0.72",
-    "triangle 2: after 0 of them": "0.10",
+    "triangle 1: breaks after 2": "0.72",
+    "triangle 2: breaks after 0": "0.10",
   });
   const ended = chapters(step({ selected_prefixes: [0, 4], actual_boundary: 4 })).Doubt;
-  assert.equal(numbers(ended)["triangle 2: all right"], "<0.01");
+  assert.equal(numbers(ended)["triangle 2: all accepted"], "<0.01");
   const closed = chapters(step({}, {}, { verdict: "found", gained: 0, closed: 3 })).Doubt;
-  assert.match(closed.asked.at(-1)[1], /no second draft starts after it/);
+  assert.match(closed.asked.at(-1)[1], /no second draft starts there/);
   const random = chapters(step({}, { random: true })).Doubt;
   assert.deepEqual([random.formula, random.numbers], [[], []]);
-  assert.match(words(random), /does not use its confidence: places are drawn at random/);
+  assert.match(words(random), /does not use the drafter’s confidence\. It draws places at random/);
 });
 
 test("methods with fewer parts have fewer chapters, which play to the end", () => {
@@ -181,7 +181,7 @@ test("methods with fewer parts have fewer chapters, which play to the end", () =
 test("chapters leave out times that were not measured", () => {
   const untimed = chapters(step({ seconds: {} }), store({ baseline: null, unwatched: null }));
   assert.doesNotMatch(Object.values(untimed).map(words).join(" "), / ms|undefined|NaN|null/);
-  assert.match(words(untimed["What it buys"]), /was not measured for this run/);
+  assert.match(words(untimed["What it buys"]), /For this run, .* was not measured/);
   assert.doesNotMatch(words(chapters(step(), store({ disturbed: true }))["What it buys"]), /times as fast/);
 });
 

@@ -91,7 +91,7 @@ test("nodes after the end of the text are called not reached", () => {
   const raw = JSON.parse(stepLine(4, 2));
   raw.nodes[3].state = "unreached";
   const said = (ending) => nodeSentence({ ...stepOf(raw), ending }, stepOf(raw).nodes.get(4));
-  assert.equal(said("end_of_text"), "Not reached: the text ends before it.");
+  assert.equal(said("end_of_text"), "Not reached: the text ends before this token.");
   assert.match(said("max_new_tokens"), /limit on tokens ends the text/);
   const step = stepOf(JSON.parse(stepLine(4, 2)));
   assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
@@ -186,7 +186,7 @@ test("a repaired step names the tokens that re-drafts added, and its boundary", 
   const step = repaired();
   assert.equal(
     stepSentence(step),
-    "Four tokens in one pass. 2 from the first draft, 1 from a second draft that was ready where the first one broke, and 1 from the large model itself.",
+    "Four tokens in one pass. 2 from the first draft, 1 from a second draft that had started where the first one broke, and 1 from the large model itself.",
   );
   assert.equal(
     boundaryWords(step),
@@ -226,12 +226,12 @@ test("tokens shared by several second drafts are attributed to the draft that co
     contributions(step).parts.map(({ candidate, added }) => [candidate, added]),
     [[2, 2]],
   );
-  assert.match(stepSentence(step), /, 2 from a second draft that had started one token earlier, /);
+  assert.match(stepSentence(step), /, 2 from a second draft that had started one token before the break, /);
 });
 
 test("equal second drafts share one name in the details and count once in the sentence", () => {
   const step = repaired([0]);
-  assert.match(stepSentence(step), /, 1 from a second draft that was ready/);
+  assert.match(stepSentence(step), /, 1 from a second draft that had started/);
   assert.deepEqual(equalDrafts(step).map(draftsName), [
     "second drafts that start before the first and after the second",
   ]);

@@ -27,11 +27,11 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
   assert.deepEqual(quizVerdict(step, 3), {
     right: true,
     byFlag: true,
-    words: "Right: it broke after the second token. The drafter’s own first guess was right too.",
+    words: "Right: the draft broke after the second token. The drafter’s own prediction was right too.",
   });
   assert.equal(
     quizVerdict({ ...step, boundary: 4 }, 1).words,
-    "You said before the first token: it broke nowhere. The drafter’s own first guess: after the second token.",
+    "You said before the first token: the draft broke nowhere. The drafter’s own prediction: after the second token.",
   );
 });
 
@@ -155,9 +155,9 @@ test("typedSentence counts accepted tokens and names the token that the large mo
   );
   assert.equal(
     drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8),
-    "First drafter: 4 of 15 accepted. The whole tree of the step: 8.",
+    "First drafter: 4 of 15 tokens accepted. With the whole tree of the step: 8.",
   );
-  assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
+  assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 tokens accepted.");
 });
 
 test("scoreSentence compares the user with the drafter and the whole tree", () => {
@@ -167,11 +167,11 @@ test("scoreSentence compares the user with the drafter and the whole tree", () =
   ];
   assert.equal(
     scoreSentence("first drafter", told, null),
-    "Accepted per step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
+    "Accepted tokens per step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
   );
   assert.match(
     scoreSentence("first drafter", [told[1]], 2.5),
-    /^Accepted so far: you 2, first drafter 0; to beat: 2\.50\.$/,
+    /^Accepted tokens so far: you 2, first drafter 0; to beat: 2\.50\.$/,
   );
   assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens per step.");
   assert.equal(scoreSentence("first drafter", [], null), "");

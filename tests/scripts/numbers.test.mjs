@@ -79,7 +79,7 @@ test("cycleWords explains the speedup by cost and tokens of a step", () => {
   });
   assert.equal(
     cycleWords(cycle),
-    "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.",
+    "A step took as long as 5.6 plain steps and brought 4.6 tokens, so drafting was 0.82× as fast as plain decoding.",
   );
   assert.ok(wasFull(cycle, false));
   assert.deepEqual(
@@ -121,7 +121,7 @@ test("originWords names the source of a price", () => {
     assert.equal(originWords(method, cost), calculated);
   assert.match(
     elsewhereWords("d2sd", 1.4, 7),
-    /costs 1\.40 plain steps \(calculated from the costs in the paper: DFlash/,
+    /cost 1\.40 plain steps \(calculated from the costs in the paper: DFlash/,
   );
 });
 
@@ -219,7 +219,7 @@ test("figuresOf returns the totals of a run, each with a note", () => {
 });
 
 test("figuresOf explains a speedup below 1 and shows a dash for unmeasured values", () => {
-  assert.equal(values({ ...RUN, baseline: 80, unwatched: null }).speedup, "0.62× | a step = 4.8 plain");
+  assert.equal(values({ ...RUN, baseline: 80, unwatched: null }).speedup, "0.62× | a step = 4.8 plain steps");
   const bare = {
     ...RUN,
     baseline: null,

@@ -120,7 +120,7 @@ test("the axis of a race has a few round times", () => {
 test("whyWords explains the order of the lanes", () => {
   assert.match(
     whyWords([PLAIN, DRAFTED]),
-    /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/,
+    /^D²SD: A step took as long as 4\.0 plain steps and brought 2\.0 tokens, so drafting was 0\.50× as fast as plain decoding\.$/,
   );
 });
 
@@ -135,7 +135,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
     ]),
     {
       title: "DFlash was fastest.",
-      more: "1.2 times as fast as plain decoding on this text. Drafting only what pays here was 1.3 times as fast. With an 8B model on an H200 D²SD would be about 2.0 times as fast.",
+      more: "1.2 times as fast as plain decoding on this text. “Quickest here”, which drafts only as much as saves time, was 1.3 times as fast. With an 8B model on an H200, D²SD would be about 2.0 times as fast.",
     },
   );
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
@@ -149,7 +149,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
 
 test("a disturbed lane is compared with nothing", () => {
   const busy = { ...DRAFTED, row: { ...DRAFTED.row, tokens_per_second: 50, disturbed: true } };
-  assert.equal(whyWords([PLAIN, busy]), "Not measured cleanly: other work kept this machine busy. Run it again.");
+  assert.equal(whyWords([PLAIN, busy]), "Not measured cleanly: other work kept this machine busy. Run the race again.");
   assert.equal(mapPoints([PLAIN, busy])[0].here, null);
   const shown = (lane) => timedWords(lane).map(([, words]) => words);
   assert.deepEqual(shown(busy), ["50.0", "not measured cleanly", "—"]);

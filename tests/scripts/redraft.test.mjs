@@ -28,13 +28,13 @@ test("redraftSentence names the tokens that a re-draft would have added, and its
   assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2: ␣shells ␣and.");
   assert.equal(
     redraftSentence(1, answer({ kept: 1, added: 0 })),
-    "It would have added nothing: 2 tokens right, but already in the first draft.",
+    "It would have added nothing: 2 tokens accepted, but the first draft had them already.",
   );
   assert.match(
     redraftSentence(5, answer({ accepted: 0, added: 0 })),
     /the large model already wanted another token, “␣finds”, after the third token/,
   );
-  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” as its first token/);
+  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” as the first token/);
 });
 
 test("chosenSentence names the gain of the chosen prefixes", () => {
@@ -49,7 +49,7 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
       }),
       6,
     ),
-    /^Second drafts started after 3 and 5 tokens and gained 2 and 0\. .* have written 2 more than its 6 tokens\.$/,
+    /^Second drafts started after 3 and 5 tokens and added 2 and 0\. .* have written 2 more than its 6 tokens\.$/,
   );
   assert.match(chosenSentence(answer(), 6), /would not have changed the result\.$/);
   assert.match(chosenSentence(answer({ same: true }), 6), /This is one of them\.$/);

@@ -221,14 +221,14 @@ test("stageWords describes each stage with the numbers of the step", () => {
     said(D2SD).map((words) => words.map((line) => line.replace(/[\d.]+ ms/, "… ms"))),
     [
       ["One pass guesses 15 tokens at once.", "Each comes with the drafter’s confidence."],
-      ["Where will it break?", "47% after the second token, 17% after the sixth, …"],
+      ["Where will the draft break?", "47% after the second token, 17% after the sixth, …"],
       ["A second drafter starts from four places, in one batch.", "… ms"],
-      ["75 tokens become one tree of 58 nodes.", "A token that several drafts share is read once."],
-      ["The large model reads all of them in one pass.", "… ms"],
+      ["75 tokens become one tree of 58 nodes.", "A token that several drafts share is read only once."],
+      ["The large model reads all nodes in one pass.", "… ms"],
       ["Nine tokens in one pass.", "One by one, they would take nine passes."],
     ],
   );
-  assert.deepEqual(said(EAGLE)[0], ["Two passes grow a tree, level by level.", "Each continues the likeliest paths."]);
+  assert.deepEqual(said(EAGLE)[0], ["Two passes grow a tree, level by level.", "Each pass continues the likeliest paths."]);
   assert.deepEqual(said(PLAIN), [
     ["The large model reads the latest token.", "4.00 ms"],
     ["One token in one pass.", ""],
