@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 __version__ = "0.2.0"
-# Folder of assets/, app/ and app.py: the parent of the package in a checkout, its subfolder "home" once installed.
+# Folder that contains assets/, app/ and app.py: in a checkout, the parent of d2sd/; once installed, d2sd/home/.
 _INSTALLED = Path(__file__).resolve().parent / "home"
 HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
@@ -21,10 +21,10 @@ def on_zero_gpu() -> bool:
 def lazy_names(
     package: str, homes: Mapping[str, Sequence[str]]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Returns ``__getattr__`` and ``__dir__`` for a package (PEP 562) that import public names on first use, so that reading traces
-    and logs does not import torch.
+    """Returns ``__getattr__`` and ``__dir__`` (PEP 562) for a package that imports its public names on first use. Reading traces
+    and logs then does not import torch.
 
-    homes: public names by the module that defines them.
+    homes: for each module, the public names that it defines.
     """
     modules = {name: module for module, names in homes.items() for name in names}
 

@@ -1,4 +1,4 @@
-"""D²SD and its relatives: speculative decoding with block drafters, as a stream of inspectable steps.
+"""D²SD and related methods: speculative decoding with block drafters, as a stream of inspectable steps.
 
 Public names are imported on first use, so that reading traces does not import torch.
 """
@@ -40,13 +40,13 @@ __all__ = [
     "read_traces",
     "show",
 ]
-# Torch's threads wait for each other several hundred times per step. This makes them spin for about the time between two
-# matrix products, then sleep. Longer spinning is slow if another program needs a core. SmolLM2 on two cores, tokens/s by spin
-# count (in parentheses: while a program keeps one core busy): 1,000: 37 (30); 2,000: 48 (23); 3,000: 54 (17); 5,000: 54 (16);
-# 30,000: 46 (6). Torch reads these variables when it is imported.
+# Torch's threads wait for each other several hundred times per step. With these variables they spin for about the time between
+# two matrix products, then sleep. Longer spinning is slow if another program needs a core. Tokens/s of SmolLM2 on two cores by
+# spin count (in parentheses: while another program keeps one core busy): 1,000: 37 (30); 2,000: 48 (23); 3,000: 54 (17);
+# 5,000: 54 (16); 30,000: 46 (6). Torch reads these variables when it is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
-    os.environ.setdefault("KMP_BLOCKTIME", "0")  # the same for libomp
+    os.environ.setdefault("KMP_BLOCKTIME", "0")  # for libomp
 # tqdm warns on import if notebook widgets are missing. Text progress bars are enough.
 warnings.filterwarnings("ignore", message="IProgress not found")
 _HOMES = {
@@ -62,5 +62,5 @@ _HOMES = {
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 
-if not TYPE_CHECKING:  # with this, type checkers would accept any name
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
     __getattr__, __dir__ = lazy_names(__name__, _HOMES)

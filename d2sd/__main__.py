@@ -29,7 +29,7 @@ COMMANDS = {
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Invalid input prints one sentence on stderr and gives exit code 2."""
+    """Runs one command and returns the exit code. Invalid input is reported as one sentence on stderr, with exit code 2."""
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
         if hasattr(arguments, "outputs"):
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's class; torch may not be imported
+        if type(error).__name__ != "OutOfMemoryError":  # compared by name, because torch may not be imported
             raise
         sentence = "there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype"
         print(f"error: {sentence}", file=sys.stderr)
@@ -59,7 +59,7 @@ def _asked(argv: list[str]) -> tuple[ModuleType, argparse.Namespace]:
     """Returns the module of the command, and the parsed arguments."""
     name = "d2sd" if Path(sys.argv[0]).stem == "d2sd" else "python -m d2sd"
     parser = argparse.ArgumentParser(
-        prog=name, description="D²SD and its relatives: speculative decoding with block drafters."
+        prog=name, description="D²SD and related methods: speculative decoding with block drafters."
     )
     parser.add_argument("--version", action="version", version=f"d2sd {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))

@@ -18,7 +18,7 @@ MAX_DEPTH, MAX_TOP_K = 15, 64
 MAX_BRANCHES = 64
 MAX_SEED = 2**63 - 1
 CONFIDENCES = ("softmax", "head")
-BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # the backends of d2sd.nets.attention, which imports torch
+BACKENDS = ("auto", "cascade", "dense", "flashinfer")  # repeated here because d2sd.nets.attention imports torch
 
 
 Kind = Literal["whole", "real", "flag", "choice"]
@@ -28,17 +28,17 @@ Kind = Literal["whole", "real", "flag", "choice"]
 class Setting:
     """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
 
-    name: name of the field in ``DecodeConfig`` and in links; with dashes, the command-line option.
-    default: default value; None, allowed only if ``optional``, lets the engine choose.
-    choices: the values of kind "choice".
-    least, most: inclusive bounds of a number; ``above`` excludes ``least``.
-    bounds: the bounds in words, for error messages in which numbers would not be clear.
+    name: name of the field in ``DecodeConfig`` and in links. The command-line option has dashes instead of underscores.
+    default: default value. None lets the engine choose a value; it is valid only if ``optional``.
+    choices: allowed values, for kind "choice".
+    least, most: smallest and largest allowed number; if ``above``, ``least`` itself is not allowed.
+    bounds: the bounds in words, for error messages; by default "between ``least`` and ``most``".
     symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    help: help text of the command-line option; None: there is no option.
+    help: help text of the command-line option; None if there is no option.
     metavar: placeholder of the option's value.
-    label, meaning: name and explanation on the page, which does not show settings without a label.
+    label, meaning: name and explanation on the page. A setting without a label is not on the page.
     control: element id on the page.
-    step: step of the number field on the page.
+    step: increment of the number field on the page.
     """
 
     name: str
@@ -76,12 +76,12 @@ class Setting:
 
 
 def setting(default: Any, kind: Kind, **about: Any) -> Any:
-    """Returns a dataclass field with an entry of ``SETTINGS``; about: the other fields of ``Setting``."""
+    """Returns a dataclass field that is listed in ``SETTINGS``; about: the other arguments of ``Setting``."""
     return field(default=default, metadata={"kind": kind, **about})
 
 
 def _whole(value: object) -> bool:
-    """Returns whether a value is an integer of ordinary size; JSON may contain one with a million digits."""
+    """Returns whether a value is an integer between −2⁶⁴ and 2⁶⁴. JSON may contain integers with a million digits."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
 
 
@@ -95,12 +95,12 @@ class DecodeConfig:
         maximum.
     second_block_size: γ₂: block size of re-drafts, at least γ; None: γ.
     num_branches: K: number of predicted rejection boundaries to re-draft from.
-    node_budget: B: maximum number of verified tree nodes, without the anchor. None: no limit, except for methods that grow a
-        tree: 64; eagle3: 59 (60 with the anchor, the ``total_token`` of its authors).
+    node_budget: B: maximum number of tree nodes verified per step, without the anchor. None: no limit; but 64 for methods that
+        grow a tree, and 59 for eagle3 (60 with the anchor, as ``total_token`` in the authors' code).
     draft_depth: eagle3 only: number of passes after the first one; each pass adds a level to the tree.
     draft_top_k: eagle3 only: number of nodes kept per level, and of children scored per node.
     cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits,
-        and each step chooses its sizes. The choice depends on measured times; the text does not.
+        and each step chooses its sizes from measured times. The text does not depend on these sizes.
     temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
     top_p: at temperature > 0, sample only from the likeliest tokens with this total probability; 1: off.
     top_k: at temperature > 0, sample only from this number of likeliest tokens; 0: off.
@@ -109,13 +109,13 @@ class DecodeConfig:
     chat: put a text prompt into the target's chat template.
     thinking: with ``chat``: let the model think first, if its template supports that (Qwen3).
     inspect: record alternatives, target probabilities and ranks. This takes up to 5% of the time and does not change the tokens.
-    confidence: input of the boundary estimate: "softmax": the tokens' probabilities; "head": the trained confidence head of the
-        drafter, which DSpark drafters have.
+    confidence: numbers from which rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens;
+        "head": the output of a trained confidence head (DSpark drafters have one).
 
-    Raises ``InputError``, whose message says what to change.
+    Raises ``InputError`` for an invalid value; the message says what to change.
     """
 
-    # Each field is declared only here, with its bounds, command-line option, and control on the page (``SETTINGS``).
+    # The only declaration of every setting: default, bounds, command-line option, and control on the page (``SETTINGS``).
     method: str = "d2sd"
     max_new_tokens: int = setting(
         128, "whole", least=1, most=MAX_NEW_TOKENS, help="maximum number of generated tokens (default 128)", metavar="N",
@@ -137,7 +137,7 @@ class DecodeConfig:
     )  # fmt: skip
     node_budget: int | None = setting(
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="maximum number of nodes verified per step, without the anchor (default: all; 64 for grown trees, 59 for eagle3)",
+        help="maximum number of nodes verified per step, without the anchor (default: no limit; 64 for methods that grow trees, 59 for eagle3)",
         label="nodes B", control="budget",
         meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees",
     )  # fmt: skip
@@ -147,8 +147,8 @@ class DecodeConfig:
     )  # fmt: skip
     draft_top_k: int = setting(
         10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
-        help="eagle3: nodes kept per level, and children of each (default 10)", label="top k",
-        meaning="eagle3: nodes kept per level, and children of each",
+        help="eagle3: nodes kept per level, and children scored per node (default 10)", label="top k",
+        meaning="eagle3: nodes kept per level, and children scored per node",
     )  # fmt: skip
     cost_aware: bool = setting(
         False, "flag",
@@ -184,14 +184,14 @@ class DecodeConfig:
         metavar="NAME",
     )
     chat: bool = setting(
-        False, "flag", help="put prompts into the target's chat template (default: unchanged)",
+        False, "flag", help="put prompts into the target's chat template (default: leave prompts unchanged)",
         label="chat template", meaning="put the prompt into the target’s chat template",
     )  # fmt: skip
     thinking: bool = setting(False, "flag", help="with --chat: let the model think first (Qwen3)")
     inspect: bool = setting(True, "flag")
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
-        help="confidence that predicts boundaries: softmax (default), or head, the confidence head of a DSpark drafter",
+        help="how rejection boundaries are predicted: softmax (from token probabilities; default) or head (by the trained head of a DSpark drafter)",
         meaning="how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
@@ -208,11 +208,11 @@ class DecodeConfig:
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
-        """Returns the settings with this method's γ, γ₂ and node budget filled in.
+        """Returns the settings with γ, γ₂ and the node budget filled in.
 
-        trained_block_size: γ that the drafters were trained with.
+        trained_block_size: γ that the drafters were trained with, the maximum of γ and γ₂.
 
-        Raises ``InputError`` if the settings do not fit it.
+        Raises ``InputError`` if γ or γ₂ is too large, γ₂ is smaller than γ, or K is too large for γ.
         """
         method = METHODS[self.method]
         gamma = self.block_size or trained_block_size
@@ -242,7 +242,7 @@ class DecodeConfig:
 
 
 SETTINGS = {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(DecodeConfig) if f.metadata}
-"""All settings but the method, by name."""
+"""All settings except the method, by name."""
 
 
 class Settings(TypedDict, total=False):
@@ -269,7 +269,7 @@ class Settings(TypedDict, total=False):
 
 
 def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
-    """Returns the config with these fields replaced. Raises ``InputError``; for an unknown field, its message names similar ones."""
+    """Returns the config with ``settings`` replaced. Raises ``InputError`` for an invalid value or an unknown field."""
     known = [f.name for f in fields(DecodeConfig)]
     for name in settings:
         if name not in known:

@@ -35,7 +35,7 @@ from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
-MIN_SLOTS = 2048  # cache slots of reused buffers: most texts fit, so captured graphs can be reused
+MIN_SLOTS = 2048  # minimum cache slots of reused buffers: most texts fit, so captured graphs can be reused
 # The default method is the first of these that the models can run.
 PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
 MODEL_CHAIN = 16  # largest and default γ of the autoregressive draft model, which has no trained block size
@@ -43,8 +43,10 @@ MODEL_CHAIN = 16  # largest and default γ of the autoregressive draft model, wh
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A validated request: prompt (None if it was given as token ids), its ids, resolved settings.
+    """A validated prompt with resolved settings.
 
+    prompt: the text; None if the prompt was given as token ids.
+    ids: token ids of the prompt.
     endless: whether to continue after end-of-text tokens, for measurements.
     """
 
@@ -55,11 +57,11 @@ class Request:
 
 
 class Engine:
-    """Loaded models that generate text. ``d2sd.load`` creates one.
+    """Loaded models that generate text, created by ``d2sd.load``.
 
     models: a target with its drafters.
-    passes: how forward passes run: "eager"; "padded" to fixed shapes; "captured" as CUDA graphs; "auto": captured where possible,
-        otherwise eager. The generated text does not depend on it.
+    passes: how forward passes run: "eager"; "padded" (to fixed shapes); "captured" (as CUDA graphs); "auto" (captured if
+        possible, otherwise eager). The generated text is the same for all.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -95,7 +97,7 @@ class Engine:
         return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing.
+        """Generate to the end. Returns a function that builds the trace; call it after timing, since building events takes time.
 
         request: a result of ``request``.
         """
@@ -115,7 +117,7 @@ class Engine:
         config, settings: as for ``generate``.
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run.
 
-        Raises ``InputError`` at the call, before the first event is requested.
+        Raises ``InputError`` for an invalid prompt or setting, before the first event is requested.
         """
         return self.run(self.request(prompt, config, **settings), stop)
 
@@ -127,14 +129,14 @@ class Engine:
         prompt: a text, or its token ids.
         config, settings: as for ``generate``.
 
-        Raises ``InputError``.
+        Raises ``InputError`` if the prompt or a setting is invalid.
         """
         config = self.resolve(with_settings(config or DecodeConfig(self.default_method), settings))
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
 
     @property
     def default_method(self) -> str:
-        """The method used by default: ``d2sd`` if these models have both drafters, otherwise a method that they can run."""
+        """The first method of ``PREFERRED`` that these models can run: ``d2sd`` if they have both drafters."""
         return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
@@ -146,15 +148,15 @@ class Engine:
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers, by part: weight fingerprint, dtype, RoPE and others."""
+        """Descriptions of the models for trace headers, by part: weight fingerprint, dtype, RoPE and more."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
         """Returns the settings with γ, node budget and backend filled in.
 
-        config: settings.
+        config: settings, as for ``generate``.
 
-        Raises ``InputError`` if these models cannot run the settings.
+        Raises ``InputError`` if these models cannot run with these settings.
         """
         models, method = self.models, METHODS[config.method]
         target = models.target
@@ -178,7 +180,7 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Returns the largest γ of a method, which is also its default; None if it drafts no blocks.
+        """Returns the largest γ of a method, which is also its default; None if the method drafts no blocks.
 
         method: id of the method.
         """
@@ -211,8 +213,8 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
-        """Returns the stage times of a step on this machine, from a file or measured at first use. Measuring holds the lock, for one
-        or two seconds with a small model.
+        """Returns the stage times of a step on this machine. They are read from a file, or measured at first use. Measuring holds
+        ``lock``; with a small model it takes one or two seconds.
 
         config: resolved settings.
         """
@@ -235,7 +237,7 @@ class Engine:
             return self._costs[key]
 
     def plain(self, backend: str) -> Machine | None:
-        """Returns the time of a plain decoding step of these models on this machine that ``keep_plain`` stored; None if unknown.
+        """Returns the time of a plain decoding step on this machine, as stored by ``keep_plain``; None if unknown.
 
         backend: attention backend, as ``resolve`` returns it.
         """
@@ -247,7 +249,7 @@ class Engine:
         """Replace the time that ``plain`` returns.
 
         backend: attention backend, as ``resolve`` returns it.
-        costs: from ``d2sd.costs.runs.plain_step``; None: the previous time cannot be right, and this process discards it.
+        costs: result of ``d2sd.costs.runs.plain_step``. None: the stored time is wrong; this process no longer uses it.
         """
         self._plain[backend] = costs
         if costs is not None:
@@ -257,8 +259,8 @@ class Engine:
         return [*self._hardware("target"), backend, "plain step"]
 
     def _hardware(self, *parts: str) -> list[object]:
-        """Returns everything except the settings that affects pass times of these model parts: processor, threads, versions, kind of
-        passes, weights."""
+        """Returns everything that affects the pass times of these model parts, except the settings: processor, threads, versions,
+        kind of passes, weights."""
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
         weights = [self.parts[part][what] for part in parts for what in ("weights", "dtype")]
@@ -276,7 +278,7 @@ class Engine:
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
-        """Yields the buffers of one generation. Buffers of fixed-shape passes are reused, with their captured graphs."""
+        """Yields buffers for one generation. Later generations reuse fixed-shape buffers and their captured graphs."""
         if self.mode == "eager":
             yield self._eager_passes(config, tokens)
             return
@@ -288,7 +290,7 @@ class Engine:
                 lent = min(fitting, key=lambda f: f[1].capacity)
                 self._free.remove(lent)
             else:
-                # drop smaller buffers first: GPU memory is needed for the larger ones
+                # free the smaller buffers first, so that GPU memory suffices for the new ones
                 self._free = [f for f in self._free if f[0] != config.backend]
                 lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
         whole = False
@@ -309,7 +311,7 @@ class Engine:
         prompt: a text, or its token ids.
         config: settings; only ``chat``, ``thinking`` and ``max_new_tokens`` are used.
 
-        Raises ``InputError`` for an empty prompt, or one that is too long.
+        Raises ``InputError`` if the prompt is empty or too long, or contains invalid token ids.
         """
         ids: list[int]
         if isinstance(prompt, str):
@@ -336,7 +338,7 @@ class Engine:
         if len(ids) > room:
             raise InputError(
                 f"the prompt has {len(ids)} tokens, but at most {max(0, room)} fit: this target has "
-                f"{self.models.target.max_positions} positions, and {config.max_new_tokens} are for new tokens; "
+                f"{self.models.target.max_positions} positions, and {config.max_new_tokens} of them are for new tokens; "
                 "shorten the prompt or generate fewer tokens"
             )
         return ids
@@ -345,15 +347,15 @@ class Engine:
         """Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
         request: a result of ``request``.
-        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. Either way its
-            caches are freed.
+        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. In both
+            cases, the caches of the run are freed.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:
                 yield make()
 
     def _unread(self, request: Request, stop: Callable[[], bool]) -> Generator[Callable[[], Event], None, None]:
-        """Yields functions that build the events of ``run``, to be called in this order."""
+        """Yields functions that build the events of ``run``. They must be called in the order in which they are yielded."""
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
@@ -375,7 +377,7 @@ class Engine:
         yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """Returns a generation to run step by step. Cost-aware generations of the same method share their statistics.
+        """Returns a generation to run step by step. All cost-aware generations with one method share statistics.
 
         ids: token ids of the prompt.
         config: resolved settings.
@@ -420,15 +422,15 @@ def load(
         ``eagle3/``.
     target: replaces the target: folder, hub id, GGUF file, or a name from ``d2sd get``.
     drafter: replaces the first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
-    second_drafter: replaces the VP-Drafter, which continues visible tokens: folder or hub id.
+    second_drafter: replaces the VP-Drafter, which continues prefixes of the first draft: folder or hub id.
     draft_model: replaces the autoregressive draft model: folder or hub id.
-    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: float32, and mixed for
-        a target of 50 million parameters or more on a CPU.
+    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: mixed for a target
+        of 50 million parameters or more on a CPU, otherwise float32.
     device: a torch device, or "auto" to spread the target over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
     load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
     passes: as for ``Engine``.
 
-    Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
+    Raises ``InputError`` if a model is missing or broken, or if the models do not fit together.
     """
     models = load_models(
         name,

@@ -4,14 +4,14 @@
 class InputError(ValueError):
     """Invalid input of the user. The message is one sentence that says what to do.
 
-    The command line prints it and exits with code 2; the page shows it as a notice.
+    The command line prints the message and exits with code 2; the page shows the message as a notice.
     """
 
 
 def first_line(error: Exception, most: int = 300) -> str:
     """Returns the first line of an error's message, cut to ``most`` characters; the error's type if the message is empty."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    said = lines[: 2 if lines[0].endswith(":") else 1]  # the line after a colon belongs to it
+    said = lines[: 2 if lines[0].endswith(":") else 1]  # a line that ends with a colon continues on the next line
     return " ".join(" ".join(said).split())[:most]
 
 

@@ -11,7 +11,7 @@ print token ids. The first line of its log is the request, every further line is
     {"drafted": [24, 25, 26], "accepted": 0, "bonus": 32}
     {"drafted": [27, 28], "accepted": 2, "bonus": null}
 
-``first_token`` is the token from prefill; without it, the first step begins at the last token of the prompt.
+``first_token`` is the token from prefill; without it, the anchor of the first step is the last token of the prompt.
 ``draft_probs`` (the drafter's probability of each drafted token) may be missing. ``seconds`` may be missing in all lines; the
 speed is then unknown. ``bonus`` is null if the text ended with an accepted token. TOKENIZER, a folder or a hub id, gives the
 texts of tokens; without it, tokens are shown as numbers.
@@ -56,7 +56,7 @@ class Step(Struct, forbid_unknown_fields=True):
 
 
 def convert(log: Iterable[str], texts: Texts) -> Trace:
-    """Returns the trace of a log. Raises ``InputError``, which names the invalid line."""
+    """Returns the trace of a log. Raises ``InputError``, naming the line, if a line is invalid."""
     lines = iter(log)
     request = read(next(lines, ""), Request, 1)
     header = {"event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": request.engine, **UNKNOWN}
@@ -100,7 +100,7 @@ def check(row: Step, line: int) -> None:
     if row.draft_probs and len(row.draft_probs) != len(row.drafted):
         raise InputError(f"line {line}: draft_probs needs one number for each of the {len(row.drafted)} drafted tokens")
     if row.bonus is None and not row.accepted:
-        raise InputError(f"line {line}: the step committed no token; leave it out")
+        raise InputError(f"line {line}: the step committed no token; leave this line out")
 
 
 def read(line: str, kind: type, number: int):

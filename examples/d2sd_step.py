@@ -1,8 +1,8 @@
-"""D²SD (arXiv 2606.04446) on one page: greedy decoding with two block drafters, from prompt to text.
+"""D²SD (arXiv 2606.04446) in one short file: greedy decoding with two block drafters, from prompt to text.
 
 Each step drafts a block, estimates where the target will reject it, re-drafts from the K likeliest boundaries, and merges
 all drafts into one token tree. It then verifies the tree in one pass of the target, and commits the accepted path and the
-bonus token. ``d2sd/decoding/`` does the same at any temperature, on GPUs, with other methods and drafters.
+bonus token. ``d2sd/decoding/`` also supports other temperatures, GPUs, methods and drafters.
 
     python -m examples.d2sd_step [PROMPT]
 """

@@ -1,6 +1,6 @@
 """Measures the gain from static key-value buffers on this machine: plain decoding with static and with growing buffers.
 
-Target, attention and loop are the same, and rounds with the two caches alternate. Our cache is written in place;
+Both use the same target, attention and loop, and their rounds alternate. The static cache is written in place;
 transformers' DynamicCache is concatenated again in every layer at every token. Prints milliseconds of CPU time per token
 on one thread: the median of the rounds, and the fastest round, which other work on the machine disturbs least.
 

@@ -49,7 +49,7 @@ def window(width: int) -> Callable[[Config], Config]:
 
 
 def flat(c: Config) -> Config:
-    """Returns the same keys in the flat layout, in which a row predicts the next position."""
+    """Returns the config in the flat layout. In this layout, a row predicts the next position."""
     return {**{k: v for k, v in c.items() if k != "dflash_config"}, **c["dflash_config"]}
 
 
@@ -99,7 +99,7 @@ class Broken:
     causes: diagnoses that are right, separated by spaces.
     drafter, target: write the broken folder into a given path and return it.
     chat: whether prompts use the chat template.
-    visible: number of tokens after the anchor that the drafter is shown.
+    visible: number of known tokens after the anchor that the drafter continues.
     """
 
     causes: str
@@ -178,7 +178,7 @@ HEADS = ("q_norm.weight", "k_norm.weight")
 
 
 def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callable[[Weights], Weights] = dict) -> Path:
-    """Writes the EAGLE-3 drafter with every other token of the vocabulary. Most published drafters have a reduced one."""
+    """Writes the EAGLE-3 drafter with half of the vocabulary, since most published drafters have a reduced vocabulary."""
 
     def half(w: Weights) -> Weights:
         ids = torch.arange(0, 4096, 2)
@@ -262,7 +262,7 @@ def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 def by_column(w: torch.Tensor) -> torch.Tensor:
-    """Returns the matrix as read row by row although it was written column by column."""
+    """Returns the result of writing the matrix column by column and reading it row by row."""
     return w.T.contiguous().view_as(w)
 
 
@@ -276,7 +276,7 @@ def prefixed(prefix: str) -> Callable[[Weights], Weights]:
 
 
 def pointer(out: Path) -> Path:
-    """Writes a folder as cloned without Git LFS."""
+    """Writes a drafter's folder as it is after cloning without Git LFS."""
     copied(out)
     (out / "model.safetensors").write_text(
         "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n"
@@ -335,7 +335,7 @@ def without_scale(w: torch.Tensor) -> torch.Tensor:
 
 
 def flipped(w: torch.Tensor) -> torch.Tensor:
-    """Returns the matrix with one entry changed as by a flip of its highest exponent bit."""
+    """Returns the matrix with one entry as large as after a flip of the highest exponent bit."""
     w = w.clone()
     w[5, 7] = 2.0**120
     return w

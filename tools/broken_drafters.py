@@ -53,7 +53,7 @@ class Examiner:
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
-    """Returns "right" for an expected cause (or no fault, if sound), "WRONG" for another fault, otherwise "not named"."""
+    """Returns "right" for an expected cause, or no fault in a sound drafter; "WRONG" for another fault; otherwise "not named"."""
     if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
         return "right"
     return "WRONG" if diagnosis.names_fault else "not named"
@@ -62,7 +62,7 @@ def judged(diagnosis: Diagnosis, way: Broken) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=20, help="number of prompts")
-    parser.add_argument("--only", default="", help="names of ways, separated by semicolons")
+    parser.add_argument("--only", default="", help="only these ways: their names, separated by semicolons")
     parser.add_argument("--trained", type=Path, help="folder of a drafter trained for 50 steps")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()

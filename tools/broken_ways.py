@@ -1,6 +1,6 @@
-"""Ways to break the bundled drafters and their target, and sound variants, to test the doctor's diagnoses.
+"""Ways to break the bundled drafters and their target (``WAYS``), and sound variants (``SOUND``), to test the doctor's diagnoses.
 
-Each way writes a folder in the form of a published checkpoint. Those in ``KEPT_OUT`` were not used to tune the doctor.
+Each way writes a folder in the form of a published checkpoint. The ways in ``KEPT_OUT`` were not used to tune the doctor.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ WAYS = {
     "a flipped bit": weights("weights", each("q_proj.weight", flipped, 1)),
     "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),
 }  # fmt: skip
-# Held out: the doctor's diagnoses of these were not examined until its thresholds were fixed.
+# Held out: diagnoses of these ways were not examined before the doctor's thresholds were fixed.
 KEPT_OUT = {
     "taps + 3 of the last two": config("taps", inner(target_layer_ids=[1, 4, 7, 12, 15])),
     "RoPE base 500000": config("rope", rope(5e5)),

@@ -1,7 +1,7 @@
 """Computes upper bounds of the speed of cost-aware steps from replays: ``python -m tools.ceiling``.
 
-The texts of plain decoding are drafted again at every position, with every γ and number of re-drafts that a step may choose. Since
-all acceptances are then known, dynamic programming finds the quickest way through a text, using the times of the measured table:
+At every position of texts from plain decoding, drafts are made with every γ and number of re-drafts that a step may choose. This
+gives the accepted tokens of every possible step. With the measured table of times, dynamic programming finds the quickest steps:
 
 * *sizes*: γ, re-drafts and nodes are optimal; prefixes and nodes are taken in the order of the drafters' probabilities, as in a
   step;
@@ -25,7 +25,9 @@ from d2sd.methods import METHODS, FirstDraft
 from d2sd.tree.walk import walk
 from d2sd.whatif import Replay
 
-Found = tuple[int, list[int]]  # re-drafts at a position, and nodes to verify for 1, 2, … accepted nodes
+Found = tuple[
+    int, list[int]
+]  # number of re-drafts at a position; numbers of nodes to verify so that 1, 2, … are accepted
 
 
 class Forced(StepPlan):
@@ -43,7 +45,7 @@ class Forced(StepPlan):
 
 @torch.inference_mode()
 def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
-    """Drafts at every position of a text and yields the accepted part of each draft."""
+    """Drafts at every position of a text. Yields, for each draft, the nodes to verify for its accepted tokens."""
     engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
     drafters = engine.drafters(config, len(ids))
     drafters.plan = plan

@@ -1,6 +1,6 @@
 """Examines bundled drafters with random faults in their weights. The doctor must write a report of each.
 
-``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. The number of a fault determines it.
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. A fault is determined by its number.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from d2sd.trace.text import progress
 from tools.breaking import Weights, copied
 
 PARTS = ("dflash", "dspark", "eagle3", "vp")
-MOST_TENSORS = 3  # per fault
+MOST_TENSORS = 3  # maximum number of changed tensors per fault
 FP8_LARGEST = 448.0  # largest value in e4m3
 
 

@@ -1,6 +1,6 @@
 """Does all work that needs a GPU in ten minutes: ``python -m tools.gpu_day OUT``. docs/gpu.md describes how to prepare a machine.
 
-The parts run in this order. Each part runs in separate processes, which are stopped at its limit, so that the next parts still run:
+The parts run in this order, each in separate processes. A part is stopped at its time limit, so that the next parts still run:
 
 1. ``check``: ``train pair`` for the bundled target, to test whether training works on the machine;
 2. ``recipe``: ``train recipe smollm2``, the drafters of SmolLM2;
@@ -9,10 +9,10 @@ The parts run in this order. Each part runs in separate processes, which are sto
 5. ``engine``: the engine's GPU tests;
 6. ``profile``: kernels of a step by name.
 
-flashinfer's kernels are compiled during the first two parts. A second call continues the work in ``runs/gpu_day``. After every part
-OUT gets all results so far in few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and the drafters in pieces
-(``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or was stopped. ``--rehearse`` runs all parts on a CPU with
-small sizes, in less than ten minutes.
+flashinfer's kernels are compiled during the first two parts. A second call continues the work in ``runs/gpu_day``. After every
+part, all results so far are written to OUT as a few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and an
+archive of the drafters, split into pieces (unpack with ``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or
+was stopped. ``--rehearse`` runs all parts on a CPU with small sizes, in less than ten minutes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", 
 RESULTS = (".log", ".json", ".md")
 Command = tuple[str, ...]
 
-# One process of ``compile`` for each: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
+# Each has its own process of ``compile``: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
 COMPILED = (
     "norm",
     "add and norm",
@@ -155,7 +155,7 @@ class Running:
             ]
 
     def wait(self, latest: float) -> dict[str, object]:
-        """Waits for all processes, and stops them at the limit or the time ``latest``. Returns exit codes (None if stopped) and seconds."""
+        """Waits for all processes, and stops them at the limit or at ``latest``. Returns exit codes (None if stopped) and seconds."""
         codes: list[int | None] = []
         for process in self._processes:
             try:
@@ -189,7 +189,7 @@ def run(
         if part.beside:
             beside[part.name] = running
             continue
-        if part.name not in ("check", "recipe"):  # needs the compiled kernels
+        if part.name not in ("check", "recipe"):  # all other parts need the compiled kernels
             for name in list(beside):
                 end(name, beside.pop(name))
         end(part.name, running)

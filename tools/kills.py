@@ -1,9 +1,9 @@
 """Kills every stage of training at random moments and resumes with the same command: ``python -m tools.kills``.
 
-It trains a small target first. Then a process is killed (SIGKILL) at a random moment of a stage and the same command is run again,
-with ten kills per stage. After every five kills the command may finish. The table shows how often a command was killed, how often the
-next one resumed (it succeeded, or had reached the stage again when it was killed), and how many lines of text files were lost.
-The exit code is 1 if a command failed or a line was lost. ``--only`` selects stages.
+First, a small target is trained. Then every stage is killed (SIGKILL) ten times, at random moments. After each kill, the same
+command is run again; after every five kills, it may finish. A table shows, for each stage, the number of kills, how often the next
+command resumed (it succeeded, or reached the stage again before it was killed), and how many lines of text files were lost. The
+exit code is 1 if a command failed or did not resume, or if a line was lost. ``--only`` selects stages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
 TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # text files of ``train pair``
 STEPS = 100  # training steps of the target, enough for its questions to end
 PAIR = ("start", "questions", "writing", "features", "held-out", "training", "ending")
-KILLS_BEFORE_END, SHARE = 5, 0.8  # kills until a command may finish; kills come in this share of a stage's time
+KILLS_BEFORE_END, SHARE = 5, 0.8  # kills before a command may finish; kills occur in this first share of a stage's time
 
 
 @dataclass
@@ -141,8 +141,8 @@ def command(stage: Stage, pipe: int) -> int:
 def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
     """Runs the command, and kills it ``delay`` seconds after its part begins; None: never.
 
-    If the part ends earlier, the command is killed when it ends. Returns the exit code (None if killed) and the part's duration in
-    seconds.
+    If the part ends earlier, the command is killed at the end of the part. Returns the exit code (None if killed) and the part's
+    duration in seconds.
     """
     pipe, theirs = os.pipe()
     process, began, ended = begin(partial(command, stage, theirs), log), None, None
@@ -215,7 +215,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("runs/kills"), help="folder of all files, emptied first")
     parser.add_argument("--kills", type=int, default=10, help="kills per stage")
-    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="prefixes of the names of stages")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="STAGE", help="only stages whose names begin with one of these"
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     shutil.rmtree(given.work, ignore_errors=True)

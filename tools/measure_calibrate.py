@@ -1,6 +1,7 @@
 """Measures how long Calibrate takes for 10,000 steps: ``python -m tools.measure_calibrate`` prints JSON.
 
-The recorded run is repeated up to that number. All times are in seconds. The first three are medians of ``ROUNDS``.
+The recorded run is repeated to get this number of steps. All times are in seconds; the first three are medians of ``ROUNDS``
+measurements.
 
 computed: figures and drawing data on the server.
 shown: from the click in the browser to the painted charts; includes ``computed`` and the transfer.

@@ -85,7 +85,7 @@ def long_trace(steps: int) -> str:
 
 
 def wide_step(nodes: int) -> str:
-    """Returns the recorded run up to its step with most nodes, extended to ``nodes``, as an unfinished trace."""
+    """Returns an unfinished trace: the recorded run up to its largest tree, which is extended to ``nodes`` nodes."""
     lines = presets.opening().lines()
     header, *records = map(json.loads, lines)
     step = max((r for r in records if r["event"] == "StepDone"), key=lambda r: len(r["nodes"]))
@@ -181,7 +181,7 @@ class Server:
 
 
 def watched(browser: Browser, server: Server, method: str) -> tuple[list[float], list[float], list[float]]:
-    """Returns tokens/s alone and watched by the page, measured in turn, and the page's long tasks meanwhile in ms."""
+    """Returns tokens/s without and with the page, measured in turn, and the milliseconds of the page's long tasks."""
     alone, seen, tasks = [], [], []
     with window(browser, WATCH_LONG_TASKS) as page:
         opened(page, f"{server.address}?model=tiny")  # the server times this model's engine
@@ -199,7 +199,7 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
 
 
 def read(server: Server, method: str) -> tuple[list[float], list[float]]:
-    """Returns tokens/s alone, and read by a process that draws nothing, measured in turn."""
+    """Returns tokens/s without and with a process that reads the run but draws nothing, measured in turn."""
     alone, seen = [], []
     command = [sys.executable, "-m", "tools.page_reader", server.address, str(TOKENS), method]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
@@ -215,7 +215,7 @@ def read(server: Server, method: str) -> tuple[list[float], list[float]]:
 
 
 def slower(alone: list[float], seen: list[float]) -> str:
-    """Returns the median slowdown over the pairs."""
+    """Returns the median slowdown over the pairs of measurements."""
     return f"{1 - statistics.median(b / a for a, b in zip(alone, seen, strict=True)):+.1%} slower"
 
 

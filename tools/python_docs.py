@@ -20,7 +20,7 @@ WIDTH = 100
 CONSTANTS = {
     "__version__": "Version of the package.",
     "METHODS": "The drafting methods by id; each has a `name` and a `sentence` that describes it ([methods.md](methods.md)).",
-    "Event": "What a generation yields: `PrefillDone | StepDone | Finished`.",
+    "Event": "An event of a generation: `PrefillDone | StepDone | Finished`.",
 }
 PARAMETER = re.compile(r"([a-z_]\w*(?:, [a-z_]\w*)*): (.*)")
 
@@ -33,7 +33,7 @@ class _AsWritten(str):
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Yields the public names: package, name in it, and value; methods and properties follow their class."""
+    """Yields package, name and value of every public name. Methods and properties follow their class."""
     for package in PACKAGES:
         module = import_module(package)
         for name in sorted(module.__all__, key=str.casefold):
@@ -51,7 +51,7 @@ def parameters(documented: str) -> list[tuple[str, str]]:
 
 
 def docstring(value: Any) -> str:
-    """Returns the docstring; for a class, followed by the descriptions of inherited fields."""
+    """Returns the docstring; for a class, also the descriptions of inherited fields."""
     bases = [base for base in getattr(value, "__mro__", ())[1:] if base.__module__.startswith("d2sd.")]
     inherited = [f"{names}: {text}" for base in bases for names, text in parameters(base.__doc__ or "")]
     return "\n".join([inspect.cleandoc(value.__doc__ or ""), *inherited])

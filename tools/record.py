@@ -38,7 +38,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
-WORDS = 1 / 2  # minimum share of such tokens in the tree that the page opens with
+WORDS = 1 / 2  # minimum share of tokens that match WORD in the tree that the page opens with
 REPLAYED = "d2sd"  # lane for which what-if answers are recorded
 BRANCHES = (0, 1, 2, 4, 6, 8)  # K in the tour; 0: first draft only
 BLOCKS = (4, 6, 8, 12, 16)
@@ -57,10 +57,12 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRu
 def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
     """Returns a key that ranks runs for the opening of the page: the largest is best.
 
-    The first element is whether the run may open the page: the step that is shown first has words in its tree, some steps are
-    repaired and some missed, and the measurement was undisturbed and faster than plain decoding. The second element is: whether
-    the step has words, the count of repaired or of missed steps, whichever is smaller, and the count of repaired steps. The
-    third is the speed relative to plain decoding.
+    Elements of the key, in this order:
+
+    * whether the run may open the page: the step that is shown first has words in its tree, some steps are repaired and some
+      missed, and the measurement was undisturbed and faster than plain decoding;
+    * whether that step has words, the smaller one of the counts of repaired and missed steps, and the count of repaired steps;
+    * the speed relative to plain decoding.
     """
     trace = run.trace()
     plain, own = speeds(run)
@@ -82,7 +84,8 @@ def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedR
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
     """Runs the default race and its what-if questions and writes them to ``path``. Returns the size in bytes.
 
-    The Explore run in the same folder gets the speeds of the lane with its text and settings, so both tabs show the same ones.
+    If a lane has the text and settings of the Explore run in the same folder, this run gets the lane's speeds, so that both tabs
+    show the same speeds.
     """
     done = Race(prompt, ())
     for update in race.run_race(Job(), prompt, model, DEFAULT_LANES, values):
@@ -109,7 +112,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
 
 
 def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
-    """Returns the run with the speeds of the race's lane that has its text and settings; unchanged if there is none."""
+    """Returns the run with the speeds of the lane that has the same text and settings; unchanged if there is no such lane."""
     own = run.trace()
 
     def same(other: Trace) -> bool:
@@ -137,7 +140,7 @@ class SettingsPoint:
 
 
 def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
-    """Replays a recorded greedy run with each K and γ. Tokens and nodes are exactly those of real runs."""
+    """Replays a recorded greedy run with each K and γ. Real runs with these settings give exactly the same tokens and nodes."""
     base = recorded_config(trace)
     configs = {}
     for k, gamma in itertools.product(BRANCHES, BLOCKS):
@@ -193,7 +196,7 @@ def record_measured(path: Path, model: Chosen, *_: Any) -> int:
 
 
 def _without_lists(line: str) -> str:
-    """Removes the likeliest tokens at each position from a line of a trace: over half of the line, and not used by any figure."""
+    """Removes the likeliest tokens at each position from a line of a trace: over half of the line, not used by figures."""
     event = json.loads(line)
     if event["event"] == "StepDone":
         event["target_tops"] = []
@@ -217,7 +220,7 @@ def main() -> None:
     parser.add_argument(
         "--model",
         metavar="NAME|FOLDER",
-        help="default: published model, or bundled one if only its run can open the page",
+        help="default: the published model; the bundled model if only a run of the bundled model can open the page",
     )
     parser.add_argument("--prompt", metavar="TEXT", help="default: the example whose run opens the page best")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")

@@ -71,7 +71,9 @@ def run(way: Way) -> tuple[int, str]:
 def main() -> None:
     """Prints one line per run and its failures, then the runs of each failed test. The exit code is 1 if any run failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only some of: {', '.join(way.name for way in WAYS)}")
+    parser.add_argument(
+        "ways", nargs="*", metavar="WAY", help=f"run only some of these: {', '.join(way.name for way in WAYS)}"
+    )
     names = parser.parse_args().ways
     failures: dict[str, list[int]] = {}
     bad, number = False, 0

@@ -3,7 +3,7 @@
 FOLDER contains any of these files: GSM8K (``gsm8k_train.jsonl``), MBPP (``mbpp.jsonl``), SVAMP (``svamp.json``), TinyStories
 (``tinystories*.txt``, stories separated by ``<|endoftext|>``), and other questions (``asked*.jsonl``, lines with ``prompt``). OUT gets
 one JSON line per prompt, without duplicates. Prompts of the bundled sets and of the files after ``--without`` are left out, since
-drafters are measured on them.
+drafters are measured on those prompts.
 """
 
 from __future__ import annotations

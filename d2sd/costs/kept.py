@@ -13,8 +13,8 @@ from filelock import FileLock
 
 from d2sd.costs.machines import STAGES, Curve, Machine
 
-PASSES = 2  # part of every key; increase it when passes become faster or slower
-MOST = 64  # number of tables kept in the file, newest last
+PASSES = 2  # part of every key; increase it when a change of the code makes passes faster or slower
+MOST = 64  # maximum number of tables in the file; the newest is the last
 MAX_BYTES = 1 << 20  # size limit of the file
 WAIT = 10  # seconds to wait while another process writes
 Points = Annotated[
@@ -59,7 +59,7 @@ def find(file: Path, key: Sequence[object]) -> Machine | None:
 
 
 def keep_costs(file: Path, key: Sequence[object], costs: Machine) -> None:
-    """Write costs to the file, replacing older ones for this key. A file that cannot be written is ignored."""
+    """Write costs to the file, replacing older costs for this key. Does nothing if the file cannot be written."""
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

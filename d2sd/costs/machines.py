@@ -1,6 +1,6 @@
-"""A machine: seconds of the passes of a step, as curves over their rows.
+"""A machine: the times of the passes of a step, as functions of their numbers of rows.
 
-As in D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Every T is a curve over rows.
+From D²SD, arXiv 2606.04446, equations 1–2: speedup = α · T_target / (T_draft + T_verify). Here, every T depends on the rows.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Curve:
 
     @classmethod
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """Returns the curve through measured points, with each time reduced to the smallest time of more rows if that is smaller.
+        """Returns the curve through measured points.
 
-        Disturbances only lengthen a pass, so if fewer rows took longer than more rows, the longer time is wrong.
+        Disturbances only lengthen a pass: if fewer rows took longer than more rows, the curve has the shorter time at both.
         """
         rows, times = zip(*sorted(points), strict=True)
         return cls(tuple(zip(rows, [*accumulate(reversed(times), min)][::-1], strict=True)))
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:
-        """Returns the least-squares curve with corners at these rows."""
+        """Returns the least-squares curve through these points, with corners at ``knots``."""
         rows, times = np.array(points, dtype=float).T
         hats = np.stack([np.interp(rows, knots, corner) for corner in np.eye(len(knots))], axis=1)
         return cls.through(list(zip(knots, np.linalg.lstsq(hats, times, rcond=None)[0].tolist(), strict=True)))
@@ -51,24 +51,24 @@ class Curve:
         return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
 
     def next_row(self, rows: int) -> float:
-        """Returns the seconds of one more row: the smallest mean over several further rows."""
+        """Returns the seconds per additional row: the smallest mean slope from ``rows`` to a later point of the curve."""
         ends = [*(end for end, _ in self.points if end > rows), max(rows, self.points[-1][0]) + 1]
         return min((self.seconds(end) - self.seconds(rows)) / (end - rows) for end in ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Seconds of a step's passes on some hardware with some pair of models.
+    """Times of the parts of a step, in seconds, on some hardware with some pair of models.
 
-    first_draft: over the rows of a block drafter's pass, the anchor's included.
-    second_draft: over the rows of a re-drafting pass: blocks × positions, the given ones included.
-    verify: over tree nodes, the anchor included.
-    other: all other time of a step.
+    first_draft: time of a block drafter's pass by its number of rows, the anchor's row included.
+    second_draft: time of a re-drafting pass by its number of rows: blocks × positions, anchors and prefixes included.
+    verify: time of the target's pass by the number of tree nodes, the anchor included.
+    other: time of everything else in a step.
     name: display name.
     source: a sentence about the source of the times.
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
-    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
-        over depth + 2, a draft model over γ); None if unknown.
+    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes: the time of all passes
+        together, by depth + 2 for EAGLE-3 and by γ for a draft model; None if unknown.
     measured: date of the measurement, in ISO format; empty if unknown.
     context: number of tokens before the measured passes; None if unknown.
     """
@@ -103,7 +103,7 @@ class Machine:
         return replace(self, first_draft=first, drafts={})
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
-        """Returns the total cost of these steps, in plain decoding steps. Per step, this is the α that breaks even."""
+        """Returns the total cost of these steps, in plain steps; None if unknown. Per step, it is the α that breaks even."""
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
@@ -114,7 +114,7 @@ class Machine:
         return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
 
 
-# Figures reported in papers, and the machine derived from them.
+# Figures reported in the D²SD paper, and the machine derived from them.
 
 SOURCE = "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200"
 # data set → column → (speedup over plain decoding, α)
@@ -154,11 +154,11 @@ PLAIN_SECONDS = 0.02  # assumed for a plain step, since the paper gives only rat
 
 
 def _paper() -> Machine:
-    """Returns stage costs that give the published cycles of DFlash and D²SD.
+    """Returns stage costs that give the published costs of a DFlash step and of a D²SD step.
 
-    Two cycles do not determine four costs, so two assumptions are made: both drafters take the same time, since they have
-    the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200.
-    The mean cycle of a third level that follows from them is 4% below the published one.
+    These two numbers do not determine all stage costs. Passes are memory-bound on an H200, so it is assumed that both drafters
+    take the same time, since they have the same shape, and that verifying 80 rows takes as long as verifying 16. From these
+    stage costs, the mean cost of a step with a third level is 4% below the published one.
     """
     published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
     draft = published["d2sd"] - published["dflash"]
@@ -174,8 +174,8 @@ def _paper() -> Machine:
         name="H200 (D²SD paper)",
         source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
         f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All other costs are calculated from "
-        f"these: {draft:.2f} for a draft pass, the difference between D²SD and DFlash; {verify:.2f} for verifying 16 to 80 nodes, the "
-        "rest of DFlash’s step; proportionally less for fewer nodes. Only ratios are published: times assume plain steps of "
+        f"these. A draft pass costs {draft:.2f}: D²SD’s step − DFlash’s step. Verifying 16 to 80 nodes costs {verify:.2f}: the rest of "
+        "DFlash’s step. Fewer nodes cost less: 1 for one node. Only ratios are published: times assume plain steps of "
         f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
         drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},
@@ -191,7 +191,7 @@ def _milliseconds(*points: tuple[int, float]) -> Curve:
     return Curve.through([(rows, time / 1e3) for rows, time in points])
 
 
-# Measured after 1,024 tokens. ``other``: tree, commit and the host's part of a cycle. One node: a plain step without ``other``.
+# Measured after 1,024 tokens. ``other`` is the time of tree, commit and host. One node takes a plain step without ``other``.
 H200 = Machine(
     first_draft=_milliseconds((1, 2.26), (16, 2.27)),
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),

@@ -1,4 +1,4 @@
-"""Costs of recorded runs: the machine that recorded a run, derived from its times, and checks whether times are plausible."""
+"""Costs of recorded runs: the machine that recorded a run, derived from the run's times, and checks of measured times."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def mean_cost(machine: Machine, trace: Trace) -> float | None:
 
 
 def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
-    """Returns the machine that recorded a run, from its step times; None if they were not measured.
+    """Returns the machine that recorded a run, from the run's step times; None if these or ``plain`` are unknown.
 
-    plain: tokens per second of plain decoding there.
-    unwatched: tokens per second of this run when its steps are not recorded; None: the speed in the trace.
-    table: stage times on the same machine, which determine how a pass grows with its rows. Without it, a draft takes the same
-        time for any number of rows, and each node costs the same.
+    plain: tokens per second of plain decoding on that machine.
+    unwatched: tokens per second of the same generation without recording its steps; None: the speed in the trace.
+    table: stage times on that machine, which determine how the time of a pass grows with its rows. None: the time of a draft
+        is constant, and the time of verifying is proportional to the nodes.
 
-    The mean cost of the run's steps equals the measured one: α · plain ÷ unwatched in plain steps.
+    On the returned machine, the mean cost of the run's steps equals the measured cost: α · plain ÷ unwatched, in plain steps.
     """
     totals, works = trace.totals, works_of(trace)
     speed = unwatched or totals.tokens_per_second
@@ -68,7 +68,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
 
 
 def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
-    """Returns a curve whose mean over these rows equals the measured one."""
+    """Returns a curve that gives ``seconds`` in all for passes with these rows, with the shape of ``table``."""
     if not rows:
         return Curve(((1, 0.0),)) if table is None else table
     mean = seconds / len(rows)
@@ -80,13 +80,13 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
 
 # Times of plain steps, and checks whether measured times are plausible.
 
-MOST_SPREAD = 1.1  # largest ratio of the median times of the first and second half of plain steps
-LEAST_PASS = 0.9  # smallest plausible verify time, as a fraction of a plain step's pass; the rest is random variation
-# Smallest share of step time on a CPU in which the thread computes, if nothing else disturbs it. Measured on two cores with one or
-# two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if other
-# programs also keep both cores busy.
+MOST_SPREAD = 1.1  # largest allowed ratio between the median times of the two halves of plain steps
+LEAST_PASS = 0.9  # smallest plausible verify time, as a fraction of a plain step's pass: times vary by chance
+# Smallest share of step time on a CPU in which the run's thread computes if nothing disturbs it. Measured on two cores, with one
+# or two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if
+# other programs also keep both cores busy.
 LEAST_COMPUTED = 0.9
-LEAST_WATCHED = 0.6  # the same for a run that the page draws: its speed is corrected by the share
+LEAST_WATCHED = 0.6  # limit for a run that the page draws; its speed is corrected by the share
 
 
 def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:
@@ -106,7 +106,7 @@ def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[M
 
 
 class ThreadShare:
-    """The share of step time in which the thread of the run computed. On a busy machine, other threads displace it.
+    """The share of step time in which the thread of the run computed. On a busy machine, the share is low.
 
     wall: clock of wall-clock time, in seconds.
     thread: clock of the CPU time of the calling thread, in seconds.
@@ -138,13 +138,13 @@ class ThreadShare:
 
     @property
     def disturbed(self) -> bool:
-        """Whether the thread did not compute for more than a tenth of the time, because of other work on the machine."""
+        """Whether other work on the machine kept the thread from computing for more than a tenth of the step time."""
         return self.computed < LEAST_COMPUTED
 
 
 def impossible(verified: float, plain: float) -> bool:
     """Returns whether verifying took less time than a plain pass over one token, which is impossible: other work must have disturbed
-    one of the two measurements. The cost of such a step in plain steps would be too low.
+    one of the two measurements. The cost of a step in plain steps would then be too low.
 
     verified: mean seconds of the target's pass in the steps of a run; 0 if no stages were timed.
     plain: mean seconds of the target's pass in plain decoding.

@@ -1,5 +1,5 @@
-"""Drafters that take one pass per token or level during one generation: EAGLE-3, whose draft trees grow by one level per pass, and
-an autoregressive draft model, which drafts a chain of greedy tokens."""
+"""Drafters that need several passes per draft, during one generation: EAGLE-3, whose draft trees grow by one level per pass, and
+autoregressive draft models, whose chains grow by one greedy token per pass."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from d2sd.tree.levels import Level
 
 
 class LevelDrafter:
-    """EAGLE-3 drafts from the features of the committed text.
+    """The EAGLE-3 drafter, which drafts from the target's features of the committed text.
 
-    The cache holds keys and values of the rows whose next token is committed. The rows of a tree are stored after them, level
-    by level, and are overwritten by the next committed rows.
+    The cache contains keys and values of the rows whose next token is committed. The rows of a tree are stored after these rows,
+    level by level. The next committed rows overwrite them.
 
-    depth: number of passes after the first one; the deepest nodes of the tree are at depth + 1.
+    depth: number of passes after the first one; the deepest nodes of the tree have depth ``depth`` + 1.
     top_k: number of children scored per node, and of nodes kept per level.
     """
 
@@ -49,7 +49,7 @@ class LevelDrafter:
         self._pending = features if self._pending is None else torch.cat([self._pending, features], 1)
 
     def read(self, ids: Sequence[int]) -> None:
-        """Process the committed ``ids`` whose features and next token are known, except the last row."""
+        """Write all pending rows except the last one into the cache; ids: all committed tokens."""
         assert self._pending is not None
         count, start, device = self._pending.shape[1] - 1, self.cache.length, self.model.device
         if not count:
@@ -66,7 +66,7 @@ class LevelDrafter:
         self.cache.length += count
 
     def draft(self, ids: Sequence[int]) -> list[Level]:
-        """Returns the levels of a tree after the committed ``ids``, whose last one, the anchor, has no features yet."""
+        """Returns the levels of a tree below the anchor: the last of the committed ``ids``, which has no features yet."""
         self.read(ids)
         assert self._pending is not None
         start, passes = self.cache.length, self.passes  # slot of the last committed row, the parent of the first level
@@ -84,7 +84,7 @@ class LevelDrafter:
         return self._levels(found)
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Write keys and values of T rows: features (1, T, ·), next tokens (1, T), slots (T,), which are also their positions."""
+        """Write keys and values of T rows, given their features (1, T, ·), next tokens (1, T), and slots = positions (T,)."""
         embedding = self.embedding(tokens).to(self.model.dtype)
         pair = self.model.keys_values(embedding, self.model.project(features), slots[None])
         for buffer, new in zip(self.cache.buffers(0), pair, strict=True):
@@ -92,12 +92,12 @@ class LevelDrafter:
         return ()
 
     def _grow(self, read: int | None, start: int, features: Tensor, tokens: Tensor, slot: Tensor) -> tuple[Tensor]:
-        """Run all passes of a tree: the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows.
+        """Run all passes of a tree: first the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows each.
 
         read: number of slots that every pass reads if shapes are fixed; None: the used slots only.
         start: number of cached rows before the tree.
 
-        Returns the scores and tokens of all levels and the indices of the continued ones, as one row of float64.
+        Returns one float64 vector: level by level, the candidates' scores and tokens, and the indices of continued candidates.
         """
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)
@@ -128,8 +128,8 @@ class LevelDrafter:
     ) -> Tensor:
         """Write the rows' keys and values into their ``own`` slots, then attend to the committed rows and the ancestors.
 
-        slots: (M,) slots of the tree, that of its parent row first.
-        seen: (R, M) True where a row attends to a slot.
+        slots: (M,) slots of the last committed row and of the tree's rows.
+        seen: (R, M) bool; True if a row attends to a slot.
         """
         keys, values = self.cache.buffers(0)
         keys.index_copy_(2, own, key)
@@ -158,7 +158,7 @@ class ChainDrafter:
         self.model, self.backend, self.inspect = model, passes.backend, inspect
         self.cache = passes.cache("draft_model", model.new_cache)
         self._read: list[int] = []  # tokens whose keys and values are in the cache
-        self._sure = 0  # number of leading tokens that were committed when read
+        self._sure = 0  # number of leading tokens in ``_read`` that were committed when they were processed
         self._states: list[tuple[Tensor, Tensor]] = []  # states of linear layers after the committed text
 
     def read(self, ids: Sequence[int]) -> Tensor:
@@ -173,7 +173,7 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[common:], device=self.model.device))
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
-        """``read`` for linear states, which cannot be truncated: drafted tokens are processed again once committed."""
+        """``read`` for linear states. They cannot be truncated, so drafted tokens are processed again once they are committed."""
         if self._states and len(ids) > self._sure:
             cache.restore(self._sure, self._states)
         else:
@@ -189,7 +189,7 @@ class ChainDrafter:
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """As ``draft``, after tokens (R,) that ``read`` does not keep track of; used for timing."""
+        """As ``draft``, but after the tokens ``rows`` (R,), which are not recorded as processed; used for timing."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:

@@ -25,15 +25,15 @@ MAX_COMMITTED = 64  # largest number of committed tokens in a fixed-shape pass; 
 
 
 class BlockDrafter:
-    """Block drafts over the growing context of one generation; only the projected context is cached between steps."""
+    """A block drafter and its context. Between steps, only keys and values of committed tokens are cached."""
 
     def __init__(
         self, name: DrafterName, model: DFlashDraftModel, target: Target, passes: Passes, inspect: bool = False
     ):
         self.name, self.model, self.target, self.passes = name, model, target, passes
-        self.inspect = inspect  # applies to blocks with an empty prefix
+        self.inspect = inspect  # only blocks with an empty prefix are inspected
         config = model.config
-        # stored here because these properties of a model search its parameters or its config
+        # read only once, because these properties search the model's parameters or config
         self.dtype, self.device, self.mask_token = model.dtype, model.device, model.mask_token_id
         self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
         self.form, self.shift = model.form, model.form.shift
@@ -44,7 +44,7 @@ class BlockDrafter:
         self.merged = model.merged(passes.kernels) if passes.merged else None
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
-        self.drafted = False  # since the last committed tokens
+        self.drafted = False  # whether it has drafted since the last commit
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
@@ -66,7 +66,7 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """As ``extend`` after the cached tokens, but delayed until the next draft."""
+        """As ``extend``, at the positions after the context, but delayed until the next draft."""
         self._unread.append(features)
 
     def catch_up(self) -> None:
@@ -77,7 +77,7 @@ class BlockDrafter:
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Project features (1, T, taps·hidden) into context slots (T,), which are also their positions."""
+        """Project features (1, T, taps·hidden) into context slots (T,), which equal the tokens' positions."""
         if self.merged is not None:
             self.cache.scatter(slots, self._contexts(self.merged, features, slots))
             return ()
@@ -134,8 +134,9 @@ class BlockDrafter:
     ) -> tuple[Tensor, ...]:
         """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
 
-        name: name of the pass and everything that it depends on besides the inputs and their shapes.
-        work: called with the blocks (B, R), their positions (R,), the inputs, and ``read`` and ``top`` as in ``forward``.
+        name: name of the pass, and everything except the inputs that the pass depends on.
+        work: computes the pass from the blocks (B, R), their positions (R,), and the inputs; ``read`` and ``top`` are as in
+            ``forward``.
         """
         self.catch_up()
         self.drafted = True
@@ -150,7 +151,7 @@ class BlockDrafter:
         return passes.run(key, partial(work, read=read, top=top), ids, slots, *inputs)
 
     def plan(self, branches: int, rows: int) -> None:
-        """Plan a fixed-shape pass over this many blocks of this many rows."""
+        """Plan the attention of a fixed-shape pass over ``branches`` blocks of ``rows`` rows each."""
         c = self.model.config
         shape = (branches, c.num_attention_heads, rows, c.head_dim)
         self.passes.plan(shape, self.model.dtype, c.num_key_value_heads, self.cache.length, False, self.scale)
@@ -168,9 +169,10 @@ class BlockDrafter:
     def forward(
         self, ids: Tensor, positions: Tensor, masked: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, Tensor]:
-        """Run the drafter over blocks (B, R) at positions (R,) after the context, and read out the ``masked`` rows (M,).
+        """Run the drafter over blocks (B, R) at positions (R,) after the context.
 
-        read: context slots that a fixed-shape pass reads; None for the filled ones.
+        masked: (M,) indices of the rows to read out, in the flattened blocks.
+        read: number of context slots that a fixed-shape pass reads; None: all filled slots.
 
         Returns the ``top`` largest probabilities, their tokens and their log probabilities, as one (M, 3·top) float64 tensor
         in this order; and the logits (M, V).
@@ -182,7 +184,7 @@ class BlockDrafter:
         return torch.cat([part.double() for part in (logs.exp(), self.own_ids(best), logs)], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (…, D) over the draft vocabulary for hidden states (…, hidden), in the type of the LM head."""
+        """Returns logits (…, D) over the draft vocabulary for hidden states (…, hidden), in the dtype of the LM head."""
         if (head := self.model.lm_head) is not None:
             out: Tensor = head(hidden)
             return out
@@ -232,7 +234,7 @@ class BlockDrafter:
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
         """Run blocks (B, R, hidden) as rows of one pass; blocks do not attend to each other.
 
-        Their keys and values are written after the committed context, and overwritten by the next draft or commit.
+        Their keys and values are written after the committed context; the next draft or commit overwrites them.
         """
         batch, rows, _ = x.shape
         mask = None
@@ -264,7 +266,7 @@ def best_tokens(ranked: Tensor) -> Tensor:
 def attend_masked(
     scale: float, mask: Tensor, query: Tensor, context_key: Tensor, context_value: Tensor, key: Tensor, value: Tensor
 ) -> Tensor:
-    """Attention with an arbitrary mask (R, C + R), or one per block (B, 1, R, C + R), which the backends do not support."""
+    """Attention of R rows to C context rows and to each other, with any mask: (R, C + R), or (B, 1, R, C + R)."""
     pairs, batch = ((context_key, key), (context_value, value)), len(query)
     keys, values = (torch.cat([context.expand(batch, -1, -1, -1), own], 2) for context, own in pairs)
     return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale, enable_gqa=True)

@@ -22,23 +22,23 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk
 
-MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # update rates: of the slowdown, of a stage's overhead
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # update rates of the slowdown and of the stages' overheads
 OUTLIER = 1.0  # limit of |log(measured ÷ expected)| for a single time
 OVERHEAD_DECAY = 0.999  # factor on a stage's overhead, per step
-TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount per step: memory of 25 steps for a text, of 100 for all texts
-MEAN_RATE = 0.1  # update rate of other running means
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discounts per step: a text's counts remember 25 steps, the counts of all texts 100
+MEAN_RATE = 0.1  # update rate of the other running means
 REDRAFT_NODES = 3  # usual number of verified nodes per re-draft
 SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps before drafting is tried again; doubles after each failed try
 
 
 class AcceptanceByDepth:
-    """Conditional acceptance probability of a drafted token by depth, if all tokens before it were accepted.
+    """Acceptance probability of a drafted token by its depth, given that all tokens before it were accepted.
 
-    The prior of a depth counts as ``WEIGHT`` observations. Its probability is ``usual`` at that depth, times the ratio of
+    The prior of a depth counts as ``WEIGHT`` observations. The prior probability is ``usual[depth]``, times the ratio of the
     estimate to ``usual`` at the previous depth.
 
     keep: factor by which each observation discounts the earlier counts.
-    usual: probabilities by depth; ``START`` by default.
+    usual: usual probabilities by depth; ``START`` for further depths.
     """
 
     WEIGHT, START = 2.0, 0.65
@@ -73,7 +73,7 @@ class AcceptanceByDepth:
 
 
 class Calibration:
-    """Maps a drafter's probabilities p to p^κ, with κ such that expected and accepted tokens agree on average."""
+    """Maps a drafter's probabilities p to p^κ. κ is adapted until expected and accepted tokens agree on average."""
 
     RATE, LIMIT = 0.05, 4.0
 
@@ -89,7 +89,8 @@ class Calibration:
 class RunningCosts:
     """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
 
-    The slowdown is the same for all stages. Overheads do not depend on rows; the pass of plain decoding has a separate one.
+    The slowdown is the same for all stages. A stage has one overhead for passes of one row (plain decoding), and one for all
+    others.
     """
 
     def __init__(self, table: Machine):
@@ -97,7 +98,7 @@ class RunningCosts:
         self._node = cache(table.verify.next_row)
         self.cheapest = min(self._node(rows) for rows, _ in table.verify.points)  # seconds of the cheapest further node
         self._read = cache(lambda stage, rows: getattr(table, stage).seconds(rows))
-        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether it is plain decoding
+        self._overhead: dict[tuple[str, bool], float] = {}  # by stage and whether the pass has one row
         self.other = {True: table.other, False: table.other}  # seconds outside the stages, by whether the step is plain
 
     def seconds(self, stage: str, rows: int) -> float:
@@ -128,20 +129,20 @@ class RunningCosts:
 
 
 class Experience:
-    """Statistics that all texts of a method share in an engine."""
+    """Statistics that all generations with one method share in an engine."""
 
     def __init__(self, table: Machine):
         self.costs = RunningCosts(table)
         self.drafts = AcceptanceByDepth(ALL_KEEP)
-        # Re-drafts from the true boundary, by whether their prefix has tokens: without, they often repeat the rejected token.
+        # Re-drafts from the true boundary, by whether the prefix has tokens: without, they often repeat the rejected token.
         self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
-        self.siblings = 0.0  # mean tokens accepted after a boundary without a re-draft
-        self.after_draft = self.costs.seconds("verify", 4)  # seconds of re-drafting and verifying, a running mean
+        self.siblings = 0.0  # mean number of tokens accepted after a true boundary that was not re-drafted from
+        self.after_draft = self.costs.seconds("verify", 4)  # running mean of the seconds of re-drafting and verifying
         self.calibrations = Calibration(), Calibration()  # of the first and the second drafter
 
 
 class Controller:
-    """The decisions of one generation.
+    """Makes the decisions of one generation.
 
     A step calls ``begin``, ``redraft`` if there is a first draft, ``nodes`` if there is a tree, and reports its outcome with
     ``observe`` and ``timed``. A step that is queued as a whole takes its sizes from ``begin`` and ``next_redrafts``.
@@ -155,7 +156,7 @@ class Controller:
         self._depth = lengths[-1] - 1 + extension
         self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
         self._wait, self._plain_steps = SHORTEST_WAIT, 0
-        self.next_redrafts = 0  # best number for the last draft
+        self.next_redrafts = 0  # number of re-drafts that would have been best for the last draft
 
     def begin(self) -> int:
         """Returns γ of this step's first draft; 0 for plain decoding."""
@@ -182,7 +183,7 @@ class Controller:
         The expected gain of a re-draft is r(i) times the tokens that a re-draft from the true boundary adds.
 
         confidence: c_1 … c_{γ−1} of the first draft.
-        planned: prefixes that were already re-drafted from; they are returned unchanged.
+        planned: prefixes that were already re-drafted from. If given, they are returned, and nothing is chosen.
         """
         costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
         reach = list(accumulate((c**exponent for c in confidence), mul, initial=1.0))
@@ -205,12 +206,12 @@ class Controller:
 
     @property
     def exponents(self) -> tuple[float, ...]:
-        """Returns κ of both drafters: after an accepted path, a token with drafter probability p is accepted with p^κ."""
+        """κ of the first and second drafter: a token with drafter probability p is accepted with probability p^κ."""
         return tuple(calibration.exponent for calibration in self.experience.calibrations)
 
     @property
     def min_log_probability(self) -> float:
-        """Returns the natural logarithm of the drafter probability below which no node is worth its time."""
+        """Natural logarithm of the drafter probability below which no node is worth its time."""
         return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
@@ -218,7 +219,7 @@ class Controller:
 
         reach: probability of acceptance of each node, descending.
         by_second: for each node, whether the second drafter proposed it.
-        planned: whether all are verified regardless of their cost.
+        planned: whether ``most`` nodes are verified regardless of their cost.
         """
         cost, rate, most = self.costs.node, self.rate, min(most, len(reach))
         count = most if planned else next((n for n in range(most) if reach[n] <= rate * cost(1 + n)), most)
@@ -239,7 +240,7 @@ class Controller:
     def observe(self, accepted: int, by_second: int, boundary: int | None) -> None:
         """Update the statistics with the outcome of the step.
 
-        accepted: drafted tokens that were accepted, ``by_second`` of them proposed by the second drafter.
+        accepted: number of accepted drafted tokens; the second drafter proposed ``by_second`` of these.
         boundary: number of accepted tokens of the first draft; None if unknown.
         """
         if not self.block_size:
@@ -260,7 +261,7 @@ class Controller:
         known.after_draft += MEAN_RATE * (self._seconds()[1] - known.after_draft)
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
-        """Update the costs with the measured seconds of a step, by stage and ``whole``; nodes: tree size, anchor included."""
+        """Update the costs with the measured seconds of the stages and of the whole step; nodes: tree size, anchor included."""
         taken = decision.options[decision.taken]
         redrafted = taken.branches * (taken.block_size + self.extension)
         for stage, rows in zip(STAGES, (taken.block_size, redrafted, nodes), strict=True):
@@ -281,7 +282,7 @@ class StepPlan:
 
     @property
     def min_log_probability(self) -> float:
-        """The log probability below which no path of a tree is grown."""
+        """Log probability below which paths of a tree are not grown."""
         return -inf
 
     def begin(self) -> int:
@@ -289,7 +290,7 @@ class StepPlan:
         return self.block_size
 
     def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
-        """Returns the selected prefixes to re-draft from."""
+        """Returns those of the selected prefixes that are worth a re-draft; with fixed sizes, all."""
         return prefixes
 
     def prune(self, tree: TokenTree) -> TokenTree:
@@ -300,7 +301,7 @@ class StepPlan:
         """Record the proposal of a step whose sizes were chosen before it was drafted, as on a GPU."""
 
     def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision | None:
-        """Update the statistics with the committed tokens of a step. Returns its decision, if one was made.
+        """Update the statistics with the committed tokens of a step. Returns the decision about its sizes, if there was one.
 
         boundary: number of accepted tokens of the first draft; None if unknown.
         """

@@ -1,9 +1,9 @@
-"""One cycle that runs entirely on the device: the host queues all its passes without waiting for a result.
+"""Cycles that run entirely on the device: the host queues all passes of a cycle without waiting for a result.
 
-Each stage is a pass of fixed shape that can be captured as a CUDA graph. One small copy then returns all numbers that the
-events need. From them the host rebuilds the tree and the accepted path, with the same code as for cycles on the host. A
-controller chooses the sizes of a cycle before it is queued: γ as usual, and the number of re-drafts from the previous first
-draft.
+Each stage is a pass of fixed shape that can be captured as a CUDA graph. At the end, one small copy returns all numbers that
+the events need. From these numbers, the host rebuilds the tree and the accepted path with the same code as for cycles on the
+host. A controller must choose the sizes of a cycle before the cycle is queued: γ as usual, and the number of re-drafts that would
+have been best for the previous first draft.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def unpack(vector: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
 
 @dataclass(frozen=True, slots=True)
 class CycleShape:
-    """Sizes of a cycle's passes: γ (0: no draft), K, and γ₂ − γ.
+    """Sizes of the passes of a cycle: γ (0: no draft), K, and γ₂ − γ.
 
-    ``lengths``: tokens below the anchor of each draft. If γ₂ > γ, an additional branch continues the whole first draft.
+    ``lengths``: for each draft, the number of tokens below the anchor. If γ₂ > γ, the last draft continues the whole first draft.
     """
 
     block_size: int
@@ -85,24 +85,24 @@ class CycleShape:
 
     @property
     def depths(self) -> int:
-        """Levels of the tree, including the anchor's."""
+        """Number of levels of the tree, including the anchor's level."""
         return 1 + max(self.lengths, default=0)
 
     @property
     def rows(self) -> int:
-        """Rows of the target's pass: size of the largest possible tree.
+        """Number of rows of the target's pass: the size of the largest possible tree.
 
-        Prefixes are distinct, and tokens that a re-draft shares with the first draft are merged. A re-draft after p tokens
-        therefore adds at most its length minus p nodes.
+        All prefixes are different. A re-draft after p tokens shares these p tokens with the first draft, so it adds at most its
+        length − p nodes.
         """
         first = max(self.block_size - 1, 0)
         again = sum(first + self.extension - prefix for prefix in range(self.branches))
         return row_shape(1 + first + again + (self.extension if self.branches else 0))
 
     def layout(self, inspect: bool, vocabulary: int, ranked: int) -> Layout:
-        """Returns the layout of the numbers that a cycle copies to the host.
+        """Returns the shapes of the arrays that a cycle copies to the host.
 
-        ranked: width of a row of a draft: 3 × the number of likeliest tokens, see ``BlockDrafter.forward``.
+        ranked: number of columns per drafted position: 3 × the number of likeliest tokens (``BlockDrafter.forward``).
         """
         shapes: Layout = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
         lengths = self.lengths
@@ -116,7 +116,7 @@ class CycleShape:
 
 
 class DeviceCycle:
-    """Cycles of the methods that can run on the device (``Method.on_device``)."""
+    """Runs the cycles of methods with ``Method.on_device`` on the device."""
 
     @staticmethod
     def possible(config: DecodeConfig, drafters: CachedDrafters) -> bool:
@@ -137,7 +137,7 @@ class DeviceCycle:
         self.whole = CycleShape(  # sizes without a controller
             drafters.block_size if self.first else 0, config.num_branches if self.second else 0, drafters.extension
         )
-        # values of K for a controller; only a few, because each needs separate captured passes
+        # values of K that a controller chooses from; only a few, because each value needs separate captured passes
         self.counts = sorted(
             {min(1 << n, self.whole.branches) for n in range(self.whole.branches.bit_length() + 1)} - {0}
         )
@@ -176,13 +176,13 @@ class DeviceCycle:
         return StepResult(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle after the committed ``ids`` before ``step`` is called for it, so that the GPU does not wait while
-        the host builds the events of the previous one."""
+        """Queue the cycle after the committed ``ids`` before ``step`` is called, so that the GPU does not wait while the host
+        builds the events of the previous cycle."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
     def queue(self, ids: Sequence[int]) -> tuple[CycleShape, Tensor]:
-        """Queue a whole cycle, including the move of cache rows. Returns its shape and its packed results."""
+        """Queue all passes of a cycle, and the move of accepted cache rows. Returns the cycle's shape and packed results."""
         passes, clock, start, shape = self.passes, self.clock, len(ids) - 1, self._shape()
         clock.start()
         read = passes.read(self.verifier.cache)
@@ -214,7 +214,7 @@ class DeviceCycle:
             ("verify", self.choice), partial(self._verify, shape, read), state, noise, *tree
         )
         clock.mark("verify")
-        if self.first is not None:  # without a drafter the tree is the anchor, which is already in place
+        if self.first is not None:  # otherwise the tree is only the anchor, whose cache row is in place
             moved = stage("walk", partial(self._walk, shape), state, chosen, *tree, *taps)
             stage("commit", partial(self._commit, shape), state, *moved)
         clock.mark("commit")
@@ -244,7 +244,7 @@ class DeviceCycle:
         self.verifier.plan(shape.rows)
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
-        """Copy integers to the device, from pinned memory because copies from other memory block."""
+        """Copy integers to the device, from pinned memory: copies from other memory would block the host."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
     def _fill(
@@ -275,10 +275,10 @@ class DeviceCycle:
     def _redraft(self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Returns prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
-        If there are too few prefixes without an end token, prefix and tokens of the unused branches are −1.
+        If too few prefixes have no end token, some branches are unused: their prefixes and tokens are −1.
 
         chain: the first draft, (M,).
-        basis: its confidences, or its prefix lengths in order of preference.
+        basis: the confidences of the first draft, or prefix lengths in order of preference.
         """
         assert self.second is not None
         if self.drafters.method.on_device == "likeliest":
@@ -315,9 +315,9 @@ class DeviceCycle:
         return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
 
     def _walk(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        """Returns the target's keys and values of the accepted rows, and their features for each drafter.
+        """Returns the target's keys and values of the accepted rows, and the features of these rows for each drafter.
 
-        Separate from ``_commit``, which overwrites the inputs of this pass: capturing runs a pass more than once.
+        ``_commit`` overwrites the inputs of this pass. The two are separate because capturing runs a pass more than once.
         """
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
@@ -327,7 +327,7 @@ class DeviceCycle:
         return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
-        """Write the outputs of ``_walk`` after the committed slots. The next cycle overwrites rows after the last accepted one."""
+        """Write the outputs of ``_walk`` after the committed text. The next cycle overwrites rows after the last accepted row."""
         start = state[1]
         slots = start + torch.arange(shape.depths, device=self.device)
         drafters = self.drafters.block_drafters

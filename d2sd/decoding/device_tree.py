@@ -27,21 +27,21 @@ class DeviceTree(NamedTuple):
 
 
 def posterior(confidence: Tensor) -> Tensor:
-    """Returns r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, of confidences (γ−1,) c_1 …; see ``tree.boundary``."""
+    """Returns r(i) = (c_1 · … · c_i) · (1 − c_{i+1}), (γ−1,) float64, for confidences c, (γ−1,); see ``tree.boundary``."""
     c = confidence.double()
     alive = torch.cat([torch.ones_like(c[:1]), c[:-1]]).cumprod(0)
     return alive * (1 - c)
 
 
 def likeliest_prefixes(confidence: Tensor) -> Tensor:
-    """Returns the prefix lengths in descending order of r(i), ties to the shorter one, (γ−1,) int64."""
+    """Returns the prefix lengths in descending order of r(i), shorter ones first if equal, (γ−1,) int64."""
     return posterior(confidence).argsort(descending=True, stable=True)
 
 
 def open_prefixes(chain: Tensor, end_ids: Collection[int]) -> Tensor:
-    """Returns the number of prefixes of a chain (M,) without an end-of-text token, the empty one included, (1,) int64."""
+    """Returns how many prefixes of a chain (M,) contain no end-of-text token, counting the empty prefix, (1,) int64."""
     ended = torch.zeros_like(chain)
-    for end in sorted(end_ids):  # Python numbers, not a tensor, which a captured graph could outlive
+    for end in sorted(end_ids):  # Python numbers, because a captured graph could outlive a tensor of them
         ended = ended + (chain == end)
     return 1 + (ended.cumsum(0) == 0).sum(0, keepdim=True)
 
@@ -104,7 +104,7 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
 
 
 def accepted_rows(tree: DeviceTree, chosen: Tensor, depths: int) -> Tensor:
-    """Returns the anchor and the accepted nodes, by depth, (depths,) int64, padded with 0.
+    """Returns the node numbers of the anchor and the accepted path, (depths,) int64, padded with 0.
 
     chosen: (N,) the target's token after every node.
     depths: 1 + the largest depth of the tree.

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Returns the cache slots for this many tokens of prompt and output, and the largest tree or block after them."""
+    """Returns the number of cache slots for ``tokens`` tokens of prompt and output and the largest tree or block after these."""
     method = METHODS[config.method]
     longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
@@ -41,7 +41,7 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 
 
 class CachedDrafters(Drafters):
-    """The drafters of one generation with their caches; a step begins with ``begin``.
+    """The drafters of one generation with their caches. Every step begins with a call of ``begin``.
 
     config: resolved settings (``Engine.resolve``).
     passes: buffers with room for prompt, output and a tree (``slots``).
@@ -90,8 +90,8 @@ class CachedDrafters(Drafters):
             self.eagle3.read(ids)
 
     def begin(self, ids: Sequence[int]) -> Method:
-        """Begin a step after the committed ``ids``, whose last one is the anchor. Returns the method of this step: plain decoding
-        if drafting does not pay."""
+        """Begin a step after the committed ``ids``, whose last one is the anchor. Returns the method of this step: the
+        configured method, or plain decoding if drafting does not pay."""
         self._ids, self.anchor = ids, ids[-1]
         self._size = self.plan.begin()
         self.min_log_probability = self.plan.min_log_probability
@@ -122,11 +122,11 @@ class CachedDrafters(Drafters):
         return self.rng_at(len(self._ids) - 1)
 
     def rng_at(self, position: int) -> random.Random:
-        """Returns the source of the random choices of the step whose anchor is at this position."""
+        """Returns the random generator of the step whose anchor is at this position."""
         return random.Random(generator_seed(self.config.seed, position))
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """Returns the proposal of a step after the committed ``ids``: the stages of ``Generation.step`` up to its tree."""
+        """Returns the proposal of a step after the committed ``ids``, from the stages of ``Generation.step`` up to the tree."""
         method = self.begin(ids)
         draft = method.draft(self)
         prefixes = self.plan.worthwhile(draft, method.select(self, draft))
@@ -137,13 +137,13 @@ class CachedDrafters(Drafters):
     def commit(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add the committed tokens of a step, at these (T,) positions, to the drafters' context.
 
-        features: maps target layers to the tokens' features, (1, T, layers·hidden).
+        features: function that returns the tokens' features, (1, T, layers·hidden), for a list of target layers.
         """
         # the next cost-aware step may not use all drafters
         self._extend(features, positions, later=isinstance(self.plan, CostAwarePlan))
 
     def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
-        """``later``: block drafters that have not drafted since the last commit may defer this to their next draft."""
+        """later: whether block drafters that have not drafted since the last commit wait with this until their next draft."""
         found: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)
@@ -173,7 +173,7 @@ class CachedDrafters(Drafters):
         return min(self.method.draft_levels, 1 + bool(branches) + any(b.base > 0 for b in branches))
 
     def work(self, proposal: Proposal) -> Work:
-        """Returns the number of rows of each pass of a step; a third level is a separate pass after the second."""
+        """Returns the number of rows of each pass of a step. Re-drafts of the third level have a separate pass."""
         size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
         redrafts = proposal.branches if self.second else ()
         third = sum(block.base > 0 for block in redrafts)
@@ -186,7 +186,7 @@ class CachedDrafters(Drafters):
         if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
             self._noticed = True
             log.warning(
-                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
+                "prefix 0 was selected, but %s was not trained to draft from an empty prefix: this re-draft may be worse",
                 self.second.model.config.name_or_path,
             )
 

@@ -37,11 +37,11 @@ from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk, first_draft_boundary, walk
 
-PACKAGES = ("torch", "transformers")  # packages whose versions are in a trace
+PACKAGES = ("torch", "transformers")  # packages whose versions are recorded in a trace
 
 
 class Generation:
-    """One prompt being continued: committed ids, caches, clock.
+    """The state of one generation: committed token ids, caches, clock.
 
     labels: texts of single tokens.
     config, passes, experience: as for ``CachedDrafters``.
@@ -112,7 +112,7 @@ class Generation:
         method = drafters.begin(self.ids)  # plain decoding, if a cost-aware step is better off without a draft
         draft = method.draft(drafters)  # with a confidence at every position
         clock.mark("first_draft")
-        # likely rejection boundaries, by the boundary posterior; if cost-aware, only those worth a re-draft
+        # prefixes up to the likeliest rejection boundaries; if cost-aware, only prefixes that are worth a re-draft
         prefixes = plan.worthwhile(draft, method.select(drafters, draft))
         redrafts = method.redraft(drafters, draft, prefixes)  # one batch
         clock.mark("second_draft")
@@ -136,8 +136,7 @@ class Generation:
         return self.config.max_new_tokens - len(self.output)
 
     def verify(self, tree: TokenTree) -> Callable[[bool], torch.Tensor]:
-        """Run one pass over the tree. Returns ``measure`` with its logits and the target's choice after every node; the only argument
-        left is ``inspect``."""
+        """Run one pass over the tree. Returns ``measure`` with all arguments set except ``inspect``."""
         device = self.target.device
         scores = self.sampler.scores(self.verifier.logits(tree))
         noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
@@ -187,7 +186,7 @@ class Generation:
     def _describe(
         self, step: int, start: int, done: StepResult, boundary: int | None, decision: Decision | None, elapsed: float
     ) -> StepDone:
-        """Returns the event of a step. Called only if the event is used, because it makes labels for the whole tree."""
+        """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time."""
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
         return StepDone(

@@ -21,13 +21,14 @@ from d2sd.tree.walk import TreeWalk
 TOP_ALTERNATIVES = 5  # alternatives per position
 MEASURED = 4  # rows of ``measure`` before the likeliest tokens
 DIGITS = 6  # decimal digits of probabilities that are only displayed, to shorten traces
-# Lower limit of scores relative to the best, in nats. Smaller ones are negligible, and their powers would be slow subnormals.
+# Lower limit of scores relative to the best one, in nats. Lower scores are negligible, and their powers would be subnormal
+# numbers, which are slow.
 FAR = -43.0
 
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """The target's outputs at every node; without inspection, all fields but ``chosen`` are None.
+    """The target's outputs, with one entry per node; without inspection, all fields except ``chosen`` are None.
 
     chosen: the target's choice after the node.
     choice_probability: the target's probability of that choice.
@@ -59,10 +60,10 @@ def measured_rows(inspect: bool, vocabulary: int) -> int:
 
 
 def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, inspect: bool) -> Tensor:
-    """Returns the choices, (1, N), or if ``inspect`` all fields of ``Inspection``, (``measured_rows``, N), in float64.
+    """Returns the choices, (1, N) float64; if ``inspect``, all fields of ``Inspection``, (``measured_rows``, N) float64.
 
-    Of the likeliest tokens, the probabilities come first, then the ids. Probabilities are rounded to ``DIGITS`` digits, since
-    they are only displayed. A choice is −1 if its score is NaN or +inf, which argmax takes for the largest.
+    The last rows are the probabilities of the likeliest tokens, and then the ids of these tokens. Probabilities are rounded to
+    ``DIGITS`` digits, since they are only displayed. A choice is −1 if its score is NaN or +inf: argmax prefers such scores.
 
     scores: (N, V) logits from which the choices were made.
     chosen: (N,) the choices.
@@ -87,7 +88,7 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
 
 
 def log_probabilities(scores: Tensor, places: Tensor) -> Tensor:
-    """Returns log softmax(scores) at ``places``, (…, n) float32: a score minus the log-sum-exp, both from one pass.
+    """Returns log softmax(scores) at ``places``, (…, n) float32.
 
     scores: (…, V) logits of any type.
     places: (…, n) indices.
@@ -106,7 +107,7 @@ def tempered(scores: Tensor, places: Tensor) -> Tensor:
 
 
 def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
-    """``tempered`` with few exponentials: squaring halves the temperature, so two temperatures give all powers of √2."""
+    """``tempered`` with few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2."""
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
     found: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
@@ -119,7 +120,7 @@ def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
 
 
 def _at_once(scores: Tensor, places: Tensor) -> Tensor:
-    """``tempered`` with the fewest kernels."""
+    """``tempered`` with few kernels, for GPUs."""
     hot = torch.empty(len(TEMPERATURES), *scores.shape, dtype=torch.float32, device=scores.device)
     for row, temperature in zip(hot, TEMPERATURES, strict=True):
         torch.mul(scores, 1 / temperature, out=row)

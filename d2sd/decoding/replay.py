@@ -1,6 +1,6 @@
-"""Recorded greedy texts for replays of drafters, with the target's features at every position from one pass.
+"""Prepares recorded greedy texts for replays of drafters: one target pass gives the features at every position.
 
-At temperature 0 the recorded text contains the target's choices, so a replay needs no further target pass.
+At temperature 0, the recorded text contains the target's choices, so a replay needs no other target pass.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from d2sd.errors import InputError
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.trace.trace import Trace
 
-# Logits by which a recorded token may be below the likeliest one. The recorded passes rounded differently than one pass over the
-# whole text.
+# A recorded token may have a logit up to this much below the largest one: the recorded passes were rounded differently than one
+# pass over the whole text.
 MARGIN = {"float32": 1e-3}
 MARGIN_OF_16_BITS = 0.25
 
@@ -28,7 +28,7 @@ class Text:
 
     ids: tokens of the prompt and the generated text, T in all.
     start: index of the first generated token.
-    features: by decoder layer, its outputs for all tokens but the last, (T − 1, hidden).
+    features: by decoder layer, the layer's outputs for all tokens except the last, (T − 1, hidden).
     """
 
     ids: tuple[int, ...]
@@ -37,7 +37,7 @@ class Text:
 
     @property
     def anchors(self) -> range:
-        """Positions at which a step can begin: those followed by generated text."""
+        """Positions of possible anchors: all generated tokens except the last."""
         return range(self.start, len(self.ids) - 1)
 
     def features_of(self, layers: Sequence[int]) -> Tensor:
@@ -46,7 +46,7 @@ class Text:
 
 
 def recorded_config(trace: Trace) -> DecodeConfig:
-    """Returns the settings of a recorded trace; fields unknown to this version are dropped. Raises ``InputError``."""
+    """Returns the settings of a recorded trace; unknown fields are dropped. Raises ``InputError`` if a value is invalid."""
     known = {f.name for f in fields(DecodeConfig)}
     try:
         return DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
@@ -76,7 +76,7 @@ def recorded_text(trace: Trace, target: Target) -> Text:
 
 @torch.inference_mode()
 def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
-    """Returns the text with the features of these layers, from one pass over it, or the text itself if it has them already.
+    """Returns the text with the features of these layers, from one target pass; the text itself if it already has them.
 
     The target's own taps are unchanged.
     """
@@ -86,8 +86,8 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 @torch.inference_mode()
 def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
-    """Returns the text with the features of these layers, and the indices of generated tokens, from 0, that cannot be the target's
-    greedy choice."""
+    """Returns the text with the features of these layers, and the generated tokens that cannot be the target's greedy choices, as
+    indices from 0."""
     found, hidden = _read(target, text, set(layers))
     scores = target.logits(hidden[0, text.start - 1 :]).float()
     own = torch.tensor(text.ids[text.start :], device=target.device)

@@ -18,11 +18,11 @@ from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
 
 SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64)  # timed tree sizes, in nodes
-# Corners of the cost curve, in nodes; linear in between. Kernels process six, eight or more rows together.
+# Corners of the piecewise linear cost curve, in nodes. Kernels process six, eight or more rows together.
 CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
 BRANCHES = (1, 2, 4, 8)  # timed numbers of re-drafts
-ROUNDS, SECONDS = 12, 2.5  # timing ends after this many rounds or seconds
-# Seconds. If a plain pass takes longer, only the corners are timed. Creating a kernel is then a negligible part of a pass.
+ROUNDS, SECONDS = 12, 2.5  # maximum number of rounds; time limit in seconds
+# If a plain pass takes more seconds than this, only the corners are timed: creating a kernel is then a negligible part of it.
 SLOW = 0.01
 TYPICAL = 0.3  # quantile of the measured times that is used: disturbances only lengthen a pass
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass; tokens of the last step, which drafters read first
@@ -36,9 +36,9 @@ Times = dict[Pass, list[float]]  # seconds
 @torch.inference_mode()
 def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine, bool]:
     """Returns typical times of every stage after a context of 192 tokens, and whether the measurement is steady: in every stage,
-    the times of its two halves differ by at most a fifth.
+    the times of the first and second half differ by at most a fifth.
 
-    drafters, verifier: with caches that have room for ``MEASURED_TOKENS`` and a tree.
+    drafters, verifier: their caches must have room for ``MEASURED_TOKENS`` and a tree.
     """
     target, method, gamma = verifier.target, drafters.method, drafters.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
@@ -65,10 +65,9 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
             drafters.eagle3.extend(committed(len(drafters.eagle3.model.target_layer_ids)))
             drafters.eagle3.draft([0] * (CONTEXT + COMMITTED + 1))
 
-    sizes = (
-        (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES
-    )  # the first pass is slow
-    # a CPU kernel is created at the first pass with its number of rows, so all numbers are run once before timing
+    # minimum, because the first pass is slow
+    sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES
+    # the first pass with each number of rows creates CPU kernels, so every number is run once before timing
     met = sizes if drafters.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
@@ -86,9 +85,9 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
 def _timed(
     works: dict[Pass, Callable[[], object]], timed: Collection[Pass], clock: Callable[[], float] = time.perf_counter
 ) -> list[Times]:
-    """Returns the seconds of the passes, measured in rounds of random order after an unmeasured warm-up of all.
+    """Returns, by round, the seconds of the ``timed`` passes in random order. A warm-up round of all passes is left out.
 
-    Each pass is timed after the pass that precedes it in a run, so that the processor's caches are equally warm.
+    Each pass is timed after the pass that precedes it in a run, so that the processor's caches are as warm as in a run.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
     order, rounds, rng, end = list(works), list[Times](), random.Random(0), clock() + SECONDS

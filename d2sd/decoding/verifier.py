@@ -1,7 +1,7 @@
 """The target in one generation: its passes over the prompt and over one token tree per step, and its choice of tokens.
 
-A choice is argmax at temperature 0, an exact sample otherwise. Samples use the Gumbel-max rule, argmax(logits/T + g), with noise
-g that depends on the seed and on the position in the text only. Each committed position has its own independent noise, so every
+A choice is argmax at temperature 0, and an exact sample above 0. Samples use the Gumbel-max rule, argmax(logits/T + g), where the
+noise g depends only on the seed and on the position in the text. Each committed position has its own independent noise, so every
 token is an exact sample from the target after its prefix. All methods share the noise, so a seed gives the same text with every
 method.
 """
@@ -42,14 +42,14 @@ class Verifier:
         return positions, self.target.scores(hidden[-1:]).to(device)
 
     def logits(self, tree: TokenTree) -> Tensor:
-        """Returns the target's logits after every node of a tree, (N, V), as ``Target.scores``; its anchor follows the cached text."""
+        """Returns the target's logits (``Target.scores``) after every node, (N, V). The tree's anchor follows the cached text."""
         start, device, passes = self.cache.length, self.target.device, self.passes
         if not passes.fixed:
             mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
             positions = torch.tensor(tree.depths, device=device) + start
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
-            return self.target.scores(hidden).to(device)  # with several GPUs they are on the last one
+            return self.target.scores(hidden).to(device)  # with several GPUs, the scores are on the last one
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)
@@ -62,7 +62,7 @@ class Verifier:
     def plan(self, rows: int) -> None:
         heads, kv_heads, size = self.target.head_shape
         shape, context, masked = (1, heads, rows, size), self.cache.length, True if rows > 1 else None
-        # a single row is written before it attends, so that it is part of the prefix
+        # a single row is written to the cache before it attends, so it belongs to the prefix
         self.passes.plan(shape, self.target.dtype, kv_heads, context + (rows == 1), masked, self.target.scale)
 
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
@@ -76,7 +76,7 @@ class Verifier:
 
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Returns logits (N, V) with −inf outside the top-k and outside the smallest set of probability ≥ top-p, row by row."""
+    """Returns logits (N, V) with −inf for tokens outside the top-k, or outside the smallest set with probability ≥ top-p."""
     if 0 < top_k < logits.shape[-1]:
         floor = logits.topk(top_k, dim=-1).values[:, -1:]
         logits = logits.masked_fill(logits < floor, float("-inf"))
@@ -128,14 +128,14 @@ class Sampler:
     def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
         """Returns the noise for ``choose`` at nodes of depth 0 … depths−1 below an anchor at position ``start``, (depths, V).
 
-        Empty at temperature 0.
+        The result is empty at temperature 0.
         """
         if self.temperature == 0:
             return torch.empty(0, dtype=torch.float32, device=device)
         return gumbel_noise(self.seed, list(range(start + 1, start + depths + 1)), vocabulary, device)
 
     def choose(self, scores: Tensor, depths: Tensor, noise: Tensor) -> Tensor:
-        """Returns the chosen token after every node, (N,); a node's depth gives the position of that token."""
+        """Returns the chosen token after every node, (N,). The depth of a node selects its row of ``noise``."""
         if self.temperature == 0:
             return scores.argmax(-1)
         return (scores + noise.index_select(0, depths)).argmax(-1)

@@ -1,9 +1,9 @@
 """Block drafters whose tokens depend on the previous ones: one pass over the block, then a loop over its rows, left to right.
 
-DSpark (arXiv 2607.05147) corrects the logits of a row by the previous token. DFlash 2 selects among the likeliest tokens of a row
-given the previous one. At temperature 0 the likeliest token is taken. Above 0 a token is sampled, as in the authors' engines, with
-the target's noise for this position. The draft is thus a sample from the drafter that often agrees with the target's sample.
-The committed tokens do not depend on the draft.
+DSpark (arXiv 2607.05147) adds a correction that depends on the previous token to the logits of a row. DFlash 2 selects among the
+likeliest tokens of a row, given the previous token. At temperature 0, the likeliest token is taken. Above 0, a token is sampled
+with the target's noise for this position, as in the authors' engines. The draft is then a sample from the drafter that often agrees
+with the target's sample. The committed tokens do not depend on the draft.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OWN = 3  # columns of ``walk`` before the columns of ``BlockDrafter.forward``
 
 
 class WalkedDrafter(BlockDrafter):
-    """A drafter with heads (``DrafterForm.walked``)."""
+    """A drafter whose tokens depend on earlier tokens, or that has a confidence head (``DrafterForm.walked``)."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class WalkedDrafter(BlockDrafter):
         self._last: tuple[int, Tensor, Tensor, Block] | None = None
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix are kept."""
+        """Draft one block per prefix, as ``BlockDrafter.draft``."""
         known = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
         self.catch_up()
         noise = self.sampler.noise(self.cache.length, block_size - 1, self.vocabulary, self.device)
@@ -111,8 +111,9 @@ class WalkedDrafter(BlockDrafter):
         Returns, in this order:
 
         * the tokens, (B, γ − 1);
-        * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D or C);
-        * the index of each token among them, (B, γ − 1, 1), undefined for a known token;
+        * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D): for the D tokens of
+          the draft vocabulary, or only for the D candidates of a selector;
+        * the index of each token in the last dimension, (B, γ − 1, 1), undefined for a known token;
         * a function that maps such indices, (B, γ − 1, n), to the target's ids.
         """
         selector, head = self.model.candidate_selector, self.model.markov_head
@@ -145,7 +146,7 @@ class WalkedDrafter(BlockDrafter):
 
     def _pairs(self, rows: Tensor, logits: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """Returns candidates (B, γ − 1, C), and their log probabilities after each candidate of the previous row,
-        (B, γ − 1, C, C). In the first row, which follows the anchor, these are the same for all C."""
+        (B, γ − 1, C, C). The first row follows the anchor, so its C distributions are equal."""
         selector = self.model.candidate_selector
         assert selector is not None
         own, places = selector.candidates(logits)
@@ -201,7 +202,7 @@ def make_drafter(
     sampler: Sampler,
     inspect: bool = False,
 ) -> BlockDrafter:
-    """Returns the drafter of one generation for a network.
+    """Returns a drafter of one generation, with its cache.
 
     inspect: whether drafts with an empty prefix include the result of ``tempered``.
     """

@@ -50,7 +50,7 @@ class Drafters(ABC):
 
     @abstractmethod
     def samples(self, count: int) -> list[Block]:
-        """Returns blocks sampled from the distributions of the first block."""
+        """Returns ``count`` blocks, sampled from the distributions of the first block."""
 
     @abstractmethod
     def chain(self) -> Block:
@@ -66,18 +66,18 @@ class Drafters(ABC):
 
     @abstractmethod
     def rng(self) -> random.Random:
-        """Returns the source of the step's random choices, the same for a text position and a seed."""
+        """Returns the random generator of the step. It depends only on the seed and the position in the text."""
 
     def boundary(self, block: Block, after: int = 0) -> Boundary:
-        """Returns the boundary estimate of a draft, from the confidences after its first ``after`` tokens."""
+        """Returns the boundary estimate of a draft without its first ``after`` tokens."""
         return boundary_posterior((block.trained if self.trained and block.trained else block.confidence)[after:])
 
     @property
     def width(self) -> int:
-        """The maximum number of alternatives per position to grow from.
+        """The maximum number of alternatives per position: the node budget, unless nodes must be worth their time.
 
-        If nodes must be worth their time, the minimum probability limits the number, and so does the larger of ``WIDEST`` and a
-        quarter of the budget: fetching 64 instead of 16 makes a draft of 1.8 ms on a CPU 0.2 ms longer.
+        In that case, it is at most 1 ÷ the minimum probability, and at most the larger of ``WIDEST`` and a quarter of the budget: on
+        a CPU, fetching 64 alternatives instead of 16 lengthens a draft of 1.8 ms by 0.2 ms.
         """
         if self.min_log_probability == -inf:
             return self.budget
@@ -91,7 +91,7 @@ class FirstDraft:
 
     block: the first block; None if nothing or a tree of levels was drafted.
     boundary: estimate of where the target will reject the block.
-    samples: further chains from the same distributions.
+    samples: further chains, sampled from the distributions of the block.
     levels: the levels of a tree that grows level by level.
     """
 
@@ -120,7 +120,7 @@ class Proposal:
 
     @classmethod
     def of(cls, tree: TokenTree, draft: FirstDraft, prefixes: Sequence[int], redrafts: Sequence[Block]) -> Proposal:
-        """Returns the proposal of these drafts. ``prefixes`` may include the whole first block, ``selected`` does not."""
+        """Returns the proposal of these drafts. ``selected`` leaves out a prefix that is the whole first block."""
         selected = tuple(p for p in prefixes if draft.block and p < len(draft.block.ids))
         return cls(tree, draft.block, draft.boundary, selected, tuple(redrafts), tuple(draft.levels))
 
@@ -150,7 +150,7 @@ def redraft_nothing(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[in
 
 
 def merge_all(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the tree of all drafts, merged at equal prefixes; of the anchor alone if nothing was drafted."""
+    """Returns the tree of all drafts, merged at equal prefixes; only the anchor if nothing was drafted."""
     return merge_drafts(drafters.anchor, [] if draft.block is None else [draft.block, *redrafts])
 
 
@@ -162,15 +162,17 @@ class Method:
     name: its name on the page.
     sentence: one sentence for help texts and the page.
     source: the paper.
-    draft, select, redraft, merge: the stages of a step up to its token tree, in this order: the first draft; the prefixes of it
-        to re-draft from, likeliest first; the further drafts, given the prefixes that are worth one; the token tree of all.
+    draft: returns the first draft. These four functions are the stages of a step up to its token tree, in this order.
+    select: returns the prefixes of the first draft to re-draft from, likeliest first.
+    redraft: returns the further drafts, given the selected prefixes that are worth a re-draft.
+    merge: returns the token tree of all drafts.
     settings: the fields of ``DecodeConfig`` that affect its trees.
     first_drafter: whether it uses the first block drafter.
-    second_drafter: the network that re-drafts, if any.
+    second_drafter: the drafter for re-drafts: none, the VP-Drafter, or the first drafter.
     draft_model: whether it uses the autoregressive draft model.
     eagle3: whether it uses the EAGLE-3 drafter.
-    default_budget: the node budget of a method that cannot run without one.
-    draft_levels: sequential passes of block drafters per step.
+    default_budget: the default node budget; None for methods that can run without a budget.
+    draft_levels: number of sequential passes of block drafters per step.
     on_device: how ``d2sd.decoding.device_cycle`` builds its tree: the anchor alone, a single chain, or re-drafts from the
         likeliest or from random prefixes. None: its trees are built only on the host.
     """
@@ -193,9 +195,9 @@ class Method:
     on_device: Literal["anchor", "chain", "likeliest", "random"] | None = None
 
     def draft_lengths(self, block_size: int) -> list[int]:
-        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured one, and shorter ones.
+        """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, and smaller ones.
 
-        A draft model drafts token by token, so short drafts save most time. Trees of levels have a fixed depth.
+        A draft model drafts token by token, so it saves most by short drafts. Trees of levels have a fixed depth.
         """
         halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
         return sorted({max(2, block_size >> n) for n in range(1 + halvings)})

@@ -25,7 +25,7 @@ def draft_and_sample(drafters: Drafters) -> FirstDraft:
 
 
 def draft_samples(drafters: Drafters) -> FirstDraft:
-    """Returns K sampled chains, verified jointly; the walk keeps the longest accepted one."""
+    """Returns K sampled chains. They are verified together, and the walk follows the one that is accepted furthest."""
     drafters.first_block()
     first, *others = drafters.samples(drafters.num_branches)
     return FirstDraft(first, samples=others)
@@ -55,7 +55,7 @@ DRAFT_MODEL = Method(
 DFLASH = Method(
     "dflash",
     "DFlash",
-    "One diffusion drafter fills the whole block in one pass; the target checks it as a single chain.",
+    "One diffusion drafter drafts a whole block in one pass; the target checks the block as a single chain.",
     "DFlash, arXiv 2602.06036",
     ONE_CHAIN,
     on_device="chain",

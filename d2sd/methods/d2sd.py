@@ -1,7 +1,7 @@
 """D²SD: re-draft from the K likeliest rejection boundaries and verify everything as one tree; and variants of it.
 
-D²SD, arXiv 2606.04446, section 3. The variants are its ablation 2 (the first drafter used twice), its ablation 3 (a third
-level), and a control that selects prefixes uniformly at random.
+D²SD, arXiv 2606.04446, section 3. The variants are ablation 2 of the paper (the first drafter also re-drafts), ablation 3 (a
+third level of drafts), and a control that selects prefixes uniformly at random.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def select_random(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
 
 
 def and_whole(drafters: Drafters, first: Block, prefixes: Sequence[int]) -> Sequence[int]:
-    """Returns the prefixes, followed by the whole first block if γ₂ > γ and the text does not end in it: an additional branch
-    continues the block."""
+    """Returns the prefixes, followed by the whole first block if γ₂ > γ and the block has no end token. An additional branch
+    then continues the block."""
     whole = len(first.ids)
     goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
     return (*prefixes, whole) if goes_on else prefixes
 
 
 def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int], top: int = 1) -> Sequence[Block]:
-    """Returns a block of the second drafter after each prefix, from one batch."""
+    """Returns one block of the second drafter per prefix, drafted in one batch."""
     assert draft.block is not None
     return drafters.second_blocks([draft.block.ids[:i] for i in prefixes], top) if prefixes else []
 
@@ -47,7 +47,7 @@ def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int],
 def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
     """Returns the blocks of ``redraft_once``, and a block after the likeliest boundary of each of them.
 
-    A branch's boundary is its largest r(i) with i ≥ 1 (re-drafting from i = 0 would repeat the branch). Prefixes
+    The boundary of a branch is the i ≥ 1 with the largest r(i); re-drafting from i = 0 would repeat the branch. Prefixes
     that were already re-drafted from, or in which the text ends, are left out.
     """
     branches = redraft_once(drafters, draft, prefixes)

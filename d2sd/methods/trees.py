@@ -1,9 +1,9 @@
 """Methods that grow a token tree under a node budget: best first over block drafts (DDTree, D²SD's tree), or by levels (EAGLE-3).
 
 Best-first growth (DDTree, arXiv 2604.12989): pop the likeliest path from a heap, push its next sibling and its first child.
-Every path is pushed by one that is at least as likely, so paths are popped in order of probability. Logarithms are added,
-because products of very small probabilities underflow to 0. With several drafts, a path takes its next token from the draft
-with the longest prefix on it.
+Every path is pushed by a path that is at least as likely, so paths are popped in order of probability. Logarithms are added,
+because products of very small probabilities underflow to 0. With several drafts, the next token of a path comes from the
+draft whose prefix matches the path for the most tokens.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ TOP = 12  # likeliest tokens per position and drafter that D²SD's tree consider
 # Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
 SECOND, FIRST = 0.7, 0.3
 UNLISTED = log(1e-3)  # log probability assumed for a token that one of the drafters does not list
-EAGLE3_BUDGET = 59  # with the anchor, the 60 of its authors
+EAGLE3_BUDGET = 59  # with the anchor 60, as in the authors' code
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Candidates for the token at one position, best first; owners: number of the draft that each is attributed to."""
+    """Candidates for the token at one position, best first; owners: for each candidate, the number of its draft."""
 
     tokens: Sequence[int]
     probabilities: Sequence[float]
@@ -53,8 +53,8 @@ def grow(
     """Returns the tree of the ``budget`` likeliest paths below the anchor.
 
     blocks: the drafts. A later one with the same prefix replaces an earlier one.
-    offered: for each draft, the offers by position after its prefix. They depend on the previous token only if the
-        draft has ``Block.after``.
+    offered: for each draft, the offers by position after its prefix. For a draft with ``Block.after``, only the
+        number of offers is used.
     min_log_probability: minimum log probability of a path.
     """
     builder, whole = TreeBuilder(anchor), chains(blocks)
@@ -83,7 +83,7 @@ def grow(
         return Offer(tokens, probabilities, logs, [source] * len(tokens))
 
     def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
-        """Push the token of this rank at ``depth`` (0 = directly below the anchor), after a path of log probability ``above``."""
+        """Push the token of this rank at ``depth`` (0 = directly below the anchor), below a path of log probability ``above``."""
         nonlocal pushed
         offer = follows(source, depth, parent)
         if offer is not None and rank < len(offer.tokens):
@@ -105,17 +105,17 @@ def grow(
 
 
 def merge_likeliest(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the B likeliest paths if the block's positions were independent."""
+    """Returns the tree of the B likeliest paths, as if the positions of the block were independent."""
     assert draft.block is not None
     offered = [offers(draft.block, 0)]
     return grow(drafters.anchor, [draft.block], offered, drafters.budget, drafters.min_log_probability)
 
 
 def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the B likeliest paths.
+    """Returns the tree of the B likeliest paths.
 
-    After a re-drafted prefix, a token's probability is a weighted product of both drafters' probabilities, because neither is
-    calibrated where they disagree. Elsewhere it is the first drafter's probability.
+    After a re-drafted prefix, a token's probability is a weighted product of both drafters' probabilities, because neither
+    drafter is calibrated if they disagree. On all other paths, it is the first drafter's probability.
     """
     assert draft.block is not None
     first = draft.block
@@ -126,8 +126,8 @@ def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
     """Returns the product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
 
-    A token is attributed to the draft with the higher probability. After the end of the first block, only the second drafter
-    counts.
+    A token is attributed to the draft in which it has the higher probability. After the end of the first block, only the
+    second drafter counts.
 
     number: number of the re-draft.
     """
@@ -167,7 +167,7 @@ DDTREE = Method(
 D2SD_TREE = Method(
     "d2sd_tree",
     "D²SD as a tree",
-    "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
+    "A tree of the B likeliest paths over both drafters, grown best first from the re-drafted prefixes.",
     "this project, after D²SD and DDTree",
     TWO_DRAFTS,
     partial(draft_block, top=TOP),
@@ -181,7 +181,7 @@ D2SD_TREE = Method(
 EAGLE3 = Method(
     "eagle3",
     "EAGLE-3",
-    "A one-layer drafter reads the target's features and writes token after token; its tree grows level by level.",
+    "A one-layer drafter reads the target's features; its draft tree grows by one level per pass.",
     "EAGLE-3, arXiv 2503.01840",
     frozenset({"draft_depth", "draft_top_k", "node_budget", "cost_aware"}),
     draft_levels,

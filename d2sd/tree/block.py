@@ -15,14 +15,17 @@ Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, proba
 class Block:
     """Drafted tokens below the anchor, after the first ``prefix`` tokens of candidate ``base`` (see ``trace.events.Draft``).
 
-    confidence: [j]: the drafter's probability of ids[j].
-    tokens, probabilities: [j]: the requested number of its likeliest tokens at that position and their probabilities, best first.
-    logs: [j]: natural logarithms of these probabilities, which differ even if the probabilities underflow to 0; empty if
+    All sequences have one entry per drafted token.
+
+    confidence: the drafter's probability of the token.
+    tokens, probabilities: the drafter's likeliest tokens at this position, as many as requested, and their probabilities, best
+        first.
+    logs: natural logarithms of ``probabilities``; they still distinguish tokens whose probabilities underflow to 0; empty if
         unknown.
-    trained: [j]: the probability that ids[j] is accepted, given that all earlier tokens are, from a trained confidence head;
-        empty without one.
-    tempered: [j]: the probability of ids[j] at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
-    after: maps a drafted position (from 0) and the previous token to the distribution there; None if the drafter has none.
+    trained: output of a trained confidence head: the probability that the token is accepted if all earlier tokens are; empty
+        without a head.
+    tempered: the token's probability at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
+    after: returns the distribution at a drafted position (from 0), given the previous token; None if positions are independent.
     """
 
     drafter: DrafterName
@@ -39,5 +42,5 @@ class Block:
 
     @property
     def scores(self) -> Sequence[Sequence[float]]:
-        """Logarithms of the probabilities, from the drafter if it returned them."""
+        """``logs``; if empty, the logarithms of ``probabilities``."""
         return self.logs or [[log(p) if p > 0 else -inf for p in row] for row in self.probabilities]

@@ -5,8 +5,8 @@ With the drafter's confidences c as acceptance probabilities:
 
     r(i) = (c_1 · … · c_i) · (1 − c_{i+1})
 
-A prefix that holds a drafted end-of-text token is never selected: nothing can follow it. ``decoding.device_tree`` computes
-the same on tensors.
+A prefix that contains an end-of-text token is never selected: nothing can follow it. ``decoding.device_tree`` has the same
+functions for tensors.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def boundary_posterior(confidence: Sequence[float]) -> Boundary:
 
 
 def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the estimates of N drafts: r(i), (N, G), −1 where nothing was drafted, and the probabilities of full
-    acceptance, (N,).
+    """Returns the estimates of N drafts: r(i), (N, G), −1 after the end of a draft; and the probabilities of full acceptance,
+    (N,).
 
-    confidence: (N, G), NaN after the last drafted token.
+    confidence: (N, G), G the length of the longest draft; NaN after the end of a draft.
     """
     known = ~np.isnan(confidence)
     alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
@@ -52,11 +52,11 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def open_prefixes(ids: Sequence[int], end_ids: Collection[int]) -> int:
-    """Returns the number of prefixes of these drafted tokens without an end-of-text token, the empty one included."""
+    """Returns how many prefixes of these drafted tokens contain no end-of-text token, counting the empty prefix."""
     return next((at for at, token in enumerate(ids) if token in end_ids), len(ids)) + 1
 
 
 def select_prefixes(posterior: Sequence[float], count: int) -> tuple[int, ...]:
-    """Returns the ``count`` prefix lengths with the largest r(i), likeliest first, ties to the shorter prefix."""
+    """Returns the ``count`` prefix lengths with the largest r(i), likeliest first; if equally likely, the shorter first."""
     order = sorted(range(len(posterior)), key=lambda i: (-posterior[i], i))
     return tuple(order[:count])

@@ -1,7 +1,8 @@
-"""Draft trees that grow level by level, and the best part of them as a token tree.
+"""Draft trees that grow level by level, and the token tree of their best nodes.
 
-EAGLE-2, arXiv 2406.16858, section 4: every level scores the k children of its k best nodes by the logarithm of the path's
-probability. The next level continues from the k best of them. Of all scored nodes, the best are verified.
+EAGLE-2, arXiv 2406.16858, section 4: a level consists of the k likeliest children of each of k nodes. Each child is scored by the
+logarithm of its path's probability. The k best children get the children of the next level. The best nodes of all levels are
+verified.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from d2sd.tree.tree import TokenTree
 class Level:
     """The candidates scored by one pass.
 
-    parents: indices into the continued candidates of the previous level; in the first level 0, the anchor.
-    tokens: ids.
-    scores: natural logarithms of the paths' probabilities, at most those of their parents.
+    parents: for each candidate, the index of its parent in ``continued`` of the previous level; 0 in the first level.
+    tokens: token ids.
+    scores: natural logarithms of the paths' probabilities; a score is never larger than the parent's score.
     continued: indices of the candidates that the next level continues, best first.
     """
 
@@ -30,8 +31,8 @@ class Level:
 
 
 def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
-    """Returns the tree of the anchor and the ``count`` best candidates of all levels, ties to the higher level, then the
-    earlier candidate.
+    """Returns the tree of the anchor and the ``count`` best candidates of all levels. If scores are equal, earlier levels
+    come first, then earlier candidates.
 
     No child scores higher than its parent, so the selected candidates form a tree.
     """
@@ -55,7 +56,7 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
 
 
 def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
-    """Returns by level the tree node of every continued candidate; None if it is not in the tree."""
+    """Returns, for each level, the tree nodes of the continued candidates; None for a candidate that is not in the tree."""
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:

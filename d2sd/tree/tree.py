@@ -59,16 +59,16 @@ class TokenTree:
         return out
 
     def likeliest(self, reach: Sequence[float]) -> list[int]:
-        """Returns the nodes below the anchor in descending order of ``reach``, ties to the earlier node.
+        """Returns the nodes below the anchor in descending order of ``reach``; if equal, the earlier node first.
 
         reach: a probability per node, not larger than the probability of its parent.
         """
         return sorted(range(1, len(self)), key=reach.__getitem__, reverse=True)
 
     def keep(self, count: int, order: Sequence[int] | None = None) -> TokenTree:
-        """Returns the tree of the anchor and the first ``count`` nodes of ``order``, a result of ``likeliest``.
+        """Returns the tree of the anchor and the first ``count`` nodes of ``order``.
 
-        order: by default, the order by ``reach()``.
+        order: result of ``likeliest``; None: ``likeliest(reach())``.
         """
         if len(self) <= count + 1:
             return self
@@ -96,7 +96,7 @@ class TreeBuilder:
         self._children: dict[tuple[int, int], int] = {}
 
     def add(self, parent: int, token: int, block: int, probability: float) -> int:
-        """Returns the child of ``parent`` with this token, created for this draft if it does not exist yet."""
+        """Returns the child of ``parent`` with this token. A new child is attributed to the draft ``block``."""
         node = self._children.get((parent, token))
         if node is None:
             node = self._children[parent, token] = len(self.tokens)
@@ -108,7 +108,7 @@ class TreeBuilder:
         return node
 
     def build(self, candidates: Sequence[Sequence[int]]) -> TokenTree:
-        """Returns the tree; each node lists which of the ``candidates``, the whole token chains of the drafts, contain it."""
+        """Returns the tree; candidates: the drafts' token chains, from which ``TokenTree.candidates`` is computed."""
         through: list[list[int]] = [[] for _ in self.tokens]
         through[0] = list(range(len(candidates)))
         for number, chain in enumerate(candidates):
@@ -129,7 +129,7 @@ class TreeBuilder:
 
 
 def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
-    """Returns the token chain of every draft below the anchor, including the prefix that it continues."""
+    """Returns the token chain of every draft below the anchor, including the draft's prefix."""
     out: list[tuple[int, ...]] = []
     for block in blocks:
         prefix = out[block.base][: block.prefix] if block.prefix else ()

@@ -1,4 +1,4 @@
-"""The walk: which part of a token tree the target accepts (sample-and-match)."""
+"""The walk, which finds the part of a token tree that the target accepts (sample-and-match)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TreeWalk:
 
     visited: nodes where the target's choice was read, anchor first.
     accepted: nodes below the anchor whose tokens are committed.
-    bonus: the choice at the last visited node if no child has that token, otherwise None.
+    bonus: the target's choice at the last visited node if no child has this token, otherwise None.
     ended: whether an end token was committed.
     cut: whether the token limit stopped the walk.
     """
@@ -29,8 +29,8 @@ class TreeWalk:
 def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> TreeWalk:
     """Returns the walk that follows the target's choices from the anchor.
 
-    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, or the accepted node
-    with the end token or at the limit.
+    It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, unless an accepted
+    node is an end token or reaches the limit.
 
     chosen: [n]: the target's token after node n, given the path to it.
     end_ids: tokens that end the text.
@@ -50,7 +50,7 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
 
 
 def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: TreeWalk) -> int | None:
-    """Returns the number of leading first-draft tokens that the target accepted; None if the walk ended before it was known."""
+    """Returns the number of leading first-draft tokens that the target accepted; None if the walk ended too early to know."""
     children, node, visited = tree.children(), 0, set(outcome.visited)
     for count, token in enumerate(first):
         if node not in visited:
@@ -58,7 +58,7 @@ def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence
         if chosen[node] != token:
             return count
         child = children.get((node, token))
-        if child is None:  # the target chose it, but a node budget had cut it off
+        if child is None:  # the target chose this token, but a node budget had cut it off
             return None
         node = child
     return len(first)

@@ -28,13 +28,13 @@ from d2sd.tree.walk import agreed, first_draft_boundary, walk
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Result of a setting over the recorded text.
+    """Result of replaying a recorded text with one setting.
 
     committed: number of committed tokens by step.
     works: rows of the passes by step, from which ``d2sd.costs.machines`` calculates times.
-    hits: whether the true boundary was a selected prefix, for the steps where this is known.
+    hits: for the steps with a known true boundary, whether this boundary was a selected prefix.
     seconds: calculated time of all steps on the given machine; None without a machine.
-    cut: whether the text ended in the last step before the bonus token.
+    cut: whether the recorded text ended before the bonus token of the last step.
     """
 
     config: DecodeConfig
@@ -72,9 +72,9 @@ class ReplayOutcome:
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> ReplayOutcome:
     """Returns the outcome of the engine's drafters over a recorded text, with their trained γ.
 
-    method: id of a method; None: the recorded method, or another one if these drafters cannot run it.
+    method: id of a method; None: the recorded method, or ``dflash`` or ``eagle3`` if these drafters cannot run that.
 
-    Raises ``InputError``, as ``Replay`` does.
+    Raises ``InputError`` if the run cannot be replayed.
     """
     wanted = method or _replayable_method(engine, str(trace.header["method"]))
     recorded = replace(recorded_config(trace), inspect=False, backend="auto")
@@ -115,8 +115,8 @@ class Replay:
     ) -> Iterator[ReplayOutcome]:
         """Yields the outcome of every setting; configs: resolved settings (``Engine.resolve``).
 
-        costs: stage costs for calculated times and for the decisions of cost-aware settings; without it, these are measured on
-            this machine.
+        costs: stage costs, for calculated times and for the decisions of cost-aware settings. None: no times are calculated, and
+            costs for the decisions are measured on this machine.
         experience: statistics that cost-aware settings use and update; None: each setting starts without statistics.
         """
         for config in configs:
@@ -150,14 +150,14 @@ class Replay:
                 return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
 
             drafters.method = replace(drafters.method, select=from_boundary)
-        known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
+        known = len(self.prompt)  # tokens before the anchor; the first anchor is the output token from prefill
         self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):
             with self.engine.lock:
                 proposal = drafters.propose(ids[: known + 1])
             tree = proposal.tree
-            # the walk only reads the accepted path, so every node may get the recorded token at its depth
+            # the walk only reads the accepted path, so every node can get the recorded token after its depth
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
             limit = len(ids) - known - 1
             outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)

@@ -53,7 +53,9 @@ def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
     ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
     start = event.anchor_position
     if ids[start : start + 1] != [event.anchor]:
-        raise InputError(f"step {event.step + 1} of this trace does not match its text, so it cannot be drafted again")
+        raise InputError(
+            f"step {event.step + 1} of this trace does not match the text, so this step cannot be drafted again"
+        )
     return ids[: start + 1], ids[start + 1 :]
 
 
@@ -63,7 +65,7 @@ def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> No
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
         if theirs and theirs != ours:
             raise InputError(
-                f"this run was made with another {part.replace('_', ' ')} than that of {engine.models.name}; load the run's models"
+                f"this run was made with another {part.replace('_', ' ')} than {engine.models.name} has; load the run's models"
             )
 
 
@@ -73,10 +75,10 @@ class Redraft:
 
     draft: the drafted tokens with their confidences.
     kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
-    accepted: number of accepted tokens of the re-draft after them.
-    added: number of tokens accepted in addition to those of the first draft.
+    accepted: number of accepted re-drafted tokens, after the prefix.
+    added: number of tokens accepted beyond the accepted part of the first draft.
     wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends earlier.
-    chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in its order.
+    chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in the run's order.
     extra: number of additional tokens that the step would have committed with this re-draft in its tree.
     same: whether the run drafted the same tokens from this prefix; None if it did not re-draft from it.
     """
@@ -93,15 +95,15 @@ class Redraft:
 
 @torch.inference_mode()
 def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
-    """Returns a re-draft of the run's second drafter from the first ``prefix`` tokens of a step's first draft.
+    """Returns a re-draft by the run's second drafter, after the first ``prefix`` tokens of a step's first draft.
 
     It takes one target pass over prompt and text up to this step, and one pass of the second drafter.
 
     step: number of the step, from 0.
     prefix: from 0 to the length of the first draft; the text must not end within the prefix.
 
-    Raises ``InputError`` for numbers outside this run, for runs without a second drafter or above temperature 0, and if the
-    engine has other models than those of the run.
+    Raises ``InputError`` if the run has no such step or prefix, no second drafter or a temperature above 0, or if the engine
+    has other models than the run.
     """
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
     first, event = _first_draft(trace, config, step)
@@ -120,7 +122,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
 
     def right(draft: Sequence[int], length: int) -> int:
-        """Returns how many tokens the target accepts of the first ``length`` tokens of the first draft followed by ``draft``."""
+        """Returns how many tokens the target accepts of the first ``length`` first-draft tokens, followed by ``draft``."""
         return agreed((*first.ids[:length], *draft), goal)
 
     own, found = right(first.ids, 0), right(block.ids, prefix)
@@ -140,7 +142,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
 
 def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
-    """Returns the first draft of a step that a second drafter can re-draft, and the step. Raises ``InputError``."""
+    """Returns the first draft of a step, and the step. Raises ``InputError`` if a second drafter cannot re-draft it."""
     if METHODS[config.method].second_drafter == "none":
         raise InputError(
             f"the method of this run, {METHODS[config.method].name}, has no second drafter; choose a run of a method with "
@@ -160,11 +162,11 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
         raise InputError(f"the first draft has no prefix of {prefix} tokens; choose 0 to {len(ids)}")
     if prefix >= (usable := open_prefixes(ids, end_ids)):
         raise InputError(
-            f"the first draft ends the text at its token {usable}, so nothing can follow it; choose 0 to {usable - 1}"
+            f"token {usable} of the first draft ends the text, so nothing can follow it; choose 0 to {usable - 1}"
         )
     if prefix > size - 2:
         raise InputError(
-            f"a block of {size} has no room after all {prefix} tokens of the first draft: that needs γ₂ > γ; choose 0 to {size - 2}"
+            f"a block of {size} is full after all {prefix} tokens of the first draft: re-drafting there needs γ₂ > γ; choose 0 to {size - 2}"
         )
 
 
@@ -175,9 +177,9 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
 class TypedDraft:
     """Words that the user typed after the anchor of a step, verified like a draft.
 
-    texts: texts of the verified tokens, at most as many as the step's drafter drafted.
+    texts: texts of the verified tokens; never more than the number of tokens drafted in this step.
     probabilities: the target's probability of each token given the previous ones, at temperature 1.
-    accepted: number of leading tokens that are the target's likeliest.
+    accepted: number of leading tokens that equal the target's likeliest tokens.
     wanted: text of the target's likeliest token after the accepted ones.
     cut: number of typed tokens that were not verified because the block is full.
     """
@@ -194,7 +196,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     """Verify typed words after the anchor of a recorded step, in one target pass over the preceding text and the words.
 
     step: number of the step, from 0.
-    words: the continuation. As long as it matches the recorded text it is tokenised like it; after that, by the tokenizer.
+    words: the continuation. Words that match the recorded text get the recorded tokens; the tokenizer gives the rest.
 
     Raises ``InputError`` for a step or words that cannot be verified, above temperature 0, and if the engine has another target
     than the run.
@@ -244,7 +246,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
 
 
 def spaced(pieces: Sequence[str], words: str) -> str:
-    """Returns the words with a leading space if the recorded continuation has one, otherwise without: users cannot see it."""
+    """Returns the words with a leading space if the recorded continuation has one, otherwise without. Users cannot see it."""
     first = next(filter(None, pieces), "")
     if first.startswith(" ") and not words[:1].isspace():
         return f" {words}"
@@ -252,7 +254,7 @@ def spaced(pieces: Sequence[str], words: str) -> str:
 
 
 def agreeing(pieces: Sequence[str], words: str) -> tuple[int, int]:
-    """Returns how many of these pieces the words begin with, and the number of characters in them.
+    """Returns how many of these pieces the words begin with, and the number of characters in these pieces.
 
     A piece without text is part of a character and counts together with the piece that completes the character.
     """

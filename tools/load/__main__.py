@@ -1,7 +1,7 @@
 """Simulates many users of one page: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
 
-Starts a separate page on this machine. Prints a table and writes ``load.svg``: memory and open files over time. The exit
-code is 1 if anything failed.
+Starts the page in a separate process. Prints a table and writes ``load.svg``: memory and open files over time. The exit
+code is 1 if there were failures.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def main() -> int:
         steps, waited, alone = greedy(page, GREEDY, arguments.model)
         _row(
             f"{GREEDY} runs of one user",
-            f"{steps} ran before the run of another user, who waited {waited:.1f} s (a single run takes {alone:.1f} s)",
+            f"{steps} began before another user's run ended; this user waited {waited:.1f} s (a run alone takes {alone:.1f} s)",
         )
         if steps > 2:
-            faults.append(f"{steps} of one user's {GREEDY} runs came before another user's run")
+            faults.append(f"{steps} of one user's {GREEDY} runs began before another user's run ended")
         time.sleep(IDLE)
         after = server.megabytes(), server.files()
         peak = max(m for _, m, _ in samples)

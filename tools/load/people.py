@@ -118,8 +118,8 @@ class Person:
 def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]:
     """Requests ``count`` runs for one user at the same time, then one run for another user.
 
-    Returns how many of the first user's runs made a step before the other's began, the seconds that the other user waited,
-    and the seconds of a single such run alone.
+    Returns how many of the first user's runs made a step before the other user's run ended, the seconds that the other user
+    waited, and the seconds of one run of the first user when nothing else runs.
     """
     one, other = Person(page, 0, 0, model), Person(page, 1, 0, model)
     asked: dict[str, Any] = {
@@ -150,6 +150,6 @@ def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]
     waited = other.work("run", **(asked | {"max_tokens": 8})).waited
     until = time.monotonic()
     while time.monotonic() < until + 60 and any(thread.is_alive() for thread in threads):
-        time.sleep(0.2)  # a thread whose messages another thread read never ends
+        time.sleep(0.2)  # a thread never ends if another thread read its messages
     one.window.leave()
     return sum(at < until for at in began), waited, alone

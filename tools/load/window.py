@@ -11,7 +11,7 @@ from tests.e2e.driving import PATIENCE, opened, set_number, view
 from tools.torture.served import Server
 
 SETTLED = 4  # memory should be flat after 1/SETTLED of the runs
-GROWTH = 1.25  # largest allowed ratio of the memory at the end to that memory
+GROWTH = 1.25  # largest allowed ratio of the memory at the end to the memory after 1/SETTLED of the runs
 
 
 @dataclass(frozen=True, slots=True)

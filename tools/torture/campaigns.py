@@ -1,4 +1,4 @@
-"""Campaigns in this process. For every case they yield None if it passed, or else a description of the fault."""
+"""Campaigns that run in this process. For every case, they yield None if it passed, otherwise a description of the fault."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS = 4  # mutated steps of the recorded run
 
 
 def one_sentence(error: InputError) -> str | None:
-    """Returns the fault of an error message that is not one short line; None if it is."""
+    """Returns None if an error message is one short line, otherwise a description of the fault."""
     said = str(error)
     return None if said and "\n" not in said and len(said) < 600 else f"not one short line: {said[:200]!r}"
 
@@ -111,7 +111,7 @@ def _read_everywhere(path: Path) -> str | None:
 
 
 def query_strings(rng: random.Random) -> Cases:
-    """Links: with any query string the page opens and reports the ignored values."""
+    """Reads links with random query strings. The ignored values must be reported in one short line."""
     names = ["prompt", "model", "method", "step", "node", *(s.name for s in links.SETTINGS), "nosuch"]
     header = presets.opening().header
     while True:
@@ -130,7 +130,7 @@ def query_strings(rng: random.Random) -> Cases:
 
 
 def controls(rng: random.Random) -> Cases:
-    """Sends values of every type to every control. Each gives a valid value or a one-line error."""
+    """Sends values of every type to every control. The result must be a valid value or a one-line error."""
     page = build()
     known = {id(b): b for call in page.fns.values() for b in call.inputs}
     parts = [b for b in known.values() if not getattr(b, "stateful", False)]
@@ -149,7 +149,7 @@ def controls(rng: random.Random) -> Cases:
 
 
 def folders(rng: random.Random) -> Cases:
-    """Changes configs of model folders, and truncates weights or makes them non-finite. Each runs or gives a one-line error."""
+    """Changes configs of model folders, and truncates weights or makes them non-finite. Each must run or give a one-line error."""
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(10**6):
             folder = Path(shutil.copytree(BUNDLED / "tiny", Path(scratch) / f"own{number}"))
@@ -193,7 +193,7 @@ def _break_and_run(rng: random.Random, folder: Path) -> None:
 
 
 def losslessness(rng: random.Random) -> Cases:
-    """Prompts of random bytes, code, emoji and other languages: every method reproduces the text of plain decoding."""
+    """Generates from random bytes, code, emoji and other languages. Every method must give the text of plain decoding."""
     engine = d2sd.load("tiny")
     while True:
         prompt = (material.text(rng) + material.text(rng))[:200]
@@ -214,7 +214,7 @@ def losslessness(rng: random.Random) -> Cases:
 
 
 def archives(rng: random.Random) -> Cases:
-    """Files that are not traces or unpack to more than the limit. Each is rejected with a one-line error."""
+    """Opens files that are not traces, or that unpack to more than the limit. Each must be rejected with a one-line error."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.jsonl.gz"
         while True:

@@ -50,7 +50,7 @@ def text(rng: random.Random) -> str:
 
 
 def value(rng: random.Random, depth: int = 0) -> Any:
-    """Returns a random value of any JSON type, also those that only Python's parser accepts, such as NaN."""
+    """Returns a random value of any JSON type, or one that only Python's JSON parser accepts, such as NaN."""
     kind = rng.randrange(9 if depth < 3 else 6)
     if kind == 0:
         return rng.choice((None, True, False))

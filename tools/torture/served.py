@@ -74,7 +74,7 @@ def serving() -> Iterator[Server]:
 
 
 def calls(rng: random.Random) -> Cases:
-    """Calls all functions of the page with values and events of every type. Each answers or reports an error, without a traceback."""
+    """Calls all functions of the page with values and events of every type. Each must answer or report an error, without a traceback."""
     with serving() as server:
         page, seen = PageClient(server.address), 0
         quick = [c for c in page.calls if c["backend_fn"]]
@@ -87,7 +87,7 @@ def calls(rng: random.Random) -> Cases:
             if rng.random() < 0.05:
                 values = material.value(rng)
             if call["queue"] and rng.random() < 0.8:
-                continue  # these run models if all values happen to be valid
+                continue  # these calls would run models if all values happened to be valid
             if call["queue"]:
                 *_, done = list(window.queued(call, values, event)) or [{}]
                 fault = None if done.get("msg") in ("process_completed", "refused", "close_stream") else str(done)[:200]
@@ -102,7 +102,7 @@ def calls(rng: random.Random) -> Cases:
 
 
 def files(rng: random.Random) -> Cases:
-    """Uploads whole, truncated and binary files with odd names. Answers contain no path of the server."""
+    """Uploads whole, truncated and binary files with odd names. Answers must not contain a path of the server."""
     whole = "\n".join([*presets.opening().lines(), ""]).encode()
     with serving() as server:
         page, seen = PageClient(server.address), 0
