@@ -1,1 +1,1 @@
-"""Model folders: presets, downloads, reading, loading and writing, and plans from configs alone."""
+"""Model folders: presets, downloads, loading and saving, and plans of how models would run."""

@@ -1,8 +1,7 @@
-"""Drafter folders in their published forms, read by their configs, checked for complete weights, and written.
+"""Reads and writes drafter folders in their published forms: block drafters (``d2sd.nets.layouts``) and EAGLE-3 drafters.
 
-Block drafters (``d2sd.nets.layouts``) and EAGLE-3 drafters (SpecForge and SGLang, AngelSlim, speculators). Config keys and
-tensor names are listed in docs/drafter-format.md. Reading requires safetensors, runs no code of the folder, and refuses
-unsupported drafters.
+EAGLE-3 folders may be of SpecForge and SGLang, AngelSlim or speculators. docs/drafter-format.md lists config keys and tensor
+names. Weights must be complete and in safetensors files. No code of a folder is run. Unsupported drafters are refused.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
     from d2sd.nets.target import Target
 
 log = logging.getLogger(__name__)
-SHARD = "9MB"  # largest file in a Space without large-file storage
-BORROWED = ("embed_tokens", "lm_head")  # parts of a block drafter that are the target's if its folder has none
+SHARD = "9MB"  # per file; the limit of a Space without large-file storage
+BORROWED = ("embed_tokens", "lm_head")  # parts that a block drafter takes from the target if its folder has none
 MAPS = ("d2t", "t2d")
 ARCHITECTURES = frozenset(
     {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}
@@ -61,7 +60,7 @@ def published_config(source: str) -> dict[str, Any]:
 
 
 def own_name(key: str) -> str | None:
-    """Returns our name of a published tensor; None for tensors used only in training."""
+    """Returns our name of a published tensor; None for a tensor that is not needed here."""
     key = key.removeprefix("model.").removeprefix("logit_head.")
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
@@ -69,7 +68,7 @@ def own_name(key: str) -> str | None:
 def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
     """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
 
-    d2t: (D,), differences between the target's ids and the draft ids.
+    d2t: (D,), for each draft id, the target's id minus the draft id.
     t2d: (V,), whether each token of the target is in the draft vocabulary.
     """
     if d2t is None:
@@ -100,7 +99,7 @@ def _load(
 
     name: maps published names of tensors to ours.
     make: builds the network from the names of its tensors.
-    borrowed: the target's modules, which replace the drafter's parts of the same name if the weights are equal.
+    borrowed: the target's modules by part; each replaces the drafter's part of this name if their weights are equal.
     rotary: config of the rotary embedding, whose frequencies are not stored.
     """
     files = weight_files(source)
@@ -119,7 +118,8 @@ def _load(
             setattr(model, part, None)
         else:
             log.warning(
-                "the drafter's %s differs from the target's, so the drafter's is used: it was made for another target, or trained",
+                "the drafter's %s differs from the target's, so the drafter's is used: the drafter was made for another target, or "
+                "this part was trained",
                 key,
             )
     model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
@@ -129,7 +129,7 @@ def _load(
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Returns whether two tables are equal up to the rounding of the coarser type."""
+    """Returns whether two tables are equal after rounding to the coarser one of their dtypes."""
     coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
     return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
 
@@ -144,8 +144,8 @@ def _save(
 ) -> None:
     """Write ``config.json`` and safetensors files.
 
-    names: published names of parameters, if different from our names.
-    ids: the target's ids of the draft vocabulary; None for all ``vocabulary`` tokens.
+    names: our name → published name, for parameters whose names differ.
+    ids: the target's ids of the draft vocabulary; None if all ``vocabulary`` tokens can be drafted.
     """
     weights = {names.get(k, k): v.detach().cpu().contiguous() for k, v in model.named_parameters()}
     if ids is not None:
@@ -153,7 +153,7 @@ def _save(
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
-    # Written last: with this file the folder counts as a drafter.
+    # Written last: a folder with this file counts as a drafter.
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
@@ -163,7 +163,7 @@ def _save(
 def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
 
-    target: if known, copies of its embedding and LM head are dropped.
+    target: if given, copies of the target's embedding and LM head in the folder are dropped.
 
     Raises ``InputError`` if something is missing, unknown or wrong.
     """
@@ -188,7 +188,7 @@ def drafter_config_of(form: DrafterForm) -> Qwen3Config:
 
 
 def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
-    """Returns a drafter of another form with these weights; parameters that only the new form has are initialised."""
+    """Returns a drafter of another form with this drafter's weights. Parameters that only the new form has are initialised."""
     made = DFlashDraftModel(drafter_config_of(form), form)
     made.load_state_dict(drafter.state_dict(), strict=False)
     made.token_ids = drafter.token_ids
@@ -196,8 +196,7 @@ def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
 
 
 def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
-    """Write a drafter in speculators' form. It uses the target's embedding and LM head; with a draft vocabulary, the head's rows for
-    these tokens."""
+    """Write a drafter in speculators' form. Parts that it takes from the target (embedding, LM head) are not written."""
     form = model.form
     layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
     vocabulary = form.shape["vocab_size"]
@@ -233,7 +232,7 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
 
 
 def is_eagle3(config: Mapping[str, Any]) -> bool:
-    """Returns whether a drafter's ``config.json`` is of the EAGLE-3 kind."""
+    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter."""
     if (kind := config.get("speculators_model_type")) is not None and kind != "eagle3":
         return False
     named = ARCHITECTURES & set(config.get("architectures") or ())
@@ -242,13 +241,16 @@ def is_eagle3(config: Mapping[str, Any]) -> bool:
 
 
 def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3Config:
-    """Returns the configuration of a published drafter for this target (a transformers config). Raises ``InputError``."""
+    """Returns the configuration of a published EAGLE-3 drafter. ``target``: the target's text config.
+
+    Raises ``InputError`` if an option is unsupported or wrong, or the drafter does not fit the target.
+    """
     nested = published.get("transformer_layer_config")
     layer = dict(nested if nested is not None else published)
     eagle = published.get("eagle_config") or {}
     if eagle.get("use_aux_hidden_state") is False:
         raise InputError(
-            "its config sets use_aux_hidden_state to false: it reads one layer, like EAGLE-1 and EAGLE-2, and is not supported"
+            "its config sets use_aux_hidden_state to false: drafters that read only one layer (EAGLE-1, EAGLE-2) are not supported"
         )
     refuse_options(published, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
     kind = layer.get("model_type", "llama")
@@ -260,7 +262,7 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
         shape["rope_parameters"] = {"rope_type": "default", "rope_theta": shape.pop("rope_theta")}
     made = (Qwen3Config if nested is not None and kind == "qwen3" else LlamaConfig)(**shape, num_hidden_layers=1)
     if not hasattr(made, "mlp_bias"):
-        made.mlp_bias = False  # Qwen3's config has no such key, and its MLP no bias
+        made.mlp_bias = False  # Qwen3's config has no such key, and Qwen3's MLP has no bias
     width = int(published.get("target_hidden_size") or made.hidden_size)
     if width != target.hidden_size:
         raise InputError(
@@ -284,10 +286,10 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
 
 
 def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]:
-    """Returns the tapped layers, counted by their outputs.
+    """Returns the tapped layers; number n means the output of layer n.
 
-    In ``eagle_config`` they are numbered by their outputs. At the top level (speculators, vLLM) the same key numbers them by their
-    inputs, where n means the output of layer n − 1.
+    The key in ``eagle_config`` also numbers layers by their outputs. The same key at the top level (speculators, vLLM) numbers them
+    by their inputs, so n means the output of layer n − 1.
     """
     inner, outer = (published.get("eagle_config") or {}).get(LAYERS), published.get(LAYERS)
     from_outer = None if outer is None else tuple(int(n) - 1 for n in outer)
@@ -325,14 +327,15 @@ def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> E
     model, d2t, t2d = _load(source, eagle3_name, make, {"embedding": target.embedding}, dtype, config.layer)
     if model.embedding is None and config.layer.hidden_size != config.target_hidden_size:
         raise InputError(
-            f"it has hidden size {config.layer.hidden_size} and no embedding, and the target's has {config.target_hidden_size}"
+            f"it has hidden size {config.layer.hidden_size} and no embedding, and the target's embedding has width "
+            f"{config.target_hidden_size}"
         )
     model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
     return cast(Eagle3DraftModel, model)
 
 
 def eagle3_name(key: str) -> str | None:
-    """Returns our name of a published tensor; None for tensors used only in training."""
+    """Returns our name of a published tensor; None for a tensor that is not needed here."""
     name = own_name(key)
     for prefix in ("midlayer.", "layers.0."):
         if name is not None and name.startswith(prefix):
@@ -341,7 +344,7 @@ def eagle3_name(key: str) -> str | None:
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
-    """Write a drafter in the form of SpecForge and SGLang; it uses the target's embedding."""
+    """Write an EAGLE-3 drafter that uses the target's embedding, in the form of SpecForge and SGLang."""
     config = model.config
     if config.qk_norm or model.embedding is not None:
         raise ValueError("this form supports neither norms of queries and keys nor an embedding")

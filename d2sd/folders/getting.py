@@ -40,7 +40,8 @@ class Stopped(Exception):
 def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
     """Returns the folder of a target, downloading it if needed.
 
-    Raises ``InputError`` if it is available from neither source, and ``Stopped`` soon after ``stop`` returns True.
+    Raises ``InputError`` if both sources fail or another program is downloading the target, and ``Stopped`` soon after ``stop``
+    returns True.
     """
     home().mkdir(parents=True, exist_ok=True)
     lock = home() / f"{remote.name}.lock"
@@ -126,7 +127,7 @@ def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
 
 
 def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """Download one file to ``to``, which exists only if it is complete. Resumes an interrupted download."""
+    """Download one file. ``to`` exists only when the file is complete. An interrupted download is resumed."""
     if to.is_file():
         return
     part = to.with_name(f"{to.name}.part")
@@ -150,7 +151,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
 
 
 def _check(path: Path, file: RemoteFile) -> None:
-    """Raise ``InputError`` if a file is too short (kept, to be resumed), or if its size or checksum is wrong (removed)."""
+    """Raise ``InputError`` if a file is incomplete or wrong. An incomplete file is kept, to be resumed; a wrong one is removed."""
     size = path.stat().st_size
     if size < file.size:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Finding and loading targets and drafters: bundled presets, folders, hub ids."""
+"""Finds and loads targets and drafters: bundled presets, folders and hub ids."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from d2sd.nets.types import (
 BUNDLED = HOME / "assets" / "models"
 GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # types covered by tests
 DEVICES = ("cpu", "cuda")  # devices covered by tests
-SAFE = {"trust_remote_code": False}  # never run code of a folder, and do not ask whether to
+SAFE = {"trust_remote_code": False}  # code of a folder is never run, and the user is not asked
 # While transformers builds a model, torch's default dtype of the whole process is the model's dtype. Two concurrent builds could
-# leave the default changed, and modules built meanwhile by a third thread would get the wrong dtype.
+# leave the default changed, and modules that another thread builds meanwhile would get the wrong dtype.
 BUILDING = RLock()
 
 
 def presets() -> list[str]:
-    """Returns the names of the bundled model sets whose targets are present: bundled, or downloaded (``d2sd.folders.store``)."""
+    """Returns the names of the bundled model sets whose target is bundled or was downloaded (``d2sd.folders.store``)."""
     sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
     return sorted(p.name for p in sets if _target_of(p) is not None)
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. A bundled set without
-    either has the downloaded target, if there is one."""
+    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. For a bundled set without
+    either, returns the folder of the downloaded target. None if there is no target."""
     own = _part(folder, "target")
     if own is None and (folder / "target").is_file():
         with (folder / "target").open(encoding="utf-8", errors="replace") as file:
@@ -74,7 +74,7 @@ def _target_of(folder: Path) -> str | None:
 
 
 def target_folder(source: str) -> str:
-    """Returns the target's folder of a bundled preset or of a name of ``d2sd get``; any other source unchanged."""
+    """Returns the target's folder for the name of a preset or a name in ``d2sd get``; any other source is returned unchanged."""
     if source in presets() and not Path(source).exists():
         source = _target_of(BUNDLED / source) or source
     return located(source)
@@ -95,10 +95,13 @@ def load_models(
     """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
     ``draft/`` and ``eagle3/``. ``target`` may also be a text file with a path or hub id.
 
-    target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
-        determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for float32, or for mixed on a CPU from 50 million parameters on.
-    device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
+    target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part of the set. The config of
+        ``drafter`` determines whether it is a block drafter or EAGLE-3. ``target`` may also be a GGUF file, or a name in
+        ``d2sd get``.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for mixed if the target has at least 50 million parameters and runs
+        on a CPU that supports it, else float32.
+    device: a torch device; None for a CUDA GPU if there is one, else the CPU. "auto" spreads the target's layers over all GPUs and
+        puts everything else on the first GPU.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
 
     Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
@@ -150,13 +153,13 @@ def load_models(
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
-    """Returns these models with the drafter of a folder or hub id: a block drafter as ``first``, or an EAGLE-3 drafter as ``eagle3``
-    with ``first`` None.
+    """Returns these models with the drafter of a folder or hub id. A block drafter becomes ``first``. An EAGLE-3 drafter becomes
+    ``eagle3``, and ``first`` becomes None.
 
     dtype: as for ``load_models``; must match the target.
-    second: whether the drafter becomes the second one; the first one stays.
+    second: whether a block drafter becomes ``second`` instead, and ``first`` stays.
 
-    Raises ``InputError`` if it cannot be loaded, does not fit the target, or is to be the second and is not a block drafter.
+    Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
     target, kind = models.target, DTYPES[dtype or "float32"]
     if is_eagle3_folder(source):
@@ -188,11 +191,11 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Returns a target from a folder, a hub id, a GGUF file or a name of ``d2sd get``.
+    """Returns a target from a folder, a hub id, a GGUF file, the name of a preset, or a name in ``d2sd get``.
 
     device, load_in_8bit: as for ``load_models``.
 
-    Raises ``InputError``.
+    Raises ``InputError`` if the target cannot be loaded.
     """
     source = target_folder(source)
     path, place, gguf = Path(source), source, dict[str, Any]()
@@ -244,7 +247,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     except torch.OutOfMemoryError as error:
         raise InputError(
             f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
-            "--load-in-8bit, or --device auto for several GPUs"
+            "--load-in-8bit, or, with several GPUs, --device auto"
         ) from error
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
@@ -280,9 +283,11 @@ def _check_device(device: str) -> str:
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
-    """Returns a block drafter from a folder or hub id in a published layout; missing or unknown weights are an error.
+    """Returns a block drafter from a folder or hub id in a published layout.
 
-    target: the target that it drafts for, if known; tensors that equal the target's are then shared.
+    target: the drafter's target, if known; tensors that equal the target's are then shared.
+
+    Raises ``InputError`` if weights are missing or unknown, or the folder cannot be read.
     """
     try:
         with BUILDING:
@@ -314,7 +319,7 @@ def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftM
 
 
 def _short(source: str) -> str:
-    """Returns a name without private paths for traces: a hub id unchanged, a folder's last two parts, a file's name."""
+    """Returns a name for traces, without private paths: a hub id, the last two parts of a folder's path, or a file's name."""
     path = Path(source)
     if path.is_file():
         return path.name
@@ -322,7 +327,7 @@ def _short(source: str) -> str:
 
 
 class quiet:
-    """Context in which transformers shows no progress bars and loading reports; errors still appear."""
+    """Context in which transformers shows neither progress bars nor loading reports; errors still appear."""
 
     def __enter__(self) -> None:
         self.level = transformers_logging.get_verbosity()

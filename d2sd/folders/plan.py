@@ -1,4 +1,4 @@
-"""Plans how a target with a drafter would run, from their configs alone; no weights are downloaded."""
+"""Predicts from configs alone how a target with a drafter would run. No weights are downloaded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,12 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in one number format: weights, keys and values of ``CONTEXT`` tokens, states, and buffers of a pass over a tree."""
+    """Estimated memory in bytes, in the plan's number format.
+
+    target, drafter: weights.
+    cache: keys and values of ``CONTEXT`` tokens.
+    states, tree: states of linear layers, and their buffers for a tree of ``NODES`` nodes.
+    """
 
     target: int
     drafter: int
@@ -57,15 +62,15 @@ class Memory:
 class ModelPlan:
     """Properties of a target and drafter, known from configs alone.
 
-    refused: why it cannot run, one sentence without a full stop; None if it can.
+    refused: why the models cannot run, one sentence without a full stop; None if they can.
     layers: number of target layers by kind.
     window: number of tokens that a row of a sliding layer sees.
     experts: number of experts per layer; 0 if layers are dense.
     eager: why passes are not captured as CUDA graphs; None if they are (on a CUDA GPU, but not on ZeroGPU).
-    taps: target layers that the drafter reads, and the kind of each.
-    drafter_layers: visible text and causality of each drafter layer.
+    taps: number and kind of each target layer that the drafter reads.
+    drafter_layers: for each drafter layer, how much text it sees, and ", causal" if it is causal.
     mask: the drafter's mask token; None if it needs none.
-    draft_vocabulary: number of tokens that it can draft; None for all of the target's.
+    draft_vocabulary: number of tokens that the drafter can draft; None for all of the target's tokens.
     """
 
     target: str
@@ -93,16 +98,19 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Mo
     target, drafter: folders or hub ids.
     dtype: number format of the memory estimate.
     """
-    found = ModelPlan(target, drafter or "", dtype=dtype)
+    found, part = ModelPlan(target, drafter or "", dtype=dtype), "target"
     try:
         config = _read_target(target, found)
         whole = _meta(lambda: AutoModelForCausalLM.from_config(text_config(config)))
-        own = None if drafter is None else _read_drafter(drafter, text_config(config), found)
+        own = None
+        if drafter is not None:
+            part = "drafter"
+            own = _read_drafter(drafter, text_config(config), found)
         found.memory = _memory(whole, own, text_config(config), SIZES[dtype])
     except InputError as error:
         found.refused = str(error)
     except Exception as error:  # configs are untrusted
-        found.refused = f"its config cannot be read: {first_line(error)}"
+        found.refused = f"the {part}'s config cannot be read: {first_line(error)}"
     return found
 
 
@@ -112,7 +120,7 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     if into.type in (*SUPPORTED, *TYPES):
         check_config(text_part(raw), (*SUPPORTED, *TYPES))
         config = AutoConfig.for_model(**raw)
-    else:  # an unsupported type, perhaps unknown to transformers; its keys may name the unsupported part
+    else:  # an unsupported type, perhaps unknown to transformers; the config's keys may name the unsupported part
         config = _named(raw)
     check_supported(config, source)
     kinds = layer_kinds(config)
@@ -121,10 +129,13 @@ def _read_target(source: str, into: ModelPlan) -> Any:
     method = (raw.get("quantization_config") or {}).get("quant_method")
     if method == "mxfp4":
         into.notes.append(
-            "its weights are MXFP4 (four bits) and are dequantised on loading: the memory is for dequantised weights"
+            "the target's weights are MXFP4 (four bits) and are dequantised on loading; the memory estimate is for dequantised "
+            "weights"
         )
     elif method:
-        into.notes.append(f"its weights are quantised ({method}): the memory is for weights that are not")
+        into.notes.append(
+            f"the target's weights are quantised ({method}); the memory estimate is for unquantised weights"
+        )
     return config
 
 
@@ -169,7 +180,7 @@ def _meta(make: Any) -> Any:
 
 
 def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
-    """Returns bytes for ``CONTEXT`` tokens and ``NODES`` tree nodes. ``size``: bytes per number."""
+    """Returns the memory of these models. ``size``: bytes per number."""
     cache = states = tree = 0
     rows = row_shape(NODES + 1)
     for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
@@ -212,7 +223,7 @@ def markdown(found: ModelPlan) -> str:
 
 
 def plan_verdict(found: ModelPlan) -> str:
-    """Returns one line: whether the plan runs, runs eagerly or is refused, and why."""
+    """Returns one line: whether the models run, run only eagerly, or are refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:

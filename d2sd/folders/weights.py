@@ -21,11 +21,11 @@ CONVERT = (
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
 LFS = b"version https://git-lfs"  # first bytes of a Git LFS pointer
-DIGESTED = 1024  # values of every weight in a fingerprint; few, so that little is copied to the host
+DIGESTED = 1024  # values of each parameter in a fingerprint; few, so that little is copied to the host
 
 
 def weight_files(source: str) -> list[Path]:
-    """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
+    """Returns the safetensors files of a folder or hub id; if it has an index, only the files named there.
 
     Raises ``InputError`` if there are none, some are missing, or one is a Git LFS pointer.
     """
@@ -63,7 +63,7 @@ def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
 
 
 def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
-    """Returns all tensors by stored name, or those whose names are wanted."""
+    """Returns tensors by stored name: all of them, or those for whose names ``wanted`` returns True."""
     found: dict[str, Tensor] = {}
     for path in files:
         with safe_open(path, "pt") as file:
@@ -75,17 +75,17 @@ def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _
 
 
 def weights_digest(net: nn.Module) -> str:
-    """Returns a short fingerprint of a network, from the first values of every weight. Training changes all of them."""
+    """Returns a short fingerprint of a network, from the first values of every parameter. Training changes all parameters."""
     heads = [p.detach().flatten()[:DIGESTED].float().cpu() for p in net.parameters() if not p.is_meta]
     return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
 
 
 def parts(models: Models) -> dict[str, dict[str, Any]]:
-    """Returns a description of every part of a set, by its name in ``Models.names``.
+    """Returns a description of each model in a set, by the model's name in ``Models.names``.
 
-    All parts have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target
-    also has chat_template (a fingerprint). Drafters also have taps (the target layers that they read, as a string, since headers
-    are not nested deeper). Block drafters also have block_size (γ as trained) and mask_token_id.
+    All models have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target or
+    draft model with a chat template also has chat_template (a fingerprint). Drafters also have taps (the target layers that they
+    read, as a string). Block drafters also have block_size (γ as trained) and mask_token_id.
     """
     found = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):

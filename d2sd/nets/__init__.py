@@ -1,1 +1,1 @@
-"""Networks and how they run: targets by type, drafters, attention backends, caches, passes, and checks of their configs."""
+"""Targets and drafters as networks, their attention, caches and forward passes, and checks of their configs."""

@@ -1,13 +1,17 @@
-"""Attention of block rows over a shared prefix and their own block. All backends have one signature:
+"""Attention of B blocks (branches) of R rows. Every row attends to its own block and to a prefix that all blocks share.
+
+All backends have this signature:
 
 ``attend(query, prefix, block, block_mask, scale, joined, seen, sinks)``
 
-* query: (B, H, R, D); prefix: keys and values (1, KV heads, C, D), seen by every row, C may be 0;
-* block: keys and values (B, KV heads, R, D); block_mask: (R, R) bool, True = visible, None = all visible;
-* joined: the same keys and values as one view (1, KV heads, C+R, D) if they are adjacent in memory, else None;
-* seen: (C,) bool, the filled slots of a prefix that is padded to a fixed shape, or (R, C) bool, the slots in each row's sliding
-  window, None = all visible;
-* sinks: (H,), one extra logit per head in the softmax, without a value, None = no sinks;
+* query: (B, H, R, D);
+* prefix: keys and values of C slots, (1, KV heads, C, D) each; C may be 0;
+* block: keys and values of the rows, (B, KV heads, R, D) each;
+* block_mask: (R, R) bool, [n, m] is True if row n sees row m of its block; None if all are visible;
+* joined: keys and values of prefix and block as one view, (1, KV heads, C+R, D) each, if they are adjacent in memory; else None;
+* seen: visible slots of the prefix; None if all are. (C,) bool: filled slots of a prefix that is padded to a fixed shape;
+  (R, C) bool: slots in each row's sliding window;
+* sinks: (H,), for each head an extra logit in the softmax, without a value; None without sinks;
 * returns (B, H, R, D).
 
 ``cascade`` and ``dense`` are plain torch and run on any device; ``flashinfer`` needs a CUDA GPU and a compiler.
@@ -25,7 +29,7 @@ from d2sd.errors import InputError
 from d2sd.nets import flashinfer
 
 KeyValue = tuple[Tensor, Tensor]
-Backend = Callable[..., Tensor]  # with the signature above
+Backend = Callable[..., Tensor]  # signature: see the module's docstring
 
 
 def attend_dense(
@@ -66,11 +70,11 @@ def attend_cascade(
     seen: Tensor | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Computes attention in two levels and merges them; ``joined`` is not used.
+    """Computes attention in two levels and merges the results; ``joined`` is not used.
 
-    Level 1: all rows of all branches over the shared prefix, in one product. Level 2: every row over its own block under the
-    block mask. The results are merged with weights from their log-sum-exp (natural logarithm). This is exact: the softmax over
-    the union is the lse-weighted mean of the softmaxes over the parts.
+    Level 1 is one product: all rows of all branches over the shared prefix. In level 2, every row attends to its own block
+    under the block mask. The results are averaged with weights proportional to exp(log-sum-exp) of their scores. This is exact,
+    because these weights are each level's share of the softmax over all keys.
     """
     batch, heads, rows, dim = query.shape
     kv_heads = block[0].shape[1]
@@ -94,17 +98,17 @@ def attend_cascade(
 
 
 def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> KeyValue:
-    """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
+    """Returns attention over one level, (…, R, D), and the log-sum-exp of its scores, (…, R, 1), both float32."""
     scores = _product(query, key.transpose(-1, -2))
     if mask is not None:
-        # finite instead of -inf: if the prefix is padded but empty, this level must get weight 0 instead of NaN
+        # not -inf: with a padded prefix without filled slots, this level's weight must become 0 and not NaN
         scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
     lse = scores.logsumexp(-1, keepdim=True)
     return _product((scores - lse).exp(), value), lse
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Returns a @ b, (B, H, …), in float32. A GPU multiplies 16-bit inputs directly, without a float32 copy of the prefix."""
+    """Returns a @ b, (B, H, …), in float32. On a GPU, 16-bit inputs are multiplied without a float32 copy of ``b``."""
     if b.device.type == "cpu" or b.dtype == torch.float32:
         return a.float() @ b.float()
     product = torch.bmm(a.to(b.dtype).flatten(0, 1), b.flatten(0, 1), out_dtype=torch.float32)
@@ -112,7 +116,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
-    """Returns attention over the union of two disjoint key sets from the attention over each set."""
+    """Returns attention over the union of two disjoint sets of keys, from the attention and log-sum-exp over each set."""
     weight = torch.sigmoid(a_lse - b_lse)
     return weight * a + (1 - weight) * b
 
@@ -120,10 +124,10 @@ def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tenso
 def attend_with_sinks(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
 ) -> Tensor:
-    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D). torch's function does not support sinks.
+    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D). torch's own function has no sinks.
 
     key, value: (B, KV heads, S, D).
-    mask: (R, S) bool, True = visible, or (B, 1, 1, S); None to see everything.
+    mask: (R, S) or (B, 1, 1, S) bool, True = visible; None if all keys are visible.
     sinks: (H,).
     """
     batch, heads, rows, dim = query.shape
@@ -147,7 +151,7 @@ NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
-    """Returns the backend for a name or "auto": dense on a CPU, flashinfer on a GPU that can run it, otherwise cascade.
+    """Returns the name of the backend. "auto" means dense on a CPU, flashinfer on a GPU that can run it, and else cascade.
 
     plain: whether all rows of the target attend to the whole prefix, without sinks.
 
@@ -168,5 +172,5 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """Returns the backend of this name for one generation. ``fixed``: for fixed-shape passes, which can be captured."""
+    """Returns the backend of this name for one generation. ``fixed``: whether its passes have fixed shapes and may be captured."""
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

@@ -14,13 +14,13 @@ from d2sd.nets.transformers_calls import refuse_unknown
 
 
 class KeyValueCache:
-    """Keys and values of all layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
+    """Keys and values of all layers, in buffers of fixed size.
 
     The first ``length`` slots are committed. A forward pass writes its rows after them with ``update``, a method of
     transformers' cache protocol. ``commit`` keeps some of these rows and discards the rest.
 
-    shapes: by layer, number of key-value heads and head_dim. Layers of the same shape and device share a buffer.
-    homes: by layer, the device of its keys and values; a model may be spread over GPUs.
+    shapes: layer → (number of key-value heads, head_dim). Layers with equal shapes on one device share a buffer.
+    homes: layer → device of its keys and values; a model may be spread over GPUs.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class KeyValueCache:
         batch: int = 1,
     ):
         self.capacity, self.length = capacity, 0
-        self._whole: list[Tensor] = []  # by group: (layers, 2, batch, KV heads, capacity, D)
+        self._whole: list[Tensor] = []  # for each group of layers: (layers, 2, batch, KV heads, capacity, D)
         self._at: dict[int, tuple[int, int]] = {}
         alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
         for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
@@ -49,7 +49,7 @@ class KeyValueCache:
 
     @property
     def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of each group of layers of one shape and device, (layers, batch, KV heads, capacity, D) each."""
+        """For each group of layers that share a buffer: keys and values, (layers, batch, KV heads, capacity, D) each."""
         return [(whole[:, 0], whole[:, 1]) for whole in self._whole]
 
     def clear(self) -> None:
@@ -64,7 +64,7 @@ class KeyValueCache:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of the committed slots and these rows.
+        """Write rows, (batch, KV heads, R, D), after the committed slots. Returns views of all slots up to the last row.
 
         kwargs: passed by transformers 5.24 and later; not used.
         """
@@ -77,10 +77,10 @@ class KeyValueCache:
         return keys[:, :, :end], values[:, :, :end]
 
     def views(self, rows: int) -> list[tuple[Tensor, ...]]:
-        """Returns, for each layer, views for a pass over ``rows`` rows. All layers must have one shape and device.
+        """Returns three views per layer for a pass over ``rows`` rows. All layers must share one buffer.
 
-        Each layer has three views: the slots that the pass writes, (2, batch, KV heads, rows, D), and the keys and the values to
-        attend to (committed slots and new rows), (batch, KV heads, length + rows, D) each.
+        The first view has the slots that the pass writes, (2, batch, KV heads, rows, D). The other two are the keys and the
+        values of the committed slots and the new rows, (batch, KV heads, length + rows, D) each.
         """
         end = self.length + rows
         self._check(end)
@@ -89,7 +89,7 @@ class KeyValueCache:
         return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
-        """Write rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must have one shape and device."""
+        """Write rows, (layers, batch, KV heads, R, D), after the committed slots. All layers must share one buffer."""
         ((own_keys, own_values),) = self.parts
         end = self.length + keys.shape[3]
         self._check(end)
@@ -106,7 +106,7 @@ class KeyValueCache:
         return keys[:, :, : self.length], values[:, :, : self.length]
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the last pass (ascending) and move them, in order, after the committed slots."""
+        """Commit these rows of the last pass (ascending numbers): move them directly after the committed slots."""
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
             for buffer in (b for part in self.parts for b in part):
@@ -119,7 +119,7 @@ class KeyValueCache:
         return tuple(buffer.index_select(3, slots) for part in self.parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
-        """Write the result of ``gather`` into these slots (S,)."""
+        """Write ``rows``, a result of ``gather``, into these slots (S,)."""
         for buffer, given in zip((b for part in self.parts for b in part), rows, strict=True):
             buffer.index_copy_(3, slots, given)
 
@@ -134,8 +134,8 @@ class KeyValueCache:
 class CacheWindow:
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
 
-    ``update`` returns the first ``read`` slots and stores the new rows' keys and values in ``fresh``. ``seen`` marks the
-    committed slots. ``filled`` also marks the new slot of a single row, if it is inside the window; it is None for several rows.
+    ``update`` returns the window, which is the first ``read`` slots, and stores the new rows' keys and values in ``fresh``.
+    ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; it is None for several rows.
 
     slots: (R,) on the device, the slots that the rows are written to.
     write: writes a layer's rows (``d2sd.nets.lean.Kernels.writer``).
@@ -151,7 +151,7 @@ class CacheWindow:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each; ``kwargs`` is not used."""
+        """Write rows, (1, KV heads, R, D). Returns the layer's window, (1, KV heads, read, D) each."""
         refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
@@ -159,7 +159,7 @@ class CacheWindow:
         return keys[:, :, : self._read], values[:, :, : self._read]
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots in the window (transformers' cache protocol)."""
+        """Returns the number of slots in the window."""
         return self._read
 
 
@@ -181,7 +181,7 @@ class Ring:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write (B, KV heads, 1, D) rows; returns all slots, (B, KV heads, capacity, D) each; ``kwargs`` is not used."""
+        """Write rows, (B, KV heads, 1, D). Returns all slots, (B, KV heads, capacity, D) each."""
         refuse_unknown("caches", others)
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
@@ -189,7 +189,7 @@ class Ring:
         return keys, values
 
     def seen(self, window: int | None) -> Tensor:
-        """Returns the slots that each text sees, (B, 1, 1, capacity) bool. ``window``: in tokens; None for no window."""
+        """Returns the slots that each text sees, (B, 1, 1, capacity) bool. ``window``: number of tokens; None without a window."""
         if window not in self._seen:
             seen = self._ages <= self._places[:, None]
             self._seen[window] = (seen if window is None else seen & (self._ages < window))[:, None, None]
@@ -202,7 +202,7 @@ class Ring:
                 state.commit(0)
 
     def get_seq_length(self, _: int = 0) -> int:
-        """Returns the number of slots (transformers' cache protocol)."""
+        """Returns the number of slots."""
         return self.cache.capacity
 
 
@@ -213,10 +213,10 @@ class Ring:
 class DeltaRows:
     """The contributions of a pass's rows to the state of a gated delta net, stored until the accepted path is known.
 
-    inputs: (B, channels, kernel − 1 + R), the convolution's last inputs from the text, then the rows' inputs.
-    places: (R, kernel), by row, the indices into ``inputs`` that its convolution reads, its own last.
-    key, update: (B, H, R, K) and (B, H, R, V); each row adds their outer product to the matrix.
-    total: (B, H, R), sum of the log decays along a row's path.
+    inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last ones of the committed text, then the rows'.
+    places: (R, kernel), for each row, the indices of ``inputs`` that the convolution reads, the row's own index last.
+    key, update: (B, H, R, K) and (B, H, R, V); a row adds the outer product of its key and its update to the matrix.
+    total: (B, H, R), sum of the log decays along the path to each row.
     ancestors: (R, R) bool, True for a row's ancestors and itself.
     """
 
@@ -231,9 +231,9 @@ class DeltaRows:
 class LinearState:
     """State of a gated delta net after the committed text.
 
-    inputs: (B, channels, kernel − 1), the last inputs of its convolution.
+    inputs: (B, channels, kernel − 1), the last inputs of the convolution.
     matrix: (B, H, K, V) float32.
-    rows: contributions of the last pass, until ``commit``.
+    rows: contributions of the last pass's rows; None after ``commit``.
     """
 
     def __init__(self, inputs: Tensor, matrix: Tensor):
@@ -244,7 +244,7 @@ class LinearState:
         self.inputs, self.matrix, self.rows = inputs, matrix, None
 
     def commit(self, last: int) -> None:
-        """Advance to the last row of an accepted path."""
+        """Advance along an accepted path to its last row, number ``last``."""
         if (rows := self.rows) is None:
             return
         weight = (rows.total[..., last, None] - rows.total).masked_fill(~rows.ancestors[last], float("-inf")).exp()
@@ -257,8 +257,8 @@ class LinearState:
 class LayerCache(KeyValueCache):
     """Keys and values of the attention layers, and ``states`` of the linear layers by layer number.
 
-    The prompt is read in one pass and committed whole. In this pass transformers' own code of linear layers runs and calls the
-    methods of its cache protocol below. In later passes ``d2sd.nets.linear_attention`` runs.
+    The prompt is read in one pass and committed as a whole. In this pass, linear layers run transformers' own code, which calls
+    the last methods of this class. In later passes, they run ``d2sd.nets.linear_attention``.
     """
 
     def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
@@ -282,7 +282,7 @@ class LayerCache(KeyValueCache):
         return [(state.inputs, state.matrix) for state in self.states.values()]
 
     def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
-        """Go back to the first ``length`` committed slots and to the ``states`` after them."""
+        """Go back to the first ``length`` slots. ``states``: the ``snapshot`` that was taken at this length."""
         self.length = length
         for state, (inputs, matrix) in zip(self.states.values(), states, strict=True):
             state.become(inputs, matrix)
@@ -303,7 +303,7 @@ class LayerCache(KeyValueCache):
     get_recurrent_state = get_conv_state
 
     def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
-        """Store the last of these inputs (B, channels, T); returns all of them unchanged."""
+        """Store the last kernel − 1 of the ``inputs`` (B, channels, T); returns ``inputs`` unchanged."""
         state, size = self.states[layer], self.states[layer].inputs.shape[-1]
         state.become(F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone(), state.matrix)
         return inputs

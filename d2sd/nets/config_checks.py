@@ -1,5 +1,5 @@
-"""Checks of untrusted model folders: fields of config.json (before anything is built from it), unsupported drafters, and weights.
-Errors are ``InputError`` with one sentence that names the field."""
+"""Checks of untrusted model folders: fields of config.json (before a model is built from them), unsupported drafters, weights.
+A failed check raises ``InputError`` with one sentence that names the field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAY_BE_NULL = ("num_key_value_heads", "head_dim")
 BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 MAX_TAPS = 64
-ENGINES = "vLLM or SGLang"  # engines that run drafters which are refused here
+ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Options that any drafter may set to true: they are supported, or do not affect the network's output.
 FLAGS_OF_DRAFTERS = frozenset(
     {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
@@ -44,7 +44,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-# Unsupported kinds of tensors, by a part of their names.
+# part of a tensor's name → kind of the tensor, which is not supported
 TENSORS = {
     "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
     "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
@@ -87,7 +87,7 @@ def _check_heads(config: Mapping[str, Any]) -> None:
     if heads and hidden and size is None and config.get("model_type") == "llama":
         require(hidden % heads == 0, f"its hidden_size {hidden} cannot be split among {heads} attention heads")
         size = hidden // heads
-    require(size is None or size % 2 == 0, f"its head_dim {size} is odd; rotary positions need pairs")
+    require(size is None or size % 2 == 0, f"its head_dim {size} is odd; rotary embeddings need an even one")
 
 
 def _check_rope(rope: Any, name: str) -> None:
@@ -112,9 +112,11 @@ def _check_quantization(quantization: Any) -> None:
 def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
     """Check the numbers of the target layers whose outputs a drafter reads."""
     good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
-    require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, from 0 on")
+    require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, counted from 0")
     if good and min(taps) < 0:
-        raise InputError(f"its {name} must be a list of layer numbers from 0 on; the embeddings (-1) are not supported")
+        raise InputError(
+            f"its {name} must be a list of layer numbers, counted from 0; reading the embeddings (-1) is not supported"
+        )
     layers = config.get("num_target_layers")
     if layers is not None:
         check_whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
@@ -164,7 +166,7 @@ def short(value: Any) -> str:
 
 
 def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: Mapping[str, tuple[Any, ...]]) -> None:
-    """Raise ``InputError`` if a drafter's config sets an option that may change what it computes.
+    """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
     flags: options besides ``FLAGS_OF_DRAFTERS`` that this kind of drafter may set to true.
@@ -174,10 +176,12 @@ def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: M
     for key, value in ((k, v) for part in parts for k, v in part.items()):
         if key in neutral and value is not None and value not in neutral[key]:
             raise InputError(
-                f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run it"
+                f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter"
             )
         if value is True and key not in FLAGS_OF_DRAFTERS and key not in flags and key not in neutral:
-            raise InputError(f"its config sets {key}, which this version does not know and which may change its output")
+            raise InputError(
+                f"its config sets {key}, which this version does not know; it may change the drafter's output"
+            )
 
 
 def refuse_others(raw: Mapping[str, Any]) -> None:
@@ -212,9 +216,9 @@ def _refused(what: str, runs: str) -> InputError:
 
 
 def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
-    """Check tensor shapes, by parameter name, against the model that ``make`` builds.
+    """Check stored tensor shapes, by parameter name, against the shapes of the model that ``make`` builds.
 
-    Otherwise a config with large sizes could request more memory than the machine has.
+    Without this check, a config with large sizes could request more memory than the machine has.
     """
     with torch.device("meta"):
         wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
@@ -245,7 +249,7 @@ def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int
 
 
 def refuse_tensors(unknown: Iterable[str]) -> None:
-    """Raise ``InputError`` for tensors that the network does not use, with their kind if known."""
+    """Raise ``InputError`` if there are tensors that the network does not use, naming their kind if it is known."""
     left = sorted(unknown)
     if not left:
         return
@@ -261,5 +265,5 @@ def check_finite(model: nn.Module) -> None:
             continue
         if not bool(torch.isfinite(weight).all()):
             raise InputError(
-                f"its weight {name} holds NaN or infinity; the file is damaged: download it or train the model again"
+                f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again"
             )

@@ -1,7 +1,7 @@
-"""The draft network of DFlash and of D²SD's variable-prefix drafter (same shape for both), with the additions of DSpark and DFlash 2.
+"""The draft network of DFlash, also used for D²SD's variable-prefix drafter, with the additions of DSpark and DFlash 2.
 
 It is a small Qwen3-style stack that uses the target's embedding and LM head. Every layer attends to projected target
-features of the committed context and, without a causal mask, to the whole block (DFlash, arXiv 2602.06036, section 3;
+features of the committed context, and to the whole block without a causal mask (DFlash, arXiv 2602.06036, section 3;
 D²SD, arXiv 2606.04446, section 3.2). Parameters have their published names (docs/drafter-format.md), so that published
 folders load unchanged. Untrained drafters are initialised from the target.
 """
@@ -25,7 +25,7 @@ from d2sd.nets.lean import Kernels, MergedLayers, Product
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
-# query, keys and values of the context (if separate), keys and values of the rows → like query
+# query, keys and values of the context (if passed separately), keys and values of the rows → output, shaped like query
 Attend = Callable[..., Tensor]
 
 
@@ -39,7 +39,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class DraftAttention(nn.Module):
-    """Grouped-query attention of drafted rows.
+    """Grouped-query attention of a drafter's rows.
 
     config: a Llama or Qwen3 config.
     width: size of the inputs.
@@ -62,7 +62,7 @@ class DraftAttention(nn.Module):
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Returns keys and values of rows, (B, T, width) → two tensors (B, KV heads, T, head_dim)."""
+        """Returns keys and values, (B, KV heads, T, head_dim) each, of rows ``x`` (B, T, width)."""
         key = self.k_norm(self._heads(self.k_proj(x)))
         return rotated(key, cos, sin), self._heads(self.v_proj(x))
 
@@ -75,8 +75,8 @@ class DraftAttention(nn.Module):
 class GroupedConvolution(nn.Module):
     """Mixes each row with earlier rows of its block, before and after a sublayer (DFlash 2).
 
-    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The dynamic part is shared by a group of channels. For both sides it is
-    computed from the sublayer's input.
+    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The dynamic part is shared by the channels of a group. Before
+    and after the sublayer, it is computed from the sublayer's input.
     """
 
     def __init__(self, hidden: int, form: Selector):
@@ -86,7 +86,7 @@ class GroupedConvolution(nn.Module):
         self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
-        """Returns the dynamic part of both sides, (2, …, R, K, H/G), from the sublayer's normed input (…, R, H)."""
+        """Returns the dynamic parts (2, …, R, kernel, H / group), before and after, from the sublayer's normed input (…, R, H)."""
         return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
 
     def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
@@ -100,7 +100,7 @@ class GroupedConvolution(nn.Module):
 
 
 class DraftLayer(nn.Module):
-    """Pre-norm attention and SwiGLU MLP; in DFlash 2 each has a convolution before and after it."""
+    """Pre-norm attention and SwiGLU MLP. DFlash 2 adds a convolution before and after each of the two."""
 
     def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
@@ -130,8 +130,8 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
 
 
 class MarkovHead(nn.Module):
-    """Corrects a row's logits by the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses this token alone, ``gated`` also
-    the row's hidden state, ``rnn`` also the hidden state and all earlier tokens of the block.
+    """Corrects a row's logits, given the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses only this token, ``gated``
+    also the row's hidden state, and ``rnn`` also the hidden state and all earlier tokens of the block.
 
     vocabulary: number of possible previous tokens.
     drafted: number of tokens that can be drafted.
@@ -152,7 +152,7 @@ class MarkovHead(nn.Module):
         return hidden.new_zeros(*hidden.shape[:-1], self.rank)
 
     def forward(self, before: Tensor, hidden: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns logit corrections (…, V) of rows (…, hidden) that follow the tokens ``before`` (…), and the next state."""
+        """Returns logit corrections (…, drafted) for rows (…, hidden) after the tokens ``before`` (…), and the next state."""
         e = self.markov_w1(before)
         if self.kind == "gated":
             e = torch.sigmoid(self.gate_proj(torch.cat([hidden, e], -1))) * e
@@ -164,7 +164,7 @@ class MarkovHead(nn.Module):
 
 
 class ConfidenceHead(nn.Module):
-    """Predicts the probability that a row's token is accepted if all earlier tokens of the block are (DSpark).
+    """Predicts the probability that a row's token is accepted if all earlier tokens of the block are accepted (DSpark).
 
     Its input is the row's hidden state and, in some drafters, the Markov head's embedding of the previous token. The row's own
     token is not an input.
@@ -175,7 +175,7 @@ class ConfidenceHead(nn.Module):
         self.proj = nn.Linear(width, 1)
 
     def forward(self, hidden: Tensor, before: Tensor | None) -> Tensor:
-        """Returns the logit of this probability, (…) float32, from ``hidden`` (…, hidden) and ``before`` (…, r)."""
+        """Returns the logit of this probability, (…) float32. ``hidden``: (…, hidden); ``before``: embedding, (…, r)."""
         read = hidden if before is None else torch.cat([hidden, before], -1)
         return self.proj(read)[..., 0].float()
 
@@ -215,8 +215,8 @@ class DFlashDraftModel(PreTrainedModel):
 
     ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
 
-    form: the folder's description if its layout is another one (``d2sd.nets.layouts``); None to read it from ``config``.
-    own: modules that the drafter does not take from the target, of ``embed_tokens`` and ``lm_head``.
+    form: description of a drafter from another layout (``d2sd.nets.layouts``); None to read it from ``config``.
+    own: which of ``embed_tokens`` and ``lm_head`` the drafter has itself; it uses the target's for the others.
     """
 
     config_class = Qwen3Config
@@ -251,7 +251,7 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def block_size(self) -> int:
-        """γ the drafter was trained with: the anchor and γ−1 drafted positions."""
+        """γ that the drafter was trained with: the anchor and γ − 1 drafted positions."""
         return self.form.block_size
 
     @property
@@ -261,11 +261,10 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def target_layer_ids(self) -> list[int]:
-        """Decoder layers of the target whose outputs condition this drafter."""
         return list(self.form.taps)
 
     def reformed(self, form: DrafterForm) -> DFlashDraftModel:
-        """Returns a model that shares these weights under another form: other taps, rows, windows, mask token or RoPE."""
+        """Returns a model with another form (taps, rows, windows, mask token or RoPE) that shares this model's weights."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
         other.form, other._packed, other._merged, other._rows = form, None, {}, None
@@ -276,7 +275,7 @@ class DFlashDraftModel(PreTrainedModel):
         return other
 
     def packed(self) -> PackedLayers | None:
-        """Returns its packed layers if possible, created at the first call after the weights are frozen; else None."""
+        """Returns packed copies of the layers, created at the first call with frozen weights; None if that is not possible."""
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
         elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
@@ -284,7 +283,7 @@ class DFlashDraftModel(PreTrainedModel):
         return self._packed
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
-        """Returns its layers with merged weights, for fixed-shape passes, if possible; else None."""
+        """Returns the layers with merged weights, for fixed-shape passes; None if that is not possible."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
@@ -295,9 +294,9 @@ class DFlashDraftModel(PreTrainedModel):
         return held
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """Returns the LM head for a drafter with a draft vocabulary but without a head: the target's rows of these tokens.
+        """Returns the LM head of a drafter that has a draft vocabulary but no head: the target's rows for these tokens.
 
-        weight: (V, hidden) of the target's LM head. The rows are copied at the first call.
+        weight: the target's LM head, (V, hidden). Its rows are copied at the first call.
         """
         ids = self.token_ids
         assert ids is not None
@@ -313,7 +312,7 @@ class DFlashDraftModel(PreTrainedModel):
         return not self.form.masked and self.form.selector is None
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
-        """Returns, by layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
+        """Returns, for each layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
 
         features: (B, T, taps·hidden) target features.
         position_ids: (B, T) absolute positions.
@@ -346,11 +345,11 @@ class DFlashDraftModel(PreTrainedModel):
 def attention_mask(
     form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
 ) -> Tensor:
-    """Returns a layer's mask of a block's rows over the context's slots and the block, (R, C + R) bool.
+    """Returns a layer's mask, (R, C + R) bool: which context slots and which rows of its block each row sees.
 
-    start: position of the first row; for A blocks (A, 1, 1), which gives (A, R, C + R).
+    start: position of the first row. For A blocks, its shape is (A, 1, 1), and the mask's is (A, R, C + R).
     context: C, number of slots. Slot n has position n, and slots before ``start`` are filled.
-    rows: R, rows of the block.
+    rows: R, number of rows of the block.
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
@@ -386,8 +385,8 @@ def drafter_config(
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
-    """Returns a drafter's layer settings for a target's text config. If it has no ``intermediate_size`` (mixtures of experts), the
-    width of the MLP is 3 × the hidden size."""
+    """Returns a drafter's layer settings for a target's text config. If the target has no ``intermediate_size`` (mixtures of
+    experts), the width of the drafter's MLP is 3 × the hidden size."""
     heads, kv_heads, head_dim = head_shape(target)
     return {
         "vocab_size": target.vocab_size,
@@ -415,7 +414,7 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
 
 def plain_rope(target: Any) -> dict[str, Any]:
-    """Returns RoPE parameters for a drafter of this target: its full-attention ones, for whole heads and text only."""
+    """Returns RoPE parameters for a drafter: the target's for full attention, without those for partial rotation and images."""
     rope = dict(target.rope_parameters)
     rope = dict(rope.get("full_attention") or rope)
     if rope.get("rope_type") == "proportional":  # rotates only a part of each head
@@ -424,10 +423,9 @@ def plain_rope(target: Any) -> dict[str, Any]:
 
 
 def start_from_target(drafter: Any, target: Any) -> None:
-    """Initialise a drafter from the target's last attention layers, where shapes agree. The identity on the last tap is added to
-    ``fc``.
+    """Copy the target's last attention layers into a drafter (if shapes agree); add the identity on the last tap to ``fc``.
 
-    It then learns clearly faster than from random weights (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
+    The drafter then learns clearly faster than from random weights (measured on ``tiny``; log: assets/models/tiny/PROVENANCE.md).
     """
     kind, count = target_type(target.config), len(drafter.layers)
     with torch.no_grad():

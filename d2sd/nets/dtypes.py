@@ -1,12 +1,12 @@
 """Number formats that models run in, by name: float32, mixed, bfloat16 and float16.
 
 ``mixed`` computes in float32 with weight matrices in float16. Passes over few rows are limited by reading the weights, so half
-the bytes take about half the time. The weights are rounded once and nothing else is, so all methods agree as in float32: their
-text is the text of the target with rounded weights.
+the bytes take about half the time. Only the weights are rounded, and only once. All methods therefore agree as in float32: they
+write the text of the target with rounded weights.
 
-In float32 and mixed, products and attention over one row and over several rows may differ in the last bits (they do on
-processors with AVX2). This matters only if two tokens tie within float32's rounding. bfloat16 and float16 round every
-intermediate result, and differently for passes of different shapes, so near ties between two tokens may be decided differently.
+In float32 and mixed, passes over one row and over several rows may differ in the last bits (they do on processors with AVX2). This
+matters only if two tokens tie within float32's rounding. bfloat16 and float16 round every intermediate result, and the rounding
+depends on the shape of the pass. Methods may therefore decide near ties between two tokens differently.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ DTYPES = {
 }
 SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
-    "In float32 and mixed precision, every method writes the same text as plain decoding; only a tie within float32's rounding "
-    "could be decided differently. In bfloat16 and float16, intermediate results are rounded, and passes over one token and over "
-    "many tokens round differently. If the large model finds two tokens almost equally good, the other token may then be "
-    "chosen, and the text continues differently from there. It is equally good, but not the same."
+    "In float32 and mixed precision, every method writes the same text as plain decoding, except after a tie within float32's "
+    "rounding. bfloat16 and float16 round more coarsely, and passes over one token round differently than passes over many tokens. "
+    "If the large model finds two tokens almost equally good, a method may then choose another token than plain decoding. Its text "
+    "differs from there on; it is equally good, but not the same."
 )
 MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick to read in any format
 
@@ -64,15 +64,15 @@ def can_mix() -> bool:
 def quick_bfloat16() -> bool:
     """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
-    True with a CUDA GPU. On a CPU products of 512 × 512 matrices are timed (a fraction of a second, once per process). CPUs
-    without bfloat16 instructions take many times as long. The fastest of three runs counts, since other work may slow one down.
+    True with a CUDA GPU. On a CPU, products of 512 × 512 matrices are timed (a fraction of a second, once per process). CPUs
+    without bfloat16 instructions take many times as long in bfloat16. The fastest of three runs counts.
     """
     if torch.cuda.is_available():
         return True
     seconds = {}
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.ones(512, 512, dtype=dtype)
-        x @ x  # the first one also sets up the kernel
+        x @ x  # warm-up: the first product also sets up the kernel
         seconds[dtype] = min(timeit.repeat(partial(torch.mm, x, x), number=1, repeat=3))
     return seconds[torch.bfloat16] < 1.5 * seconds[torch.float32]
 
@@ -87,7 +87,7 @@ def quick_autocast(device: torch.device) -> torch.autocast:
 class _Packed(RecursiveScriptClass):
     """A weight packed for FBGEMM, in a wrapper that torch's operators accept quickly.
 
-    The operators first look up an attribute that packed weights lack. Without the wrapper, the exception takes about 10 µs.
+    In every call, the operators look up an attribute that packed weights lack. Without the wrapper, the exception takes 10 µs.
     """
 
     def __init__(self, weight: Tensor):
@@ -99,7 +99,7 @@ class _Packed(RecursiveScriptClass):
 
 def half_product(weight: Tensor) -> Callable[[Tensor], Tensor]:
     """Returns the function x → x · weightᵀ in float32, with a float16 weight in FBGEMM's layout. Requires ``can_mix``."""
-    # ``_op`` instead of the overload, which inspects its arguments in Python
+    # ``_op`` is faster than calling the overload, which inspects its arguments in Python
     return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Packed(weight))
 
 
@@ -109,7 +109,7 @@ class HalfLinear(nn.Module):
     def __init__(self, weight: Tensor):
         """weight: (out, in) float32."""
         super().__init__()
-        self.out_features, self.in_features = weight.shape  # as in nn.Linear; cache sizes depend on them
+        self.out_features, self.in_features = weight.shape  # attributes of nn.Linear; cache sizes depend on them
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # read by fingerprints
         self._run = half_product(weight.detach())
 
@@ -119,7 +119,7 @@ class HalfLinear(nn.Module):
 
 
 def mixes_by_default(model: nn.Module) -> bool:
-    """Returns whether ``mixed`` is a target's default: on a CPU that supports it, with at least ``MIXED_FROM`` parameters."""
+    """Returns whether a target runs in ``mixed`` by default: on a CPU that supports it, from ``MIXED_FROM`` parameters on."""
     weight = next(model.parameters())
     cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM

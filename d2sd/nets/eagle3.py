@@ -1,9 +1,8 @@
 """The draft network of EAGLE-3 (arXiv 2503.01840, section 3): one decoder layer over target features and the next tokens.
 
 Row t belongs to position t of the text. Its input is the embedding of token t + 1 concatenated with the feature of position t.
-Its logits predict token t + 2. In committed text the feature is computed from the target's hidden states. In a tree it is the
-network's own hidden state of the parent row. ``fc_norm`` and ``norm_output`` are options of later checkpoints, with the names
-in their configs.
+Its logits predict token t + 2. In committed text, the feature is computed from the target's hidden states. In a tree, the feature
+is the network's own hidden state of the parent row. ``fc_norm`` and ``norm_output`` are options in configs of later checkpoints.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Eagle3Config:
     target_hidden_size: width of the target's features.
     target_layer_ids: decoder layers whose *outputs* are read.
     norm_before_residual: whether the layer's residual is the normed feature.
-    norm_output: whether the feature of deeper rows is the final norm's output.
+    norm_output: whether the features of child rows in a tree pass the final norm first.
     fc_norm: whether every tapped layer's output is normed separately before ``fc``.
     """
 
@@ -47,18 +46,18 @@ class Eagle3Config:
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Returns the decoder layers that EAGLE-3 reads if its config names none: an early, a middle and a late one.
+    """Returns the decoder layers that a drafter reads if its config names none: an early, a middle and a late one.
 
     For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for three different ones.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
     if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"the target's {target_layers} layers are too few for the default ones")
+        raise ValueError(f"the target has only {target_layers} layers, too few for EAGLE-3's default ones")
     return layers
 
 
 class Eagle3Layer(nn.Module):
-    """The decoder layer; its residual stream carries only the feature."""
+    """The decoder layer. Attention reads embedding and feature; the residual stream carries only the feature."""
 
     def __init__(self, config: Eagle3Config):
         super().__init__()
@@ -78,9 +77,10 @@ class Eagle3Layer(nn.Module):
 
 
 class Eagle3DraftModel(nn.Module):
-    """An EAGLE-3 drafter. ``token_ids`` (D,) are the target's ids of the draft vocabulary.
+    """An EAGLE-3 drafter.
 
-    ``embedding`` is its own embedding table, or None if it uses the target's.
+    token_ids: (D,), the target's ids of the draft vocabulary.
+    embedding: the drafter's own embedding table; None if it uses the target's.
     """
 
     token_ids: Tensor
@@ -109,7 +109,6 @@ class Eagle3DraftModel(nn.Module):
 
     @property
     def target_layer_ids(self) -> list[int]:
-        """Decoder layers of the target whose outputs it reads."""
         return list(self.config.target_layer_ids)
 
     def project(self, features: Tensor) -> Tensor:
@@ -120,7 +119,7 @@ class Eagle3DraftModel(nn.Module):
         return self.fc(features)
 
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
-        """Returns keys and values of rows, (B, KV heads, R, D) each. Committed rows need nothing else."""
+        """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, only these are needed."""
         cos, sin = self.rotary_emb(feature, positions)
         both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
         return self.layer.self_attn.keys_values(both, cos, sin)
@@ -131,17 +130,17 @@ class Eagle3DraftModel(nn.Module):
         embedding: (B, R, hidden) of the tokens after the rows.
         feature: (B, R, hidden).
         positions: (B or 1, R).
-        attend: gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
+        attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
         """
         cos, sin = self.rotary_emb(feature, positions)
         return self.layer(embedding, feature, cos, sin, attend)
 
     def following(self, hidden: Tensor) -> Tensor:
-        """Returns the features of the next level's rows from these hidden states."""
+        """Returns the features of the rows' children in a tree, from the rows' hidden states."""
         return self.norm(hidden) if self.config.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits over the draft vocabulary, (…, D) float32, of the token after the next one."""
+        """Returns logits over the draft vocabulary, (…, D) float32, of the token two positions after the row."""
         out: Tensor = self.lm_head(self.norm(hidden)).float()
         return out
 
@@ -149,8 +148,8 @@ class Eagle3DraftModel(nn.Module):
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
     """Returns an untrained drafter for a transformers model, initialised from the target's weights.
 
-    The LM head, the norms before it and before the MLP, and the MLP of a dense target are copied. The identity on the last tap is
-    added to ``fc``.
+    The LM head's rows, the final norm, and the last layer's MLP (of a dense target) with the norm before it are copied. The
+    identity on the last tap is added to ``fc``.
 
     token_ids: the target's ids of the draft vocabulary, ascending.
     layers: the tapped layers.

@@ -1,11 +1,11 @@
 """Attention in two levels, norms, activations and RoPE with flashinfer's kernels, which are compiled at first use on a machine.
 
-Level 1: all rows over the shared prefix, without a mask, read directly from the cache (strides are passed, nothing is copied).
-Level 2: the rows' own block under the tree mask. Both return their log-sum-exp to base 2, from which ``merge_state`` computes
-weights. A single row that is written to the cache before it attends needs only level 1.
+In level 1, all rows attend to the shared prefix without a mask. The prefix is read from the cache and not copied.
+In level 2, rows attend to their own block under the tree mask. Both levels return their log-sum-exp to base 2, from which
+flashinfer's ``merge_state`` computes weights. If a single row is written to the cache before it attends, level 1 is sufficient.
 
 A level is planned on the host when its lengths change: once per pass of a model, not once per layer. The mask stays on the
-device. flashinfer is imported at first use, so this module can be imported anywhere.
+device. flashinfer is imported at first use, so this module can be imported on any machine.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_USE = (
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Returns why flashinfer cannot be used here, as the end of a sentence that begins with its name, or None."""
+    """Returns None if flashinfer can be used, else the reason why not, as the rest of a sentence that begins with its name."""
     if device.type != "cuda":
         return f"needs a CUDA GPU, and these models are on the {device.type}"
     if find_spec("flashinfer") is None:
@@ -81,12 +81,12 @@ def _library() -> Any:
 # Inputs of flashinfer's planner, computed on the host.
 
 
-# (rows, keys): request i has the query rows rows[i] … rows[i+1] and the keys keys[i] … keys[i+1]
+# (rows, keys): request i has the query rows from rows[i] to rows[i+1] - 1 and the keys from keys[i] to keys[i+1] - 1
 Ranges = tuple[list[int], list[int]]
 
 
 def prefix_level(batch: int, rows: int, context: int) -> Ranges:
-    """Returns one request for all rows over the shared prefix, so that its keys are read once."""
+    """Returns one request for all rows over the shared prefix, so that the prefix's keys are read once."""
     return [0, batch * rows], [0, context]
 
 
@@ -97,9 +97,9 @@ def block_level(batch: int, rows: int, masked: bool) -> Ranges:
 
 
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
-    """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
+    """Returns a (R, R) bool mask packed into bytes (uint8) for flashinfer, on the mask's device: row-major, lowest bit first.
 
-    Rows are not aligned to bytes. For several branches the mask is repeated on the diagonal, since their rows form one request.
+    Rows are not aligned to bytes. For several branches, the mask is repeated on the diagonal, since their rows form one request.
     """
     whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
     bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
@@ -107,7 +107,7 @@ def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
     return (bits << shifts).sum(-1, dtype=torch.uint8)
 
 
-# Operations of layers between matrix products.
+# Layer operations other than matrix products.
 
 
 class FlashInferKernels(Kernels):
@@ -143,7 +143,7 @@ class FlashInferKernels(Kernels):
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         batch, size = projected.shape[0], projected.shape[-1]
         query, key, value = projected.flatten(0, 1).split([heads, kv_heads, kv_heads], 1)
-        if norms is not None:  # all queries share the first row, all keys the last one
+        if norms is not None:  # norm weights: the first row for all query heads, the last one for all key heads
             query, key = _library().rmsnorm(query, norms[0], eps), _library().rmsnorm(key, norms[-1], eps)
         if rotation is not None:
             positions, table = rotation
@@ -153,7 +153,7 @@ class FlashInferKernels(Kernels):
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
-        """A layer's buffers are one page of ``capacity`` slots. Indices that are not int32 would be converted for every layer."""
+        """A layer's buffers are one page of ``capacity`` slots. Indices are int32; other types would be converted in every layer."""
         places, ends = slots.int(), torch.arange(2, dtype=torch.int32, device=slots.device)
         zeros = torch.zeros_like(places)
         filled = torch.full((1,), capacity, dtype=torch.int32, device=slots.device)
@@ -175,7 +175,7 @@ KERNELS = FlashInferKernels()
 
 @dataclass(slots=True)
 class _Stage:
-    """The levels of one kind of pass, their current plans, and the buffer of a packed mask. ``block``: None if not needed."""
+    """The two levels of one kind of pass, their current plans, and the packed mask. ``block``: None without level 2."""
 
     prefix: Any
     block: Any
@@ -186,7 +186,7 @@ class _Stage:
 
 
 class FlashInfer:
-    """The backend for one generation. ``fixed``: fixed buffers per shape, so that passes can be captured as graphs.
+    """The backend for one generation. ``fixed``: whether each shape keeps its buffers, so that passes can be captured.
 
     A captured pass does not plan. Call ``plan`` before the capture and before every replay. Inside the pass, call ``show`` with
     the mask before the layers.
@@ -210,8 +210,8 @@ class FlashInfer:
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """See ``d2sd.nets.attention`` for shapes, and ``choose`` there for unsupported targets. Fixed-shape passes use the planned
-        context.
+        """Shapes are as in ``d2sd.nets.attention``, whose ``choose`` refuses unsupported targets. Fixed-shape passes use the plan's
+        context length.
 
         block: None if the prefix ends with the rows' own keys and values.
         """
@@ -236,12 +236,12 @@ class FlashInfer:
     def plan(
         self, query: Tensor, kv_heads: int, context: int, masked: bool | None, scale: float, mask: Tensor | None = None
     ) -> None:
-        """Plan the levels for queries of this shape, type and device, unless that is the current plan.
+        """Plan the levels for queries of this shape, type and device, if the current plan differs.
 
         query: (B, H, R, D); its values are not read.
         context: number of prefix slots.
-        masked: whether the block has a mask; None without a block.
-        mask: (R, R) bool, if ``show`` will not be called; must not be modified later.
+        masked: whether the block has a mask; None if there is no block.
+        mask: (R, R) bool, must not be modified later; None if ``show`` will set the mask.
         """
         batch, heads, rows, dim = query.shape
         stage = self._stage(query, kv_heads, masked)
@@ -272,7 +272,7 @@ class FlashInfer:
         key, device = self._key(query, kv_heads, masked), query.device
         if key not in self._stages:
             if device not in self._workspaces:
-                # one for both levels, since their kernels never run at the same time
+                # one workspace for both levels, since their kernels never run at the same time
                 self._workspaces[device] = torch.empty(WORKSPACE, dtype=torch.uint8, device=device)
             batch, rows = query.shape[0], query.shape[2]
             bits = None
@@ -283,7 +283,7 @@ class FlashInfer:
         return self._stages[key]
 
     def _wrapper(self, device: torch.device, requests: int, bits: Tensor | None) -> Any:
-        """Returns a wrapper of one level. If ``fixed``, its buffers keep their addresses: ranges of ``requests``, mask bits."""
+        """Returns flashinfer's wrapper for a level. If ``fixed``, its buffers for ranges and mask bits keep their addresses."""
         options: dict[str, Any] = {"backend": "fa2"}  # fa3 does not support custom masks
         if self.fixed:
             rows, keys, masks = (torch.zeros(requests + 1, dtype=torch.int32, device=device) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Block drafters' ``config.json``: a description independent of the folder's layout, and one small reader per layout.
+"""Reads ``config.json`` of block drafters. Each layout of this file has a reader; all readers return a ``DrafterForm``.
 
 Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this package),
 all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
@@ -39,12 +39,12 @@ SHAPE = (
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options that block drafters may set to true.
+# Options besides ``FLAGS_OF_DRAFTERS`` that block drafters may set to true.
 FLAGS = frozenset(
     {"is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
      "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss"}
 )  # fmt: skip
-# Supported values of further options; they change nothing.
+# Supported values of options that are not in ``config_checks.NEUTRAL``; these values do not change the output.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
     "residual_multiplier": (1,), "enable_d2_feature": (False,),
@@ -60,7 +60,7 @@ class Selector:
     rank: rank of the codebooks.
     top: number of candidates per row.
     multiplier: scale of the logits.
-    cap: soft cap of the logits; None for none.
+    cap: soft cap of the logits; None without a cap.
     """
 
     rank: int = 256
@@ -73,24 +73,25 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class DrafterForm:
-    """Description of a block drafter. To try another convention, replace a field and pass the result to
-    ``DFlashDraftModel.reformed``: all fields except the sizes are independent of the weights.
+    """Description of a block drafter.
 
-    layout: the folder's layout.
-    kind: the network's kind.
+    All fields except the sizes are independent of the weights. To run the weights under another convention, replace a field and
+    pass the changed form to ``DFlashDraftModel.reformed``.
+
     shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
-    taps: decoder layers of the target whose outputs it reads, from 0.
+    taps: decoder layers of the target whose outputs the drafter reads, counted from 0.
     rows: number of rows of a drafted block, including the anchor's.
-    reads: position that a row predicts: ``fill``, its own (``rows`` − 1 tokens are drafted), or ``next``, the next one (``rows``
-        tokens are drafted).
-    windows: by layer, the attention window W: a query sees keys less than W positions before it; None for all keys.
-    causal: by layer, whether attention within the block is causal.
-    markov, markov_rank: kind and rank of DSpark's Markov head, which corrects a row's logits by the previous token.
-    confidence: input of DSpark's confidence head: a row's hidden state, alone or with the previous token; None without a head.
-    draft_vocabulary: number of tokens that it can draft; None for the target's vocabulary.
-    embedding_scale: scale of its input embeddings.
-    visible_prefixes: whether every visible prefix in its training had at least one drafted token (a VP-Drafter of SpecForge).
-    second_role: whether it is a VP-Drafter, for the second role; ``d2sd train vp`` writes this.
+    reads: position that a row predicts. ``fill``: its own position, so a block drafts ``rows`` − 1 tokens. ``next``: the next
+        position, so a block drafts ``rows`` tokens.
+    windows: for each layer, the attention window W, or None. A query sees keys less than W positions before it, or all keys.
+    causal: for each layer, whether attention within the block is causal.
+    markov, markov_rank: kind and rank of DSpark's Markov head; None and 0 without this head.
+    confidence: inputs of DSpark's confidence head: ``hidden``, a row's hidden state; ``markov``, also the Markov head's embedding
+        of the previous token; None without a confidence head.
+    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can.
+    embedding_scale: factor of the input embeddings.
+    visible_prefixes: whether every prefix visible in training had at least one drafted token (VP-Drafters of SpecForge).
+    second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
     """
 
     layout: Layout
@@ -113,7 +114,7 @@ class DrafterForm:
 
     @property
     def shift(self) -> int:
-        """Offset between a token's position and the row that predicts it."""
+        """Position of a predicted token minus the position of its row."""
         return int(self.reads == "next")
 
     @property
@@ -122,17 +123,17 @@ class DrafterForm:
 
     @property
     def masked(self) -> bool:
-        """Whether not every row sees the whole context and block."""
+        """Whether some row does not see the whole context or the whole block."""
         return any(self.causal) or any(w is not None for w in self.windows)
 
     @property
     def walked(self) -> bool:
-        """Whether tokens depend on earlier tokens of the block, or a confidence head is present."""
+        """Whether drafted tokens depend on earlier tokens of the block, or there is a confidence head."""
         return bool(self.markov or self.confidence or self.selector)
 
 
 def layout_of(raw: Raw) -> Layout:
-    """Returns the layout of a config; raises ``InputError`` if it is not a block drafter's."""
+    """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
     if "speculators_model_type" in raw or "transformer_layer_config" in raw:
         return "speculators"
     if "dflash_config" in raw:
@@ -145,7 +146,7 @@ def layout_of(raw: Raw) -> Layout:
 
 
 def read_form(raw: Raw) -> DrafterForm:
-    """Returns the form that a ``config.json`` describes; raises ``InputError`` if it is wrong, incomplete or unsupported."""
+    """Returns the form that a ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete or unsupported."""
     refuse_others(raw)
     layout = layout_of(raw)
     return {"speculators": _speculators, "nested": _nested, "flat": _flat}[layout](raw)
@@ -181,7 +182,7 @@ def _flat(raw: Raw) -> DrafterForm:
 
 
 def _speculators(raw: Raw) -> DrafterForm:
-    """Reads speculators' layout: the layer's shape in ``transformer_layer_config``, and tapped layers numbered by their inputs."""
+    """Reads speculators' layout. ``transformer_layer_config`` has the layers' shape; tap n means the input of layer n."""
     inner = raw.get("transformer_layer_config")
     require(isinstance(inner, Mapping), "its transformer_layer_config is not a JSON object")
     layer = dict(cast(Raw, inner))
@@ -196,7 +197,7 @@ def _speculators(raw: Raw) -> DrafterForm:
     numbered = raw.get("aux_hidden_state_layer_ids")
     require(
         numbered is not None,
-        "its config has no aux_hidden_state_layer_ids; add the layer numbers that it was trained with",
+        "its config has no aux_hidden_state_layer_ids; add the layer numbers that the drafter was trained with",
     )
     whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
     numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
@@ -216,7 +217,7 @@ def _speculators(raw: Raw) -> DrafterForm:
 
 
 def _reads(raw: Raw, rows: int) -> str:
-    """Returns which position a row predicts (speculators); older folders state only the number of speculative tokens."""
+    """Returns which position a row predicts. Older folders of speculators state only the number of speculative tokens."""
     at_anchor = raw.get("sample_from_anchor")
     if isinstance(at_anchor, bool):
         return "next" if at_anchor else "fill"
@@ -224,8 +225,8 @@ def _reads(raw: Raw, rows: int) -> str:
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
-        f"its config has neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so it is unknown which token a row "
-        "predicts, and a wrong guess leads to almost no acceptance: set sample_from_anchor to its value in training",
+        f"its config has neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so it is unknown which token a "
+        "row predicts, and a wrong guess would lead to almost no acceptance; set sample_from_anchor to its value in training",
     )
     return "next" if count == rows else "fill"
 
@@ -258,7 +259,7 @@ def _form(
 def _refuse_options(*parts: Raw) -> None:
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
-            f"its weights are quantised, which is not supported for drafters; {ENGINES} runs quantised ones"
+            f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}"
         )
     refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
 
@@ -274,7 +275,7 @@ def _kind(raw: Raw, inner: Raw) -> Kind:
 
 
 def _even_taps(raw: Raw) -> list[int]:
-    """Returns z-lab's default taps: evenly spaced from layer 1 to L − 3, or L/2 for one drafter layer."""
+    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
     target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
     require(isinstance(target, int), "its config has neither dflash_config.target_layer_ids (a list of layer numbers) nor num_target_layers")  # fmt: skip
     check_whole(raw, "num_target_layers", 4, 2**10)
@@ -286,7 +287,7 @@ def _even_taps(raw: Raw) -> list[int]:
 
 
 def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Check the tapped layers. ``by_inputs``: None or the same layers numbered by their inputs, each one higher."""
+    """Returns the tapped layers. ``by_inputs``: their numbers in a list that counts layer inputs, each higher by one; or None."""
     check_taps(taps, raw, name)
     if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
         raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second must be higher by one")  # fmt: skip
@@ -321,7 +322,7 @@ def _rope(layer: Raw) -> dict[str, Any]:
 
 
 def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    """Returns, by layer, the window and whether attention in the block is causal.
+    """Returns, for each layer, its attention window, and whether attention within the block is causal.
 
     causal: the config's setting for all layers; None if only sliding layers are causal.
     """

@@ -1,14 +1,14 @@
-"""Decoder layers run with few calls: the base class, and layers for fixed-shape passes.
+"""Runs decoder layers with few calls of torch operations: the base class, and layers for fixed-shape passes.
 
-On a CPU the calls of a small model take longer than its computations. On a GPU all other kernels take half as long as the matrix
-products. Therefore one product computes query, key and value, and another one gate and up. Rotary tables are precomputed, and no
-module is called. The results equal the layers' own forward passes up to rounding.
+On a CPU, calling a small model's operations takes longer than computing them. On a GPU, the other kernels together take half as
+long as the matrix products. Therefore one product computes query, key and value, and another one gate and up. Rotary tables are
+precomputed, and no module is called. The results equal the layers' own forward passes up to rounding.
 
-* ``d2sd.nets.packed.PackedLayers``: copies of the weights in the layout of a CPU's kernels, multiplied by the norms' weights.
-* ``MergedLayers``: the layers' own weights, which become slices of merged tensors. Memory does not grow, and the modules still
-  work. ``Kernels`` are torch's own, or flashinfer's (``d2sd.nets.flashinfer``).
+* ``d2sd.nets.packed.PackedLayers`` uses copies of the weights in the layout of a CPU's kernels, multiplied by the norms' weights.
+* ``MergedLayers`` uses the layers' own weights, which become slices of merged tensors. Memory does not grow, and the modules still
+  work. Its ``Kernels`` are torch's or flashinfer's (``d2sd.nets.flashinfer``).
 
-Only for layers without biases, with norms before attention and MLP (``TargetType.lean``).
+Only layers without biases and with norms before attention and MLP are supported (``TargetType.lean``).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from torch.nn import functional as F
 from d2sd.nets.types import target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → like query
+# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → output, shaped like query
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
-Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys and values, new keys and values
+Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffer of keys, buffer of values, new keys, new values
 
 
 # Merged weights.
@@ -44,9 +44,8 @@ _one_at_a_time = threading.Lock()  # several generations may start at the same t
 @torch.inference_mode(False)
 @torch.no_grad()
 def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
-    """Returns the concatenated weights of linear layers, (sum of outputs, inputs). The layers' weights become slices of it.
-
-    If they are slices already, nothing is copied.
+    """Returns the concatenated weights of linear layers, (sum of outputs, inputs). The layers' weights become slices of
+    this tensor. If they are slices of one tensor already, nothing is copied.
     """
     with _one_at_a_time:
         return _merge(linears)
@@ -68,11 +67,11 @@ def _merge(linears: Sequence[nn.Linear]) -> Tensor:
     return whole
 
 
-# Operations of layers between matrix products.
+# Layer operations other than matrix products.
 
 
 class Kernels:
-    """torch's own operations. Only keys and values are written in place."""
+    """torch's own operations. They modify no inputs, except that ``writer`` fills the cache's buffers."""
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
 
@@ -86,7 +85,7 @@ class Kernels:
         return residual, self.norm(residual, weight, eps)
 
     def gated(self, gate_up: Tensor) -> Tensor:
-        """SiLU(gate) · up of (B, R, 2·intermediate)."""
+        """Returns SiLU(gate) · up. ``gate_up``: gate and up concatenated, (B, R, 2·intermediate)."""
         gate, up = gate_up.chunk(2, -1)
         return F.silu(gate).mul_(up)
 
@@ -97,15 +96,15 @@ class Kernels:
         return cos[:, None].to(dtype), signed[:, None].to(dtype)
 
     def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
-        """Returns the argument of ``heads`` for rows at these positions (R,), which are the same in every branch."""
+        """Returns the ``rotation`` argument of ``heads`` for rows at ``positions`` (R,), which are the same in every branch."""
         return tuple(part.index_select(0, positions) for part in table)
 
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Returns query, key and value from (B, R, heads + 2·KV heads, head_dim). Queries and keys are normed by ``norms``
-        (heads + KV heads, head_dim) and rotated, unless these are None."""
+        """Returns query, key and value from ``projected`` (B, R, heads + 2·KV heads, head_dim). Queries and keys are normed by
+        ``norms`` (heads + KV heads, head_dim) and then rotated by ``rotation``; a step is skipped if its argument is None."""
         qk, value = projected.split([heads + kv_heads, kv_heads], 2)
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
@@ -128,7 +127,7 @@ TORCH = Kernels()
 
 
 def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
-    """Applies RoPE to x (…, R, heads, head_dim). ``signed``: sines, negated in the first half; like ``cos`` (R, 1, head_dim)."""
+    """Applies RoPE to x (…, R, heads, head_dim). ``cos``: (R, 1, head_dim). ``signed``: sines, negated in the first half."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed)
 
 
@@ -139,9 +138,9 @@ def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
 class LeanLayer:
     """Products and norms of one layer.
 
-    norm, mlp_norm: weights of the norms before attention and MLP, (hidden,); None if the products include them.
+    norm, mlp_norm: weights of the norms before attention and MLP, (hidden,) each; None if the products include these weights.
     head_norms: (heads + KV heads, head_dim), weights of the norms of queries and keys; None without QK-norm.
-    rotary: whether it has a rotary embedding.
+    rotary: whether the layer has a rotary embedding.
     """
 
     norm: Tensor | None
@@ -169,7 +168,7 @@ class LeanLayers(ABC):
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
-        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` include each norm's weights and its factor √size."""
+        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` are multiplied by the preceding norm's weights and √hidden."""
         attention, norms = layer.self_attn, None
         if hasattr(attention, "q_norm"):
             parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
@@ -217,13 +216,13 @@ class LeanLayers(ABC):
 
     @abstractmethod
     def _context_product(self) -> Product:
-        """Returns a product for keys and values of all layers, (B, T, hidden) → (layers, B, T, 2·KV heads, head_dim)."""
+        """Returns a function for keys and values of all layers, (B, T, hidden) → (layers, B, T, 2·KV heads, head_dim)."""
 
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:
-        """The product of ``_context_product``, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim).
+        """The result of ``_context_product``, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim).
 
-        Created at first use, since only block drafters have rows without queries.
+        Created at first use, since only block drafters call ``contexts``.
         """
         own = [layer.self_attn for layer in self._own]
         norms = None
@@ -232,10 +231,10 @@ class LeanLayers(ABC):
         return self._context_product(), norms
 
     def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
-        """Returns all layers' keys and values of rows without queries, (layers, B, KV heads, T, head_dim) each.
+        """Returns all layers' keys and values of context rows (without queries), (layers, B, KV heads, T, head_dim) each.
 
-        x: (B, T, hidden); B is 1 with merged weights.
-        positions: (T,), below ``room``.
+        x: (B, T, hidden); B is 1 in ``MergedLayers``.
+        positions: (T,), less than ``room`` (size of the rotary table).
         """
         run, norms = self._contexts
         keys, values = run(x).split(self.kv_heads, 3)
@@ -248,7 +247,7 @@ class LeanLayers(ABC):
 class MergedLayers(LeanLayers):
     """Layers that run with the modules' own weights, which become slices of merged tensors. Requires ``possible``.
 
-    contexts: whether ``contexts`` will be called; it needs the weights of query, key and value of all layers in one tensor.
+    contexts: whether the method ``contexts`` will be called, which needs all layers' query, key and value weights in one tensor.
     """
 
     def __init__(
@@ -269,7 +268,7 @@ class MergedLayers(LeanLayers):
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model's weights have one type and device, are not quantised, and its layers are ``plain``."""
+        """Whether all weights have one type and device, none is quantised, and the layers are ``plain``."""
         kinds = {(p.device, p.dtype) for p in model.parameters()}
         linear = all(type(m) is nn.Linear for m in model.modules() if hasattr(m, "in_features"))
         one = len(kinds) == 1 and all(dtype.is_floating_point for _, dtype in kinds)
@@ -277,7 +276,7 @@ class MergedLayers(LeanLayers):
 
     @property
     def current(self) -> bool:
-        """Whether the modules still use the merged weights, and these are frozen."""
+        """Whether the modules still use the merged weights, and all weights are frozen."""
         own = [layer.self_attn.q_proj.weight for layer in self._own]
         same = all(
             (a.device, a.dtype, a.data_ptr()) == (b.device, b.dtype, b.data_ptr())
@@ -296,7 +295,7 @@ class MergedLayers(LeanLayers):
         """Returns rows after all layers and the final norm, (B, R, hidden).
 
         x: (B, R, hidden); may be overwritten.
-        positions: (R,), below ``room``.
+        positions: (R,), less than ``room`` (size of the rotary table).
         """
         kernels, eps, (batch, rows, _) = self.kernels, self.eps, x.shape
         rotation = kernels.rotation(self._table(kernels, room), positions, batch)

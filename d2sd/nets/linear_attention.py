@@ -1,16 +1,16 @@
 """Gated delta nets (Qwen3-Next, Qwen3.5) over token trees: every row continues from its parent's state.
 
-A row updates the matrix S of its parent (Gated Delta Networks, arXiv 2412.06464, equation 10):
+A row starts with its parent's matrix S and updates it (Gated Delta Networks, arXiv 2412.06464, equation 10):
 
     S ← exp(g) S ;  u = β (v − Sᵀ k) ;  S ← S + k uᵀ ;  o = Sᵀ q
 
-Let S₀ be the last committed state, G the sum of g along a row's path, and m the row's ancestors and itself. Then
+Let S₀ be the last committed state, and G the sum of g along a row's path. With a sum over m, the row and its ancestors,
 
     S = exp(G) S₀ + Σ exp(G − G_m) k_m u_mᵀ
 
-The updates u of all rows therefore solve one triangular system. An entry is zero unless its column is an ancestor of its row.
-This is the chunked form (arXiv 2406.06484) with the tree mask instead of the causal mask. No row's matrix is computed: ``commit``
-computes the state after the last accepted row from the stored k and u.
+The updates u of all rows therefore solve one triangular system, whose entry (n, m) is zero unless row m is an ancestor of row n.
+This is the chunked form (arXiv 2406.06484) with the tree mask instead of the causal mask. The rows' matrices are not computed:
+``commit`` computes only the state after the last accepted row, from the stored k and u.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def tree_delta(
 
     query, key: (B, H, R, K), normed and scaled.
     value: (B, H, R, V).
-    g, beta: (B, H, R), logarithm of the decay and strength of the update.
+    g, beta: (B, H, R), logarithms of the decays, and strengths of the updates.
     matrix: (B, H, K, V), S₀.
     ancestors: (R, R) bool, True for a row's ancestors and itself. Ancestors have lower row numbers.
 
@@ -57,7 +57,7 @@ def tree_delta(
 
 
 def follow_trees(net: nn.Module) -> None:
-    """Make a transformers layer able to process the rows of a tree after a prefix; other passes are unchanged."""
+    """Replace ``forward`` of a transformers layer so that it can process tree rows after a prefix. Other passes are unchanged."""
     net.forward = partial(_forward, net, net.forward, cache_argument(type(net).forward))
 
 
@@ -108,7 +108,7 @@ def _forward(
 
 
 def _projected(net: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns inputs of the convolution (B, R, channels), output gates (B, R, …), and inputs of β and g (B, R, H) each."""
+    """Returns inputs of the convolution, (B, R, channels), output gates, (B, R, …), inputs of β and inputs of g, (B, R, H) each."""
     if hasattr(net, "in_proj_qkv"):
         return net.in_proj_qkv(x), net.in_proj_z(x), net.in_proj_b(x), net.in_proj_a(x)
     query, key, value, gate, b, a = net.fix_query_key_value_ordering(net.in_proj_qkvz(x), net.in_proj_ba(x))

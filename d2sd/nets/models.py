@@ -50,7 +50,7 @@ class Models:
             same = own.config.vocab_size == theirs.config.vocab_size
             if not same or own.tokenizer.get_vocab() != theirs.tokenizer.get_vocab():
                 raise InputError(
-                    f"draft model {own.name} has another vocabulary than the target {theirs.name}: they do not fit"
+                    f"draft model {own.name} has a different vocabulary from the target {theirs.name}: they do not fit"
                 )
         for note in self.notes():
             log.warning("%s", note)
@@ -95,13 +95,13 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
-    """Returns a warning about a drafter that reads later target layers than published ones do, or None."""
-    last, latest = max(taps), max(layers - 3, 1)  # drafters of the smallest targets read layer 1
+    """Returns a warning if a drafter reads later target layers than published drafters do, else None."""
+    last, latest = max(taps), max(layers - 3, 1)  # for very small targets, layer 1
     if last <= latest:
         return None
     return (
         f"reads the output of target layer {last}; published drafters read no layer after {latest}, and other engines apply the "
-        "final norm to the last layer's output, so this drafter may perform worse there (docs/drafter-format.md)"
+        "final norm to the last layer's output, so this drafter may perform worse in them (docs/drafter-format.md)"
     )
 
 
@@ -118,9 +118,9 @@ def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
 
 
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
-    """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
+    """Raise ``InputError`` if a drafter's probabilities, already on the host, are NaN. The message names the model at fault.
 
-    The drafter reads the target's features, so if its probabilities are not finite, the target's weights are checked too.
+    The drafter reads the target's features. The target is at fault if these features or its weights are not finite.
     """
     if any(c != c for c in confidence):
         sound = all(map(_is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))

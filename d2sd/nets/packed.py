@@ -1,7 +1,7 @@
-"""Decoder layers of small models on a CPU, run from copies of their weights with as few operations as possible.
+"""Runs decoder layers of small models on a CPU, with copies of their weights and as few operations as possible.
 
-Calling an operation takes microseconds, about as long as a small product. The loop over the layers is therefore written out, calls
-no Python function, and reuses buffers and views that are created once per pass.
+Calling an operation takes microseconds, about as long as a small product. The loop over the layers is therefore written out without
+helper functions, and reuses buffers and views that are created once per pass.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
 MAX_BYTES = 1 << 30  # bytes of weights; larger models are not copied
-SMALL = 1 << 18  # weights; matrices up to this size keep torch's layout
-_PACKED_FOR = 16  # rows; the resulting layout suits one row and many
+SMALL = 1 << 18  # numbers; weight matrices up to this size keep torch's layout
+_PACKED_FOR = 16  # rows; oneDNN's layout for this number suits one row and many
 
 
 def product(weight: Tensor, half: bool = False) -> Product:
     """Returns the function x → x · weightᵀ in float32, with a copy of the weight.
 
     Large matrices are copied to oneDNN's layout. Small ones keep torch's layout, since their product takes less time than a call
-    of oneDNN. If torch was built without oneDNN, all matrices keep it.
+    of oneDNN. If torch was built without oneDNN, all matrices keep torch's layout.
 
     half: whether the copy is in float16 (``d2sd.nets.dtypes.half_product``).
     """
@@ -45,11 +45,9 @@ def product(weight: Tensor, half: bool = False) -> Product:
 
 
 def mask_after(length: int, seen: Tensor) -> Tensor:
-    """Returns the additive attention mask of R rows that attend to all ``length`` committed slots and to each other by ``seen``.
+    """Returns an additive attention mask, (R, length + R) float32, of R rows that attend to all ``length`` committed slots.
 
-    seen: (R, R) bool, True where a row attends to another one.
-
-    Returns (R, length + R) float32.
+    seen: (R, R) bool, [n, m] is True if row n attends to row m.
     """
     mask = torch.zeros(len(seen), length + len(seen), dtype=torch.float32)
     mask[:, length:].masked_fill_(~seen, float("-inf"))
@@ -67,7 +65,7 @@ class PackedLayers(LeanLayers):
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
             norms = layer.input_layernorm, layer.post_attention_layernorm
-            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends this entry to x, and its column here is zero
+            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends √(hidden · ε) to x; its weights are 0
             qkv, gate_up = (
                 F.pad(torch.cat([part.weight for part in group]) * (norm.weight * self.hidden**0.5), (0, 1))
                 for group, norm in zip(parts, norms, strict=True)
@@ -76,7 +74,7 @@ class PackedLayers(LeanLayers):
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model is small, in float32 on a CPU, and its layers are ``plain`` without windows."""
+        """Whether a model is small, is in float32 on a CPU, and has only ``plain`` layers without windows."""
         own = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
         small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
         return small and own and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
@@ -108,11 +106,11 @@ class PackedLayers(LeanLayers):
         """Run all layers and the final norm. Keys and values of the rows are written to a cache, after its committed slots.
 
         x: (R, hidden).
-        positions: (R,), below ``room``.
+        positions: (R,), less than ``room`` (size of the rotary table).
         views: the cache's views for R rows (``d2sd.nets.caches.KeyValueCache.views``).
         mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to everything.
 
-        Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
+        Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers in ascending order, (1, R, hidden) each.
         """
         rows, heads, kv_heads, dim = len(x), self.heads, self.kv_heads, self.head_dim
         scale, alpha = self.scale, self.residual_scale

@@ -2,8 +2,8 @@
 
 A captured pass replays all its kernels with one launch. This needs fixed shapes and buffers with fixed addresses:
 
-* rows are padded to one of a few numbers (``ROWS``);
-* the prefix is read up to one of a few lengths, and the slots beyond the text are masked;
+* the number of rows is padded to one of ``ROWS``;
+* the number of prefix slots that are read is one of a few lengths, and slots beyond the text are masked;
 * successive generations reuse the same caches.
 """
 
@@ -56,7 +56,7 @@ class CapturedPass:
 
 @cache
 def _stream(device: torch.device) -> Any:
-    """Returns a GPU's only capture stream, since libraries allocate memory for every stream that they see."""
+    """Returns a GPU's capture stream. All captures share it, since libraries allocate memory for every stream that they see."""
     return torch.cuda.Stream(device)
 
 
@@ -68,7 +68,7 @@ class PassRecorder:
         self._pool: Any = None
 
     def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
-        """Capture a pass, which is run three times and must therefore be idempotent. Raises ``RuntimeError`` if it fails."""
+        """Capture a pass. It runs three times, so it must be idempotent. Raises ``RuntimeError`` if the capture fails."""
         with torch.cuda.device(self.device), _one_at_a_time:
             stream = _stream(self.device)
             self._pool = self._pool or torch.cuda.graph_pool_handle()
@@ -79,7 +79,7 @@ class PassRecorder:
                 function(*own)  # libraries initialise themselves in the first runs, which must not be captured
                 found = function(*own)
             current.wait_stream(stream)
-            # Outside the pool: earlier graphs use the memory that was free at their capture, and would overwrite the outputs.
+            # Allocated outside the pool, whose memory is shared: a replay of an earlier graph could overwrite outputs in it.
             outputs = tuple(new.clone() for new in found)
             graph = torch.cuda.CUDAGraph()
             try:
@@ -96,16 +96,16 @@ class PassRecorder:
 
 
 ROWS = (1, 8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 513, 1024, 2048)
-MIN_CONTEXT = 256  # slots; smallest context, and its first step size
+MIN_CONTEXT = 256  # slots; the smallest context, and the smallest step between contexts
 
 
 def row_shape(rows: int) -> int:
-    """Returns the smallest fixed number of rows ≥ the given one; above the largest fixed number, the given one."""
+    """Returns the smallest number in ``ROWS`` that is at least ``rows``, or ``rows`` itself if there is none."""
     return next((shape for shape in ROWS if shape >= rows), rows)
 
 
 def context_shape(slots: int) -> int:
-    """Returns the smallest fixed number of cache slots ≥ the given one; at most 25% or 255 slots larger."""
+    """Returns the smallest fixed context that has at least ``slots`` slots. It is larger by at most 255 slots or 25%."""
     step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
     return max(MIN_CONTEXT, -(-slots // step) * step)
 
@@ -125,16 +125,16 @@ def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.
 
 Mode = Literal["eager", "padded", "captured"]
 MODES = ("auto", *get_args(Mode))
-MAX_CAPTURED = 96  # graphs; every setting and prefix length needs a few
+MAX_CAPTURED = 96  # graphs; each combination of settings and prefix length needs a few
 log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
-    """Returns the mode of passes. "auto" means captured on a CUDA GPU if the models allow it (``Target.capturable``), but not on
-    ZeroGPU; otherwise eager.
+    """Returns the mode of passes. "auto" means captured with ``capturable`` models on a CUDA GPU (not ZeroGPU), and else eager.
 
-    Raises ``InputError`` if the mode is not possible, such as padded passes of a model whose shapes cannot be fixed
-    (``Target.fixable``).
+    capturable, fixable: see ``Target``.
+
+    Raises ``InputError`` if the mode is unknown or not possible.
     """
     if mode not in MODES:
         raise InputError(f"unknown kind of passes {mode!r}; choose one of: {', '.join(MODES)}")
@@ -194,7 +194,7 @@ class Passes:
             self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)
 
     def show(self, mask: Tensor) -> None:
-        """Give the (R, R) mask to a backend that packs it. A fixed-shape pass calls this before its layers."""
+        """Give the (R, R) mask to the backend if it packs masks. Fixed-shape passes call this before their layers run."""
         if hasattr(self.backend, "show"):
             self.backend.show(mask)
 
@@ -226,7 +226,7 @@ class Passes:
 
 
 class StageClock:
-    """Times of consecutive stages, by CUDA events on a GPU and by the wall clock elsewhere."""
+    """Times of consecutive stages, measured by CUDA events on a GPU and by the wall clock on a CPU."""
 
     def __init__(self, device: torch.device):
         self._device, self._cuda = device, device.type == "cuda"

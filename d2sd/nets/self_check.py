@@ -18,7 +18,7 @@ from d2sd.nets.target import Target
 from d2sd.nets.transformers_calls import older_version
 from d2sd.nets.tree_attention import ATTENTION
 
-WINDOW = 4  # tokens in the window of sliding layers during the check, less than the text
+WINDOW = 4  # tokens; window of sliding layers during the check, shorter than the text
 PROMPT = 7  # tokens before the tree
 BRANCHES = ((0, 1, 2), (0, 3, 4))  # rows of the tree's two paths; the second is committed, and one more token follows
 
@@ -28,7 +28,7 @@ _agreed: set[tuple[str, str]] = set()  # types and number formats that passed th
 def check_passes(target: Target) -> None:
     """Raise ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
 
-    Each type is checked once per process and number format. Only the first layers run, as many as include every kind of layer.
+    Each target type is checked once per process and number format. Only the first layers run, enough to include every kind.
     """
     key = target.config.model_type, target.numbers
     if key in _agreed or not target.rows_differ:
@@ -42,21 +42,21 @@ def check_passes(target: Target) -> None:
         raise InputError(
             f"targets of type {key[0]} do not run with {installed} ({first_line(error)}); {older_version()}"
         ) from error
-    # limits above rounding errors and below the effect of a missing window, sink or state (20% or more)
+    # the limits are above rounding errors and below the effect of a missing window, sink or state (20% or more)
     whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
     if not difference <= (5e-3 if whole else 0.1):
         raise InputError(
-            f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from its own forward pass by "
-            f"{difference:.0%}; {older_version()}"
+            f"targets of type {key[0]} would write wrong text with {installed}: hidden states differ from transformers' own forward "
+            f"pass by {difference:.0%}; {older_version()}"
         )
     _agreed.add(key)
 
 
 @torch.no_grad()
 def _difference(target: Target) -> float:
-    """Returns the largest relative difference of final hidden states among a prompt, a tree and one more token.
+    """Returns the relative difference of final hidden states from transformers': the largest for a prompt, a tree and one more token.
 
-    Each of the three is a median over rows, since rounding may select another expert in some rows.
+    Each of these three is a median over rows, since rounding may select another expert in some rows.
     """
     size, committed = PROMPT + len(BRANCHES[1]), BRANCHES[1]
     ids = ((7 * torch.arange(PROMPT + 6) + 3) % target.config.vocab_size).to(target.device)
@@ -83,7 +83,7 @@ def _difference(target: Target) -> float:
 
 @contextmanager
 def _reduced(target: Target) -> Iterator[None]:
-    """Context in which a target has only its first layers, with short windows. Its end also resets the attention function."""
+    """Context in which a target has only its first layers, with short windows. On exit, the attention function is reset too."""
     layers = target.base.layers
     count = 1 + max(target.kinds.index(kind) for kind in set(target.kinds))
     windowed = [part for part in (target.config, *layers.modules()) if getattr(part, "sliding_window", None)]

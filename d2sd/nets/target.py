@@ -1,8 +1,7 @@
-"""The target model: a causal LM of transformers of one of the types in ``d2sd.nets.types``, run over token trees.
+"""The target model: a causal LM from transformers (supported types: ``d2sd.nets.types``), run over token trees.
 
-The code of its layers is transformers'. They call an attention function of this package, registered with transformers' attention
-interface, in which rows see the committed prefix and their own ancestors. Linear layers get another ``forward``
-(``d2sd.nets.linear_attention``).
+Its layers run transformers' code, but call an attention function of this package, registered with transformers. In this function,
+rows see the committed prefix and their own ancestors. ``forward`` of linear layers is replaced (``d2sd.nets.linear_attention``).
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class LayerTaps:
             self._hooked.add(index)
 
     def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
-        """Store the output of a tapped layer that ran without its hooks. ``copy``: True if it will be overwritten."""
+        """Store the output of a layer that ran without its hooks, if it is tapped. ``copy``: whether to copy the output."""
         if index in self._hooked:
             self._outputs[index] = output.clone() if copy else output
 
@@ -71,7 +70,7 @@ class LayerTaps:
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
-        """Context in which only these layers' outputs are stored."""
+        """Context in which these layers' outputs are stored. On exit, no layer is tapped any more."""
         self.add(indices)
         try:
             yield self
@@ -84,7 +83,7 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Set the outputs of the last pass, in ascending order of layers; replayed graphs and packed layers run no hooks."""
+        """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran: replayed graphs, packed layers."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
@@ -93,9 +92,9 @@ class LayerTaps:
 
 
 def _fuse_norms(model: nn.Module, name: str | None) -> None:
-    """Replace the model's RMSNorm class of this name (seven operations) by torch's (one kernel).
+    """Replace RMSNorm modules whose class has this name (seven operations) by torch's RMSNorm (one kernel).
 
-    Norms with hooks of accelerate are kept; the hooks move inputs between GPUs.
+    Norms with hooks of accelerate are kept, since the hooks move inputs between GPUs.
     """
     for parent in list(model.modules()):
         for child, module in parent.named_children():
@@ -144,21 +143,21 @@ class Target:
 
     @property
     def numbers(self) -> str:
-        """Name of its number format, one of ``d2sd.nets.dtypes.DTYPES``."""
+        """Name of the number format, one of ``d2sd.nets.dtypes.DTYPES``."""
         return "mixed" if self.mixed else str(self.dtype).removeprefix("torch.")
 
     @property
     def capturable(self) -> bool:
-        """Whether its passes can be CUDA graphs: all layers are on one device and not quantised (quantised layers read values on
-        the host), and ``d2sd.nets.types.eager_reason`` is None."""
+        """Whether passes can be captured as CUDA graphs: ``d2sd.nets.types.eager_reason`` is None, and all layers are on one device
+        and not quantised (quantised layers read values on the host)."""
         whole = len({p.device for p in self.model.parameters()}) == 1
         plain = eager_reason(self.config) is None
         return whole and plain and getattr(self.model, "hf_quantizer", None) is None
 
     @property
     def fixable(self) -> bool:
-        """Whether its passes can have fixed shapes. Padding rows would change the states of linear layers. Layers that use another
-        layer's keys and values would lack the keys and values of the new rows."""
+        """Whether passes can have fixed shapes: no linear layers, whose states padding rows would change, and no layers that use
+        another layer's keys and values, which would lack the new rows."""
         return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
@@ -209,18 +208,17 @@ class Target:
 
     @cached_property
     def head_shape(self) -> tuple[int, int, int]:
-        """Attention heads, key-value heads, and head size."""
         return head_shape(self.config)
 
     @cached_property
     def packed(self) -> PackedLayers | None:
-        """Its packed layers if possible, created at first use from the current weights; else None."""
+        """Packed copies of the layers, created at first use from the current weights; None if that is not possible."""
         if not PackedLayers.possible(self.base, self.config):
             return None
         return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
-        """Returns its layers with merged weights, for fixed-shape passes, if possible; else None."""
+        """Returns the layers with merged weights, for fixed-shape passes; None if that is not possible."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
@@ -232,7 +230,7 @@ class Target:
 
     @cached_property
     def rows_differ(self) -> bool:
-        """Whether some layers have windows, sinks or states, and need ``PassRows`` besides the tree's mask."""
+        """Whether some layers have windows, sinks or states. They need ``PassRows`` in addition to the tree mask."""
         return not self.plain_attention or "linear" in self.kinds
 
     @cached_property
@@ -244,11 +242,11 @@ class Target:
         return self.scores(hidden).float()
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Returns ``logits``, in the target's type if no computation in float32 is needed: same argmax, half the bytes to read."""
+        """Returns ``logits``, but in the target's dtype unless scale or cap need float32. The argmax is the same."""
         return final_logits(self._text, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
-        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's type."""
+        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's dtype."""
         return self._head(hidden)
 
     def forward(
@@ -260,11 +258,11 @@ class Target:
         backend: Backend | None,
         merged: MergedLayers | None = None,
     ) -> Tensor:
-        """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
+        """Returns the hidden states of the rows after the final norm, (R, hidden). Writes the rows' keys and values to the cache.
 
         ids, positions: (R,) int64.
         tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A ``CacheWindow`` needs a mask and a backend.
-        merged: layers returned by ``merged``, for a ``CacheWindow``.
+        merged: the layers that the method ``merged`` returned; only with a ``CacheWindow``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
@@ -288,7 +286,7 @@ class Target:
     def read(
         self, ids: Tensor, cache: KeyValueCache | CacheWindow | Ring, positions: Tensor | None = None, **others: Any
     ) -> Tensor:
-        """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
+        """Returns the hidden states of a batch after the final norm, (B, R, hidden). Writes keys and values to the cache.
 
         ids: (B, R) int64.
         positions: (B or 1, R) int64; None for the positions after the cache's text.
@@ -305,7 +303,7 @@ class Target:
         return x if factor == 1 else x * factor
 
     def _in_window(self, merged: MergedLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
-        """Returns a function that computes attention like the layers' modules."""
+        """Returns the attention function for ``merged.run``. It computes what the layers' modules compute."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
@@ -321,12 +319,12 @@ class Target:
 
 
 def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], thinking: bool) -> list[int]:
-    """Returns ids of a chat in the tokenizer's template, up to the start of the answer to its last message.
+    """Returns the token ids of a chat in the tokenizer's template, up to the start of the answer to the last message.
 
     name: the model's name, for error messages.
     messages: each with ``role`` and ``content``.
     thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
-        others ignore it.
+        other templates ignore it.
 
     Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last message already has the
     template applied.

@@ -9,7 +9,7 @@ from typing import Any
 
 from d2sd.errors import InputError
 
-CACHE_NAMES = ("cache", "cache_params", "past_key_values")  # the first since transformers 5.24
+CACHE_NAMES = ("cache", "cache_params", "past_key_values")  # ``cache`` since transformers 5.24
 # Arguments that models pass to all their layers and that do not affect the results. Dropout is zero at inference.
 NEUTRAL = frozenset({"dropout", "position_ids", "use_cache", "output_hidden_states", "output_router_logits"})
 
@@ -20,15 +20,15 @@ def cache_argument(forward: Callable[..., Any]) -> str:
     if known := next((name for name in CACHE_NAMES if name in names), None):
         return known
     raise InputError(
-        f"layers of transformers {version('transformers')} take no cache by a known name; {older_version()}"
+        f"layers of transformers {version('transformers')} have no cache argument with a known name; {older_version()}"
     )
 
 
 def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` if transformers passes arguments to one of our functions that are unknown and not neutral.
+    """Raise ``InputError`` if transformers passes unknown arguments, which are not ``NEUTRAL``, to one of our functions.
 
     function: description of our function, for the message.
-    arguments: by name, without arguments that the function uses.
+    arguments: the keyword arguments that our function does not use.
     """
     if unknown := sorted(arguments.keys() - NEUTRAL):
         raise InputError(

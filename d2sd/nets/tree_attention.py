@@ -1,4 +1,4 @@
-"""The attention function that a target's layers call, registered with transformers: rows of a token tree after a prefix."""
+"""The attention function of a target's layers, registered with transformers: rows of a tree attend to a prefix and the tree."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class PassRows:
         return found
 
     def within(self, window: int, low: int, context: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
-        """Returns two masks for a window of this many tokens, which includes the row itself.
+        """Returns two masks for a sliding window of ``window`` tokens, which includes the row itself.
 
-        The first is over the prefix slots from ``low`` up to ``context`` (slot n has position n): (R, C) bool, or None if all are
-        visible. The second is over the rows, (R, R) bool.
+        The first mask is over the C = context − low prefix slots from ``low`` to ``context`` − 1 (slot n has position n): (R, C)
+        bool, or None if all are visible. The second mask is over the rows, (R, R) bool.
         """
         key = (window, low, context, device)
         if key not in self._known:
@@ -66,14 +66,14 @@ class PassRows:
     def convolved(self, kernel: int, device: torch.device) -> Tensor:
         """Returns the indices of the ``kernel`` inputs that a causal convolution reads along each row's path, (R, kernel).
 
-        They refer to the last kernel − 1 inputs of the text, followed by the rows' inputs. The row's own index is last.
+        Indices refer to a list of the text's last kernel − 1 inputs, followed by the rows' inputs. Each row's own index is last.
         """
         key = (kernel, device)
         if key not in self._known:
             count, before = len(self.positions), kernel - 1
             numbers = torch.arange(count, device=device)
             strict = self.ancestors(device).tril(-1)
-            # the nearest ancestor; -1 above the root, for the text's last input
+            # each row's parent; -1 for the root, whose predecessor is the text's last input
             parents = torch.where(strict, numbers, -1).amax(-1)
             above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
             places = [numbers + before]
@@ -87,18 +87,18 @@ class PassRows:
 # Causal chains with a sliding window or sinks, computed without a mask over the whole text.
 
 
-ROWS = 512  # rows per part, which limits the size of its mask and scores
+ROWS = 512  # rows per part; limits the size of masks and scores
 
 
 def attend_windowed(
     query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None, sinks: Tensor | None
 ) -> Tensor:
-    """Causal attention of R rows, which are the last of S keys.
+    """Returns causal attention of R rows over S keys. The last R keys belong to the rows.
 
     query: (B, H, R, D).
     key, value: (B, KV heads, S, D).
-    window: number of keys that a row sees, including its own; None for all.
-    sinks: (H,), see ``d2sd.nets.attention``; None for none.
+    window: number of keys that a row sees, including its own; None for all keys.
+    sinks: (H,), see ``d2sd.nets.attention``; None without sinks.
     """
     rows, before = query.shape[2], key.shape[2] - query.shape[2]
     parts = []
@@ -122,12 +122,12 @@ def attend_windowed(
 
 
 def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
-    """Attention of one token of each text over the slots of this text.
+    """Returns attention of one token per text over the visible slots of its text.
 
     query: (B, H, 1, D).
     key, value: (B, KV heads, S, D).
-    seen: (B, 1, 1, S) bool.
-    sinks: (H,), see ``d2sd.nets.attention``; None for none.
+    seen: (B, 1, 1, S) bool, True = visible.
+    sinks: (H,), see ``d2sd.nets.attention``; None without sinks.
     """
     if sinks is not None:
         return attend_with_sinks(query, key, value, seen, scale, sinks)
@@ -156,9 +156,10 @@ def tree_attention(
     s_aux: Tensor | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
+    """Returns attention of R new rows over C cached keys and the rows' own keys. Without ``tree_mask``, the rows are a causal chain.
 
-    sliding_window, s_aux: passed by the layers of some types: number of tokens that a row sees, and sinks (H,).
+    sliding_window: from layers with a sliding window, the number of tokens that a row sees.
+    s_aux: from layers with sinks, the sinks (H,).
     """
     if attention_mask is not None:  # transformers creates no mask for this function
         others["attention_mask"] = attention_mask

@@ -1,4 +1,4 @@
-"""Supported target types, and properties of their layers from a transformers config, without weights."""
+"""Supported types of targets, and properties of a target's layers that are known from its transformers config."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KINDS: dict[str, LayerKind] = {
 class TargetType:
     """Properties of a type that its config does not state.
 
-    norm: class name of its RMSNorm if torch's RMSNorm is equivalent, and replaces it.
+    norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's is not equivalent.
     lean: whether layers can be run by ``d2sd.nets.lean``.
-    gated: whether half of ``q_proj``'s output is output gates.
-    centred: whether norm weights are stored minus one.
+    gated: whether half of ``q_proj``'s output consists of output gates.
+    centred: whether weights of norms are stored minus one.
     """
 
     norm: str | None = None
@@ -55,10 +55,10 @@ TYPES: dict[str, TargetType] = {
     "gemma4_text": TargetType(),
     "gemma4_unified_text": TargetType(),
 }
-NESTED = {"mistral3": "mistral"}  # types whose text part has another name
+NESTED = {"mistral3": "mistral"}  # types whose text part is not called type or type_text
 SUPPORTED = tuple(name.removesuffix("_text") for name in (*TYPES, *NESTED))  # names in published configs
 
-# config keys of unsupported parts of a network
+# config key → unsupported part of the network
 PARTS = {
     "kv_lora_rank": "latent attention",
     "is_encoder_decoder": "encoder",
@@ -70,7 +70,8 @@ PARTS = {
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
-    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), both in float32, or unchanged.
+    """Returns logits (…, V) from the LM head's output. Granite divides it and Gemma caps it softly, both in float32; other types do
+    not change it.
 
     config: text config. Drafters that use the target's head are trained without this step.
     """
@@ -93,7 +94,7 @@ def target_type(config: Any) -> TargetType:
 
 
 def layer_kinds(config: Any) -> list[str]:
-    """Returns by layer: full, sliding or linear, or the config's own name for any other kind."""
+    """Returns each layer's kind: full, sliding, linear, or the config's name of another kind."""
     config = text_config(config)
     kinds = getattr(config, "layer_types", None)
     if kinds is None:
@@ -102,14 +103,14 @@ def layer_kinds(config: Any) -> list[str]:
 
 
 def window(config: Any) -> int | None:
-    """Returns how many tokens a row of a sliding layer sees, including itself; None without such layers."""
+    """Returns how many tokens a row of a sliding layer sees, including itself; None without sliding layers."""
     config = text_config(config)
     size = getattr(config, "sliding_window", None)
     return size if size and getattr(config, "use_sliding_window", True) else None
 
 
 def head_shape(config: Any) -> tuple[int, int, int]:
-    """Returns attention heads, key-value heads and head size, of the first layer if layers differ."""
+    """Returns the numbers of attention heads and key-value heads, and the head size. If layers differ: of the first layer."""
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
     own = config if layers is None else layers[0]
@@ -124,7 +125,7 @@ def experts(config: Any) -> int:
 
 
 def eager_reason(config: Any) -> str | None:
-    """Returns why passes of such a target are not captured as CUDA graphs, as the end of a sentence, or None."""
+    """Returns why passes of this target cannot be captured as CUDA graphs, as the end of a sentence; None if they can."""
     config = text_config(config)
     if "linear" in layer_kinds(config):
         return "its linear layers' states depend on the tree's shape"
@@ -135,13 +136,15 @@ def eager_reason(config: Any) -> str | None:
     return None
 
 
-# names of the text part's tensors in multimodal checkpoints: patterns for new releases of transformers, then for old ones
+# prefix of text tensors in multimodal checkpoints (of new and old transformers) → prefix in text-only checkpoints
 TEXT_KEYS = {
     r"^model\.language_model\.": "model.",
     r"^language_model\.model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
-OTHER_PARTS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\.")  # tensors of the other parts
+OTHER_PARTS = re.compile(
+    r"(?:model\.)?(?:vision_tower|multi_modal_projector)\."
+)  # names of tensors outside the text part
 
 
 def text_key(name: str) -> str:
@@ -152,7 +155,7 @@ def text_key(name: str) -> str:
 
 
 def text_options(config: Any) -> dict[str, Any]:
-    """Returns options that make transformers load only the text part of a multimodal checkpoint, if they are needed."""
+    """Returns options that make transformers load only the text part of a multimodal checkpoint; empty for other targets."""
     text = text_config(config)
     if config.model_type not in ("gemma3", "gemma4", "gemma4_unified", *NESTED):
         return {}
@@ -160,11 +163,11 @@ def text_options(config: Any) -> dict[str, Any]:
 
 
 def check_supported(config: Any, name: str) -> None:
-    """Raise ``InputError`` if a target of this transformers config cannot be verified exactly as a token tree."""
+    """Raise ``InputError`` if a target with this transformers config cannot verify token trees exactly."""
     text = text_config(config)
     if text.model_type not in TYPES:
         missing = missing_part(text)
-        reason = f" (its {missing} {'are' if missing.endswith('s') else 'is'} not)" if missing else ""
+        reason = f" (unsupported part: {missing})" if missing else ""
         raise InputError(
             f"targets of type {config.model_type!r} are not supported{reason}; choose {', '.join(SUPPORTED[:-1])} or "
             f"{SUPPORTED[-1]}"
@@ -177,7 +180,7 @@ def check_supported(config: Any, name: str) -> None:
 
 
 def missing_part(config: Any) -> str | None:
-    """Returns the unsupported part of a type's network, as a noun; None if only its name is unknown."""
+    """Returns an unsupported part of this target's network, as a noun; None if no such part is found."""
     text = text_config(config)
     part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
     if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):

@@ -140,7 +140,9 @@ def test_planned_states_memory_for_dtype_that_is_loaded(tmp_path, monkeypatch, g
 def test_planned_names_refused_target_type(tmp_path):
     folders(PAIRS["moonshotai/Kimi-K2.5"], tmp_path)
     summary = planned(models.FOLDER, str(tmp_path))
-    assert summary.startswith("Refused: targets of type 'kimi_k25' are not supported (its latent attention is not)")
+    assert summary.startswith(
+        "Refused: targets of type 'kimi_k25' are not supported (unsupported part: latent attention)"
+    )
 
 
 def test_planned_is_empty_without_readable_config(tmp_path, monkeypatch):

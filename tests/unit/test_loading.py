@@ -130,8 +130,8 @@ def test_drafter_format_table_matches_qwen3_8b():
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
-        ({"model_type": "deepseek_v3", "kv_lora_rank": 16}, r"'deepseek_v3' are not supported \(its latent attention is not\)"),
-        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its soft caps on attention logits are not\)"),
+        ({"model_type": "deepseek_v3", "kv_lora_rank": 16}, r"'deepseek_v3' are not supported \(unsupported part: latent attention\)"),
+        ({"model_type": "gemma2"}, r"'gemma2' are not supported \(unsupported part: soft caps on attention logits\)"),
         ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3, llama, .* or mistral3"),
         (
             {"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention", "full_attention"]},

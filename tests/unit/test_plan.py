@@ -107,7 +107,7 @@ def test_plan_refuses_drafter_of_another_target(tmp_path):
         ({"num_hidden_layers": -3}, "num_hidden_layers is -3"),
         ({"layer_types": ["full_attention"] * 35 + ["conv"]}, "layers of kind conv"),
         ({"model_type": "nobody-knows"}, "'nobody-knows' are not supported"),
-        ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "(its soft caps on attention logits are not)"),
+        ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "(unsupported part: soft caps on attention logits)"),
     ],
 )
 def test_plan_refuses_unsupported_target(tmp_path, change, sentence):

@@ -54,7 +54,9 @@ def test_cache_argument_finds_parameter_name():
     assert cache_argument(lambda input_ids, past_key_values: None) == "past_key_values"
     assert cache_argument(lambda hidden_states, cache_params, attention_mask: None) == "cache_params"
     assert cache_argument(lambda past_key_values, cache: None) == "cache"
-    with pytest.raises(InputError, match=rf"no cache by a known name; install transformers<{transformers.__version__}"):
+    with pytest.raises(
+        InputError, match=rf"no cache argument with a known name; install transformers<{transformers.__version__}"
+    ):
         cache_argument(lambda input_ids, memory: None)
     refuse_unknown("attention", {"dropout": 0.0, "position_ids": None})
 
