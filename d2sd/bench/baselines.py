@@ -1,7 +1,7 @@
 """Baselines: transformers' ``generate`` with the same target.
 
-It runs plain, with a draft model (``assistant_model``), and with its DFlash speculation. All use a twin of the target: a new model
-with the same weight tensors, the stock attention and no hooks. As for our methods, only time and tokens after prefill count.
+It runs without speculation, with a draft model (``assistant_model``), and with its DFlash speculation. All baselines use a twin of the
+target: a new model with the same weight tensors, the stock attention and no hooks. Only time and tokens after prefill count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from d2sd.nets.target import Target
 BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",
     "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
-    "assistant_chain": "the same, but always with as many drafted tokens as draft_model; by default it stops when unsure",
+    "assistant_chain": "like assistant, but drafts as many tokens as the method draft_model, even if the draft model is unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
 STOCK_ATTENTION = "sdpa"
@@ -47,7 +47,10 @@ def stock_twin(target: Target) -> Any:
 def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Returns the greedy baselines that these models allow, run on a ``stock_twin``, and why others are left out."""
+    """Returns the greedy baselines that these models allow, and for each other baseline why it is left out.
+
+    twin: a ``stock_twin`` of the target. Raises ``InputError`` for unknown names.
+    """
     unknown = [n for n in names if n not in BASELINES]
     if unknown:
         raise InputError(f"unknown baseline {unknown[0]!r}; choose from: {', '.join(BASELINES)}, or all")
@@ -86,7 +89,7 @@ class Generate:
     def __call__(self, ids: Sequence[int]) -> BenchRun:
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
-        begins: list[Any] = []  # positions of the second pass; its first row is the last token committed before it
+        begins: list[Any] = []  # position ids of the second pass, whose first row reads the last token committed before
 
         def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
             if not passes and prompt.is_cuda:
@@ -110,7 +113,7 @@ class Generate:
 
 
 def _draft_model(engine: Engine, whole: bool) -> Any:
-    """Returns the draft model. If ``whole``, it drafts chains as long as ours and does not stop when unsure."""
+    """Returns the draft model. If ``whole``, its chains are always as long as those of the method ``draft_model``."""
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
     twin = stock_twin(engine.models.draft_model)
@@ -124,8 +127,8 @@ def _draft_model(engine: Engine, whole: bool) -> Any:
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
     """Returns transformers' DFlash network, which shares the drafter's weights.
 
-    transformers does not read ``DFlashDraftModel`` folders, but its loop runs any drafter of this form. The network that
-    it ships differs from ours only in two parameter names.
+    transformers does not read ``DFlashDraftModel`` folders, but its DFlash loop runs any drafter of this form. Its network differs from
+    the one in d2sd only in two parameter names.
     """
     if drafter is None:
         raise InputError("there is no first drafter")

@@ -28,7 +28,7 @@ TREES = (4, 8, 16, 24)  # nodes
 
 
 def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Returns the median time of each function. They take turns, so that a disturbance affects all of them."""
+    """Returns the median time of each function. The functions take turns, so that a disturbance affects all of them."""
     times: list[list[float]] = [[] for _ in works]
     for turn in range(WARM_UP + repeats):
         for work, taken in zip(works, times, strict=True):
@@ -51,11 +51,10 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 @torch.inference_mode()
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """Returns one row each for a plain step, a draft, and trees of ``TREES`` nodes, after ``context`` tokens.
+    """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
-    ``ms``: time of the pass and the choice of its tokens. ``floor_ms``: time of its matrix products alone, measured alternately.
-
-    Raises ``InputError`` if the layers of target or drafter are not packed.
+    ``ms`` is the time of the pass including the choice of its tokens, ``floor_ms`` the time of its matrix products alone. Raises
+    ``InputError`` if the layers of the target or of the drafter are not packed.
     """
     config = engine.resolve(config)
     passes = Passes("eager", config.backend, slots(config, context), engine.models.target.device)
@@ -64,7 +63,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     packed, drafting = target.packed, None if drafter is None else drafter.model.packed()
     if packed is None or drafting is None or drafter is None:
         raise InputError(
-            "bench cpu needs a target and a drafter with packed layers: small models on a CPU, in float32 or mixed numbers"
+            "bench cpu needs a target and a drafter with packed layers: small models on a CPU, in float32 or mixed precision"
         )
     for cache in (verifier.cache, drafter.cache):
         cache.length = context

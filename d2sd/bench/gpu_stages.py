@@ -1,7 +1,7 @@
 """Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
 
-Caches are declared full but not filled: times do not depend on their contents. Every measurement is a median over repeats.
-Cycles follow each other as in a generation; everything else starts and ends with an idle device.
+Caches are marked as full but not filled, since times do not depend on their contents. Every measurement is a median over repeats.
+Cycles run without a pause between them, as in a generation. All other measurements start and end with an idle device.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
-LAYERS = ("fused", "plain")  # merged weights and few kernels, or the models' own modules
+LAYERS = ("fused", "plain")  # fused: merged weights and few kernels; plain: the models' own modules
 PROFILED = 4  # steps
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
@@ -59,7 +59,7 @@ def bandwidth(device: torch.device, repeats: int) -> float:
     source = torch.zeros(count, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
 
-    def copies() -> None:  # several copies, so that launching and waiting hardly count
+    def copies() -> None:  # several copies, so that launching and waiting take a small share of the time
         for _ in range(COPIES):
             target.copy_(source)
 
@@ -72,7 +72,12 @@ def weight_bytes(module: nn.Module) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """Lower bounds of times: the bytes that must at least be read, and the memory bandwidth."""
+    """Lower bounds of times: the time for reading the necessary bytes at the memory bandwidth.
+
+    rate: bytes per second.
+    target, drafters, head: bytes of the weights of the target's layers, of both drafters, and of the LM head.
+    target_slot, drafter_slot: bytes of a context token in the cache of the target and of one drafter.
+    """
 
     rate: float
     target: int
@@ -84,7 +89,6 @@ class Floors:
     @classmethod
     def of(cls, engine: Engine, rate: float) -> Floors:
         """Returns the floors of an engine with two drafters."""
-
         first, second, target = engine.models.first, engine.models.second, engine.models.target
         assert first is not None
         assert second is not None
@@ -109,7 +113,7 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine after one context. The last cycle ends at its length, since longer texts run in longer shapes."""
+    """Stages of one engine after one context. The last cycle ends at the context's length: longer texts would need larger shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
@@ -128,7 +132,7 @@ class Bench:
         return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
 
     def cycle(self) -> dict[str, Any]:
-        """Returns median seconds of every stage and of whole cycles including their events, and the nodes of their trees."""
+        """Returns medians over cycles: seconds of each stage, seconds of the cycle with its events, and nodes of its tree."""
         rows: list[dict[str, float]] = []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
@@ -140,7 +144,7 @@ class Bench:
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
     def kernels(self) -> tuple[float, float] | None:
-        """Returns kernels per step, and launches per step by the host, of kernels or whole graphs; None without a GPU.
+        """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts a kernel or a whole graph.
 
         Call it after ``cycle``, whose steps capture all passes.
         """
@@ -184,7 +188,7 @@ def context_row(
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
         taken = bench.cycle()["cycle"]
-        if bench.passes.mode == mode:  # otherwise capture failed midway
+        if bench.passes.mode == mode:  # differs if capture failed midway
             captured, counts = taken, bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
     measured = bench.cycle()
@@ -208,7 +212,7 @@ def context_row(
 
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Returns plain ÷ fused of every time, by context; empty if only one of them was measured."""
+    """Returns each time with plain layers ÷ the time with fused layers, for contexts that were measured with both."""
     by = {layers: {row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS}
     names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
     return [
@@ -220,7 +224,7 @@ def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @torch.inference_mode()
 def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
-    """Returns the time of a cycle for changes of one setting at a time, and of verification by number of nodes."""
+    """Returns times of a cycle with one setting changed at a time, and times of verifying trees of several sizes."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
         *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
@@ -269,9 +273,11 @@ SHAPES = {
 
 
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
-    """Returns an engine of a shape of ``SHAPES`` with target and two drafters, for at most ``positions`` tokens.
+    """Returns an engine with a target and two drafters of random weights, in the shape ``SHAPES[name]``.
 
-    Its texts are token numbers. Raises ``InputError`` for an unknown shape, or if memory runs out.
+    Tokens are written as numbers. Raises ``InputError`` for an unknown shape or dtype, or if memory runs out.
+
+    positions: largest number of tokens of a text.
     """
     if name not in SHAPES:
         raise InputError(f"unknown shape {name!r}; choose one of: {', '.join(SHAPES)}")

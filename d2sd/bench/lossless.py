@@ -1,8 +1,8 @@
 """Checks whether a text equals plain greedy decoding, exactly or within the rounding of a 16-bit dtype.
 
-In float32, all token ids must be equal. In bfloat16, passes of different shapes round differently, which may turn a near-tie and
-thus change all later tokens. There, the target reads each text once more (teacher forcing), and every token must be its first
-choice or a near-tie.
+In float32, all token ids must be equal. In bfloat16, passes of different shapes round differently. This may reverse the order of two
+tokens that are nearly tied, and so change all later tokens. In bfloat16, the target therefore reads each text once more (teacher
+forcing), and every token must be the target's first choice or nearly tied with it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from d2sd.nets.attention import BACKENDS
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin is in standard deviations of the logits at that position: rounding changes the last hidden state by "
-    "a few per cent, which moves every logit by that share of their spread"
+    "the margin is in standard deviations of all logits at that position. Rounding changes the last hidden state by "
+    "a few per cent, so each logit changes by a few per cent of this standard deviation"
 )
 
 
@@ -34,7 +34,7 @@ class Divergence:
 
     prompt: number of the prompt.
     position: index of the output token, from 0.
-    expected, got: token ids; None if that text has ended.
+    expected, got: token ids of plain decoding and of the text; None after the end.
     gap: logit of expected − logit of got, by teacher forcing over the common part; None if one text has ended.
     """
 
@@ -47,14 +47,14 @@ class Divergence:
 
 @torch.inference_mode()
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
-    """Returns logits of ``model`` for each output token, (len(output), V) float32, from one pass over prompt and output."""
+    """Returns logits of ``model`` for each output token, (len(output), vocabulary) float32, from one pass over prompt and output."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
     logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return logits[0, len(prompt) - 1 :].float()
 
 
 def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
-    """Returns how far each token's logit is below the row's largest one, in standard deviations of the row, (T,)."""
+    """Returns the largest logit of each row − the logit of its token, in standard deviations of the row, (rows,)."""
     chosen = logits.gather(1, torch.tensor(ids, device=logits.device)[:, None])[:, 0]
     return (logits.amax(1) - chosen) / logits.std(1)
 
@@ -62,7 +62,7 @@ def shortfalls(logits: Tensor, ids: Sequence[int]) -> Tensor:
 def divergence(
     model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
 ) -> Divergence | None:
-    """Returns the first divergence of two continuations of a prompt with its logit gap, or None."""
+    """Returns the first divergence of two continuations of a prompt, with its logit gap; None if they are equal."""
     pairs = enumerate(zip_longest(expected, got))
     found = next(((at, a, b) for at, (a, b) in pairs if a != b), None)
     if found is None:
@@ -95,7 +95,7 @@ class Result:
 def grid(
     methods: Sequence[str], gammas: Sequence[int], branches: Sequence[int], base: DecodeConfig
 ) -> list[BenchSetting]:
-    """Returns method × γ × K × backend, each only if the method uses it; K is at most γ − 1."""
+    """Returns all combinations of method, γ, K and backend with K < γ. Settings that a method does not use are left out."""
     for method in methods:
         name, *fields = method.split(":")
         if fields:
@@ -122,7 +122,7 @@ def run_check(
 ) -> Iterator[list[Result]]:
     """Yields for every (number, ids) of ``prompts`` one result per entry, compared with ``plain``.
 
-    ``twin`` is the stock model for teacher forcing. Unless ``exact``, it reads all texts.
+    ``twin`` is the stock model for teacher forcing. If ``exact``, shortfalls are not measured.
     """
     for number, ids in prompts:
         expected = plain.run(ids).token_ids
@@ -138,7 +138,7 @@ def run_check(
 def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
     """Returns one row per setting: number of identical texts, first divergence, and whether it passed.
 
-    ``passed`` requires identical texts, or, if a margin is given, no shortfall above it.
+    Without a margin, a setting passes if all its texts are identical. With one, it passes if no shortfall exceeds the margin.
     """
     rows = []
     for label in labels:

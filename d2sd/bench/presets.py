@@ -1,6 +1,6 @@
 """Presets of ``bench``: the papers' tables as lists of settings with the published figures, and cost-aware settings.
 
-Published figures are shown next to measured ones, and never share a column with them.
+Reports show published and measured figures in separate tables.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
-FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # method that equals it with K = 0
+FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # by method: the method that equals it with K = 0
 COST_AWARE_NOTE = (
-    "“÷ plain”: tokens/s of a cost-aware setting ÷ tokens/s of plain decoding. “÷ best fixed”: ÷ tokens/s of the fastest fixed "
-    "setting of its method in this run, chosen per domain in hindsight (dflash counts as d2sd, and ddtree as d2sd_tree, with "
-    "K = 0). The two α show the cost of the choice in committed tokens per step."
+    "“÷ plain”: tokens/s of a cost-aware setting ÷ tokens/s of plain decoding. “÷ best fixed”: tokens/s of a cost-aware setting ÷ "
+    "tokens/s of the fastest fixed setting of the same method in this run. The fastest one is chosen per domain, in hindsight. With "
+    "K = 0, d2sd is dflash, and d2sd_tree is ddtree, so these count as the same method. The two α compare the committed tokens per step."
 )
 COST_AWARE_AND_FIXED = (
     "autoregressive",
@@ -43,7 +43,7 @@ class PublishedTable:
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """``methods`` in the syntax of ``d2sd.bench.settings``; ``published`` is None if the paper prints no figures."""
+    """``methods``: settings in the syntax of ``d2sd.bench.settings``. ``published`` is None if there are no published figures."""
 
     sentence: str
     methods: tuple[str, ...]
@@ -51,7 +51,7 @@ class Preset:
 
 
 def _table(sentence: str, *methods: str) -> Preset:
-    """Returns a preset with the published speedup / α of these methods on every data set that reports all of them."""
+    """Returns a preset with the published speedup / α of these methods on all data sets that have figures of every method."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
     return Preset(sentence, ("autoregressive", *methods), PublishedTable(D2SD_SOURCE, ("method", *data), rows))
@@ -67,7 +67,7 @@ RESAMPLED = _table("D²SD against the first draft with K resampled chains", "dfl
 
 PRESETS: dict[str, Preset] = {
     "table1": Preset(
-        "DFlash by block size γ, up to the trained one",
+        "DFlash by block size γ, up to the block size in training",
         ("autoregressive", *(f"dflash:gamma={g}" for g in (2, 4, *BLOCK_SIZES))),
         PublishedTable(BLOCK_SOURCE, ("method", "GSM8K"), BY_BLOCK_SIZE),
     ),
@@ -85,7 +85,7 @@ PRESETS: dict[str, Preset] = {
         _of_budgets((16, 32, 64, 128), "ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree"),
     ),
     "adaptive": Preset(
-        "cost-aware settings next to the fixed settings that they choose from, by domain", COST_AWARE_AND_FIXED
+        "cost-aware settings compared with the fixed settings that they choose from, by domain", COST_AWARE_AND_FIXED
     ),
 }
 
@@ -94,7 +94,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Returns one entry per cost-aware setting and domain, from a run's rows of ``d2sd.bench.report``."""
+    """Returns one entry per cost-aware setting and domain. by_domain: rows of ``d2sd.bench.report.summarise``."""
     found = []
     for domain, rows in by_domain.items():
         ours = [r for r in rows if r["config"] is not None]  # not the baselines
@@ -117,7 +117,7 @@ def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[s
 
 
 def cost_aware_cells(entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Returns head and rows of the table of ``cost_aware_ratios``. The last row of each setting is its worst domain."""
+    """Returns head and rows of the table of ``cost_aware_ratios``. The last row of each setting has its lowest ratios."""
     head = ["cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "α of best fixed"]
     rows = []
     for label in dict.fromkeys(e["label"] for e in entries):

@@ -20,12 +20,12 @@ MAX_LINE = 200_000  # characters
 MAX_PROMPTS = 2000
 FORM = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?:([\w.\[\]%-]+):(\w[\w .-]*)")
 MAX_ROWS = 20_000
-MIN_VERSION = 4  # of datasets; older versions can run code of a data set
+MIN_VERSION = 4  # of the package datasets; older versions can run code from a data set
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, and the group under which its results are reported."""
+    """A prompt, and its domain: the group in which its results are reported."""
 
     text: str
     domain: str
@@ -47,9 +47,9 @@ def prompt_file(source: str) -> Path:
 
 
 def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
-    """Returns prompts of a bundled set, a JSONL file or a hub data set; errors name the line.
+    """Returns prompts of a bundled set, a JSONL file or a hub data set. Raises ``InputError``, which names the line.
 
-    ``limit``: maximum number, taken in turn from every domain; for a data set, the first ones. Raises ``InputError``.
+    ``limit``: largest number of prompts. Of a data set, the first ones are used; of a file, prompts of every domain in turn.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, not {limit}")
@@ -75,7 +75,7 @@ def digest(source: str, prompts: Iterable[Prompt]) -> str:
 
 
 def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt]:
-    """Returns the prompts in a text called ``name``: JSON lines, or else one prompt per line. Errors name the line.
+    """Returns the prompts in a text called ``name``: JSON lines, otherwise one prompt per line. Errors name the line.
 
     ``limit``: see ``read_prompts``. Raises ``InputError``.
     """

@@ -57,7 +57,7 @@ def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """Returns the commit of the checkout, marked if files differ from it; None if unknown."""
+    """Returns the commit of the checkout, with a mark if tracked files differ from the commit; None if unknown."""
     if not (HOME / ".git").exists():  # otherwise git may report the checkout of an enclosing project
         return None
 
@@ -73,7 +73,7 @@ def _commit() -> str | None:
 
 
 def described(origin: dict[str, Any]) -> list[str]:
-    """Returns the provenance of a measurement as lines ``name: words``."""
+    """Returns the provenance of a measurement as lines of the form ``name: text``."""
     hardware = origin["hardware"]
     lines = [
         f"command: `python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",

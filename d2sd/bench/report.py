@@ -22,13 +22,13 @@ PLAIN = "autoregressive"
 REPORT = ("report.md", "report.html", "results.json")  # files of ``write_report``
 NOTES = (
     "α: committed tokens per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
-    "over prompts. Only cycles count, in every row: α, tokens/s and speedup include neither prefill nor the tokens that it "
+    "over prompts. In every row, only cycles count: α, tokens/s and speedup include neither prefill nor the tokens that prefill "
     "commits. Speedup and identical compare a row with plain decoding in the same run."
 )
 
 
 def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
-    """Returns the runs on prompts where every entry had a cycle. Raises ``InputError`` if there are none."""
+    """Returns the runs on prompts for which every entry had a cycle. Raises ``InputError`` if there is no such prompt."""
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
     if not counted:
@@ -40,7 +40,7 @@ def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
 
 
 def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
-    """Returns the result of a benchmark: ``about`` with the rows and counts of its runs. Raises ``InputError``."""
+    """Returns the result of a benchmark: ``about``, extended by counts and rows of the runs. Raises like ``with_cycles``."""
     counted = with_cycles(runs)
     domains = sorted({r.domain for r in counted})
     return {
@@ -56,7 +56,7 @@ def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0)
     """Returns one row per entry. Intervals resample prompts.
 
     Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. ``speedup`` and
-    ``identical`` compare an entry with plain decoding on the same prompts. They are None if plain decoding was not run.
+    ``identical`` compare an entry with plain decoding on the same prompts. Both are None if plain decoding was not run.
     """
     by_label: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -118,7 +118,7 @@ class ReportColumn(NamedTuple):
 
     cell: key of the figure in a row of ``summarise``.
     form: format of a number.
-    spread: whether the interval is shown.
+    spread: whether the interval of the figure is shown.
     """
 
     head: str
@@ -162,14 +162,14 @@ def plain_text(text: str) -> str:
 
 
 def cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Returns head and cells of the table of all figures, one row per entry."""
+    """Returns the column heads and the rows of the table of all figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
     return tuple(c.head.format(names) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
 
 
 def layout(result: dict[str, Any]) -> str:
-    """Returns speedup / α by domain, in the papers' layout."""
+    """Returns a table of speedup / α by domain, laid out like the papers' tables."""
     groups = {**result["by_domain"], "all": result["rows"]}
     columns = ([f"{decimal(r['speedup'])} / {r['mean_acceptance_length']:.2f}" for r in own] for own in groups.values())
     labels = [r["label"] for r in result["rows"]]
@@ -204,7 +204,9 @@ def remarks(result: dict[str, Any]) -> list[str]:
         reasons.setdefault(reason, []).append(label)
     parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
     if short := result["prompts_done"] - result["prompts_counted"]:
-        parts.append(f"Not counted: {short} of {result['prompts_done']} prompts, since their texts ended with prefill.")
+        parts.append(
+            f"Not counted: {short} of {result['prompts_done']} prompts, since at least one of their texts ended with prefill."
+        )
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
     return parts

@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class BenchRun:
-    """One entry on one prompt. Times are medians if a prompt was run several times.
+    """The run of one entry on one prompt. Times are medians if the prompt was run several times.
 
     token_ids: the whole output.
-    cycle_tokens: tokens committed after prefill; no entry counts the tokens that prefill commits.
-    steps: the target's passes after prefill.
+    cycle_tokens: number of tokens committed after prefill.
+    steps: number of the target's passes after prefill.
     seconds: time from the end of prefill.
     nodes: number of verified nodes; None if not measured.
     draft_passes: sequential passes of the drafters; None if not measured.
     stage_seconds: time by stage; empty if not measured.
-    boundary_hits: number of predicted rejections for which a selected prefix was right, and of all predicted rejections.
+    boundary_hits: number of predicted rejections with a correct prefix among those selected, and of all predicted rejections.
     """
 
     token_ids: tuple[int, ...]
@@ -59,7 +59,6 @@ class Entry:
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
-    """Returns a setting as an entry."""
     config = setting.config
 
     def run(ids: Sequence[int]) -> BenchRun:
@@ -88,8 +87,8 @@ def run_bench(
 ) -> Iterator[list[BenchRun]]:
     """Runs every entry once to warm up; then yields for each prompt one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). The order of the entries is random in every pass, from a fixed seed, so that no
-    entry always follows the same one. ``progress`` is called after every run, ``run_count`` times in total.
+    ``prompts`` are (number, prompt, token ids). In every repeat, the entries run in another random order (with a fixed seed), so that
+    no entry always follows the same other entry. ``progress`` is called after every run, ``run_count`` times in total.
     """
     for c in entries if prompts else ():
         c.run(prompts[0][2])
@@ -112,7 +111,7 @@ def run_count(entries: int, prompts: int, repeats: int) -> int:
 
 
 def _median(runs: list[BenchRun]) -> BenchRun:
-    """Returns the first run with the median of every time. The text is the same in all runs of an entry."""
+    """Returns the first run with its times replaced by medians over all runs. The text is the same in all runs."""
     stages = zip(*(r.stage_seconds for r in runs), strict=True)
     return replace(
         runs[0],
@@ -126,7 +125,7 @@ def collect(
 ) -> tuple[list[T], bool]:
     """Returns the items of all complete batches, and whether Ctrl-C ended the run. Shows a progress bar.
 
-    batches: gets the bar's ``update``, calls it ``total`` times, and yields batches of items.
+    batches: a function that gets the bar's ``update``, calls it ``total`` times, and yields batches of items.
     """
     items: list[T] = []
     with progress(total=total, desc=name, unit="run") as bar:

@@ -1,4 +1,4 @@
-"""Settings to compare: methods with their overrides, written ``d2sd:K=8:gamma=8``, and sweeps over a field."""
+"""Settings to compare: methods with overrides, written like ``d2sd:K=8:gamma=8``, and sweeps over a field."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FIELDS = tuple(name for name in SETTINGS if name in TREE_SETTINGS or name == "ba
 NAMES = {name: SETTINGS[name].symbol for name in FIELDS if SETTINGS[name].symbol}
 SYMBOLS = {symbol: name for name, symbol in NAMES.items()}
 SYNTAX = (
-    "a method, optionally with its own values of fields: d2sd:K=8:gamma=8. Fields: "
+    "a method, optionally with values of fields, for example d2sd:K=8:gamma=8. Fields: "
     + ", ".join(f"{NAMES[f]} ({f})" if f in NAMES else f for f in FIELDS)
     + "."
 )
@@ -24,7 +24,7 @@ SYNTAX = (
 
 @dataclass(frozen=True, slots=True)
 class BenchSetting:
-    """A method with its settings; ``label`` is its form on the command line, with overrides."""
+    """A method with its settings. ``label`` is the form on the command line: the method and the overrides."""
 
     label: str
     config: DecodeConfig
@@ -94,9 +94,9 @@ def _value(field: str, text: str) -> object:
 def runnable(
     engine: Engine, settings: Sequence[BenchSetting], lenient: bool
 ) -> tuple[list[BenchSetting], dict[str, str]]:
-    """Returns the settings resolved for these models, and by label the reasons why others are left out.
+    """Returns the settings resolved for these models, and for each setting that is left out (by label) the reason.
 
-    Raises ``InputError`` if no setting can run, or, unless ``lenient``, if one cannot run.
+    Raises ``InputError`` if no setting can run, or if one cannot run and ``lenient`` is false.
     """
     resolved, left_out = [], {}
     for setting in settings:

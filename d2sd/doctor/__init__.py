@@ -1,7 +1,6 @@
-"""Why a drafter is rejected: checks of its folder, and a short run that changes one thing at a time.
+"""Finds out why a drafter is rejected: checks its folder, and tries one change of the drafter at a time in a short run.
 
-``examine(target, drafter)`` returns the ``Findings``: the likely cause, its fix and the measurements. Reading a server's log needs no
-torch.
+``examine(target, drafter)`` returns the ``Findings``: the likely cause, its fix and the measurements.
 """
 
 from __future__ import annotations

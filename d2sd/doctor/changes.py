@@ -1,4 +1,7 @@
-"""Changes of a drafter: of the way its weights are read, or of the weights. Each applies to a loaded drafter or to its folder."""
+"""Changes of a drafter: other settings for reading its weights, and edits of the weights.
+
+A ``Variant`` is applied to a loaded drafter; most can also be written to a folder. A ``FolderEdit`` is only written to a folder.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +35,11 @@ WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
 
 MIN_GAIN = 0.02
-TOKEN_IDS = "token_ids"  # key among the weights: target ids of the draft vocabulary
-# Changes of these kinds often help a little if something else is wrong, so their gain alone proves nothing.
+TOKEN_IDS = "token_ids"  # key of the draft vocabulary's target ids in a dict of weights
+# Changes of these kinds often raise acceptance a little even if something else is wrong. Their gain alone proves nothing.
 UNSPECIFIC: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
 SHARD = "5GB"
-COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # files beside the weights
+COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files that are copied besides the weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,12 @@ class Variant:
 
     description: the change, in a few words.
     fix: what to change in the folder; None if no change of the folder has this effect.
-    form: how the weights are read.
-    edit_weights: maps all weights, by our names, to the changed ones.
-    edit_config: maps the folder's config to the changed one; None if the config stays the same or cannot express the change.
-    left_out: the layer, or the part of a layer, that this variant disables.
-    min_gain: smallest relative gain that is reported.
-    as_target: whether the change replaces a setting of the drafter by the target's.
+    form: settings with which the weights are read.
+    edit_weights: returns the changed weights, given all weights by name; None if no weight changes.
+    edit_config: returns the changed config, given the folder's; None if the config stays the same or cannot express the change.
+    left_out: the layer, or the part of a layer, that this variant disables; None if it disables nothing.
+    min_gain: smallest relative gain that counts as help.
+    as_target: whether the change replaces a setting of the drafter by the target's setting.
     """
 
     kind: Kind
@@ -65,14 +68,17 @@ class Variant:
 
     @property
     def key(self) -> object:
-        """Identifies the change: changes with the same effect have equal keys."""
+        """Changes with the same effect have equal keys."""
         form = self.form
         read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
         return read, self.description if self.edit_weights is not None else ""
 
     @property
     def unspecific(self) -> bool:
-        """Whether the change may help although the cause is another fault."""
+        """Whether a gain from this kind of change proves nothing, since it often helps a little even if something else is wrong.
+
+        False if the change takes over the target's setting.
+        """
         return self.kind in UNSPECIFIC and not self.as_target
 
     @property
@@ -84,7 +90,7 @@ class Variant:
         return self.form.taps if isinstance(self.form, DrafterForm) else self.form.target_layer_ids
 
     def apply(self, model: Any) -> Any:
-        """Returns the drafter with this change; unchanged weights are shared."""
+        """Returns a copy of the drafter ``model`` with this change. The copy shares the unchanged weights."""
         changed = _with_own_modules(model)
         _set_form(changed, self.form)
         if self.edit_weights is not None:
@@ -95,10 +101,10 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class FolderEdit:
-    """A repair of a published folder that needs no loaded drafter.
+    """A repair of a published folder. It does not need a loaded drafter.
 
     description: the change, in a few words.
-    edit_tensors: maps all tensors, by their published names, to the repaired ones.
+    edit_tensors: returns all tensors of the repaired folder, given all published tensors; both by published name.
     """
 
     description: str
@@ -106,7 +112,7 @@ class FolderEdit:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns all weights by our names, and the target ids of the draft vocabulary if there is one."""
+    """Returns a drafter's weights by name. If it has a draft vocabulary, its target ids are included as ``TOKEN_IDS``."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -114,7 +120,7 @@ def weights_of(model: Drafter) -> dict[str, Tensor]:
 
 
 def _with_own_modules(module: Any) -> Any:
-    """Copies the modules and shares the weights; a deep copy would take as long as the drafting."""
+    """Returns a copy of the module and its submodules, with shared weights. A deep copy would take as long as the drafting."""
     other = copy.copy(module)
     for part in ("_parameters", "_buffers"):
         other.__dict__[part] = dict(module.__dict__[part])
@@ -152,7 +158,7 @@ def _set_weight(model: Any, name: str, weight: Tensor) -> None:
 
 
 def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
-    """Returns an edit that sets these keys of a config. A dot in a key leads into an object; None removes the key."""
+    """Returns an edit that sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
 
     def edit(config: dict[str, Any]) -> dict[str, Any]:
         config = copy.deepcopy(config)
@@ -177,10 +183,10 @@ def config_line(values: Mapping[str, Any]) -> str:
 
 
 def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
-    """Writes the folder or hub id ``source`` to ``out`` with these changes, in order; edits of the folder come first.
+    """Writes the drafter ``source`` (folder or hub id) with these changes to the new folder ``out``.
 
-    Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists or a change cannot be written, and
-    ``OSError``. If writing fails, no partial folder remains.
+    Folder edits are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
+    or a change cannot be written, and ``OSError`` if writing fails. A failure leaves no partial folder.
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
@@ -224,5 +230,5 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
                 {k: v.contiguous().clone() for k, v in published.items()}, folder, max_shard_size=SHARD
             )
             folder.rename(out)
-    except SafetensorError as error:  # raised on a full disk, and not an OSError
+    except SafetensorError as error:  # raised on a full disk; it is not an OSError
         raise InputError(first_line(error)) from None

@@ -1,4 +1,4 @@
-"""Checks of a drafter's folder that do not run its weights. A failed check names the line to fix."""
+"""Checks of a drafter's folder without running the drafter. A check that finds a fault names the line to fix."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from d2sd.nets.target import Target
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
-Naming = Callable[[str], str | None]  # maps published names of tensors to ours
+Naming = Callable[[str], str | None]  # maps a tensor's published name to its name in d2sd
 FIRST = "fc.weight"  # a tensor that every drafter has
-MOST_NAMES = 4  # tensors that are reported
-MIN_SIMILARITY = 0.5  # of the names of two tensors of one shape, to report one as misnamed
-MARKERS = ("<|im_start|>", "<|start_header_id|>")  # beginnings of a turn
+MOST_NAMES = 4  # tensors that are reported with the same fault
+MIN_SIMILARITY = 0.5  # similarity of a missing and an unknown tensor's names, to report the unknown one as misnamed
+MARKERS = ("<|im_start|>", "<|start_header_id|>")  # tokens that begin a turn of a chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ class Check:
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
     finding: the result, as a clause.
     kind: kind of the fault; becomes ``Diagnosis.cause``.
-    fix: what to change; None if nothing.
-    mend: the fix as an edit of the folder; None if no edit does it or the right one is uncertain.
+    fix: what to change; None if unknown, or if nothing is wrong.
+    mend: an edit of the folder that carries out the fix; None if no edit can, or if the right edit is uncertain.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Check:
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
-    """Returns all checks of a drafter's folder or hub id for this target. If it cannot be read further, the last one is a fault.
+    """Returns the checks of a drafter (folder or hub id) for this target. If the folder is unreadable, the last check is a fault.
 
     second: whether the drafter is checked as a second drafter.
     """
@@ -72,10 +72,10 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
     try:
         checks += _check_parts(source, published_config(source), target, second)
     except InputError as error:
-        checks.append(Check("config.json", "fault", str(error), fix="the key that is named above"))
+        checks.append(Check("config.json", "fault", str(error), fix="correct the key named above in config.json"))
     except Exception as error:
         finding = f"it cannot be read: {first_line(error)}"
-        checks.append(Check("folder", "fault", finding, fix="a folder with config.json and safetensors"))
+        checks.append(Check("folder", "fault", finding, fix="use a folder with config.json and safetensors files"))
     return checks
 
 
@@ -98,7 +98,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     if form.second_role:
         finding, fix = (
             "its config says that it is a VP-Drafter, which must be the second drafter",
-            "--vp for this drafter, and another one as first drafter",
+            "pass this drafter as --vp, and another one as first drafter",
         )
         yield Check("role", "good", finding) if second else Check("role", "fault", finding, "role", fix)
     yield from _check_ends(raw, target)
@@ -108,17 +108,17 @@ def _check_weights(
     source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
     form: DrafterForm | None,
 ) -> Iterator[Check]:  # fmt: skip
-    """Checks names and shapes of the tensors. Reads values only of the draft vocabulary's map.
+    """Checks names and shapes of the tensors. Reads no values except the map of the draft vocabulary.
 
-    make: builds the network; its argument says which borrowed parts the folder contains.
-    drafted: size of the draft vocabulary.
+    make: builds the network, given the borrowed parts that the folder contains (for EAGLE-3: whether it has an embedding).
+    drafted: size of the draft vocabulary; None without one.
     form: form of a block drafter; None for EAGLE-3.
     """
     try:
         files = weight_files(source)
         shapes = tensor_shapes(files)
     except InputError as error:
-        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
+        yield Check("tensors", "fault", str(error), "tensors", "use a folder with all of its safetensors files")
         return
     held = {name: shape for key, shape in shapes.items() if (name := own(key)) is not None and name not in MAPS}
     with torch.device("meta"):
@@ -129,8 +129,8 @@ def _check_weights(
     wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
     if prefix := _common_prefix(shapes, own, wanted):
         finding, fix = (
-            f"the names of its tensors begin with {prefix}, as a wrapper saves them",
-            f"tensor names without {prefix}",
+            f"the names of its tensors begin with {prefix}, as if they were saved from a wrapper module",
+            f"remove {prefix} from the tensor names",
         )
         mend = FolderEdit(fix, lambda tensors: {key.removeprefix(prefix): w for key, w in tensors.items()})
         yield Check("tensors", "fault", finding, "tensors", fix, mend)
@@ -141,7 +141,7 @@ def _check_weights(
 
 
 def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
-    """Returns the prefix of the published names without which all wanted tensors are found; None if there is none."""
+    """Returns a prefix of the published names, whose removal gives all wanted names; None if there is no such prefix."""
     for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
         if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
             return prefix
@@ -149,7 +149,7 @@ def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
 
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
-    """Checks the map of a draft vocabulary. If it is invalid, looks for the one common mistake that explains it."""
+    """Checks the map of a draft vocabulary. Reports a fault if the map is invalid and exactly one common mistake explains it."""
     held = read_weights(files, lambda key: own_name(key) in MAPS)
     d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
     if d2t is None or d2t.shape != (count,) or _possible(d2t, t2d, count, vocabulary):
@@ -167,7 +167,7 @@ def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[C
     ]
     if len(right) == 1:
         words, other = right[0]
-        fix = "d2t: target id − draft id for each drafted token"
+        fix = "d2t: target id − draft id for each token of the draft vocabulary"
         mend = FolderEdit(fix, lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()})  # fmt: skip
         yield Check("d2t", "fault", f"its d2t {words}", "map", fix, mend)
 
@@ -189,7 +189,7 @@ def _check_tensors(
         n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and (n != "fc.weight" or form is None)
     ]
     for name in wrong[:MOST_NAMES]:
-        yield Check("shapes", "fault", f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
+        yield Check("shapes", "fault", f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}", "tensors", "correct the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
     if form is not None and (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
@@ -208,14 +208,14 @@ def _check_tensors(
     meant = {name: other for other, name in misnamed.items()}
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
-        finding = f", but there is an unknown tensor {other} of the same shape: it is misnamed" if other else ""
-        fix = f"rename {other} to {name}" if other else f"a folder that has {name}"
+        finding = f", but the unknown tensor {other} has the same shape, so it is misnamed" if other else ""
+        fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
         yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
     if surplus and not missing:
         try:
             refuse_tensors(surplus)
         except InputError as error:
-            yield Check("tensors", "fault", str(error), "tensors", "an engine that reads these tensors")
+            yield Check("tensors", "fault", str(error), "tensors", "use an engine that reads these tensors")
     if not missing and not surplus and not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
 
@@ -229,7 +229,7 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
         f"fc.weight has shape {list(shape)}: it reads {reads} layers of width {hidden}, but the config names {count}"
     )
     if rest or shape[0] != hidden or not 0 < reads < target.config.num_hidden_layers:
-        yield Check("fc", "fault", f"fc.weight has shape {list(shape)}, but {count} taps need {[hidden, count * hidden]}", "taps", "hidden_size or the taps")  # fmt: skip
+        yield Check("fc", "fault", f"fc.weight has shape {list(shape)}, but {count} taps need {[hidden, count * hidden]}", "taps", "correct hidden_size or the taps")  # fmt: skip
         return
     even = default_target_layers(target.config.num_hidden_layers, reads)
     named = f"; the usual, evenly spaced taps are {even}" if len(even) == reads else ""
@@ -239,23 +239,23 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
 def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     c, layers = target.config, target.config.num_hidden_layers
     if form.shape["hidden_size"] != c.hidden_size:
-        yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, the target's {c.hidden_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip
+        yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, but the target's is {c.hidden_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
     if form.shape["vocab_size"] != c.vocab_size:
-        yield Check("sizes", "fault", f"its vocabulary has {form.shape['vocab_size']} tokens, the target's {c.vocab_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip
+        yield Check("sizes", "fault", f"its vocabulary has {form.shape['vocab_size']} tokens, but the target's has {c.vocab_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
     yield _check_taps(form, layers)
     named = form.shape.get("num_target_layers")
     if named is not None and named != layers:
-        yield Check("taps", "fault", f"its num_target_layers is {named}, but the target has {layers} layers", "target", f"num_target_layers: {layers}, or the target it was trained for")  # fmt: skip
+        yield Check("taps", "fault", f"its num_target_layers is {named}, but the target has {layers} layers", "target", f"num_target_layers: {layers}, or use the target that it was trained for")  # fmt: skip
     yield _check_mask(form, target)
     drafted = form.block_size - 1
-    yield Check("block", "good", f"{form.rows} rows per block ({form.reads}): {drafted} drafted tokens per step, at most {drafted + 1} committed with the bonus token")  # fmt: skip
+    yield Check("block", "good", f"{form.rows} rows per block ({form.reads} convention): {drafted} drafted tokens per step; with the bonus token, at most {drafted + 1} are committed")  # fmt: skip
     inside = "causal" if any(form.causal) else "bidirectional"
     if widths := sorted({w for w in form.windows if w is not None}):
         narrowed = sum(w is not None for w in form.windows)
         last = " or ".join(map(str, widths))
-        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions, {inside} within the block; correct only if it was trained this way")  # fmt: skip
+        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions; attention within the block is {inside}. Correct only if the drafter was trained this way")  # fmt: skip
     else:
-        yield Check("window", "good", f"none; attention within the block is {inside}")
+        yield Check("window", "good", f"no window; attention within the block is {inside}")
     own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
     if own == theirs:
         finding = f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, the same as the target's"
@@ -273,11 +273,13 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
 
 
 def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
-    """Reports arithmetic settings of the layers that differ from the target's."""
+    """Reports ``rms_norm_eps`` and ``hidden_act`` if they differ from the target's."""
     for name in ("rms_norm_eps", "hidden_act"):
         own, theirs = shape.get(name), getattr(target, name, None)
         if theirs is not None and own != theirs:
-            yield Check(name, "note", f"{own}; the target's is {theirs}. Correct only if it was trained this way")
+            yield Check(
+                name, "note", f"{own}; the target's is {theirs}. Correct only if the drafter was trained this way"
+            )
 
 
 def _check_taps(form: DrafterForm, layers: int) -> Check:
@@ -291,14 +293,16 @@ def _check_taps(form: DrafterForm, layers: int) -> Check:
         return Check("taps", "note", f"{taps} is not in ascending order, unlike published taps")
     if late := late_taps(taps, layers):
         return Check("taps", "note", f"{taps}: it {late}")
-    return Check("taps", "good", f"layers {taps} of 0 to {layers - 1}, none after {max(layers - 3, 1)}")
+    return Check(
+        "taps", "good", f"{taps}, of the target's layers 0 to {layers - 1}; no tap is after layer {max(layers - 3, 1)}"
+    )
 
 
 def _check_mask(form: DrafterForm, target: Target) -> Check:
     mask, tokenizer = form.mask_token, target.tokenizer
     finding = f"token {mask}"
     if mask >= len(tokenizer):
-        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text has it")
+        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text contains it")
     text = repr(str(tokenizer.convert_ids_to_tokens(mask)))[:40]
     if mask in target.end_ids:
         return Check("mask token", "note", f"{finding} is {text}, which ends a text")
@@ -313,10 +317,12 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     ends = raw.get("eos_token_id")
     named = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
     if named and not named & target.end_ids:
-        finding = f"its config names {sorted(named)}, but the target's end tokens are {sorted(target.end_ids)}"
+        finding = (
+            f"its config names the end tokens {sorted(named)}, but the target's end tokens are {sorted(target.end_ids)}"
+        )
         yield Check("end tokens", "note", finding)
     else:
-        yield Check("end tokens", "good", f"the target's: {sorted(target.end_ids)}")
+        yield Check("end tokens", "good", f"the target's end tokens are {sorted(target.end_ids)}")
     tokenizer = target.tokenizer
     if not tokenizer.chat_template:
         yield Check("template", "good", "the target has no chat template")
@@ -327,6 +333,6 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
 
 
 def unused_marker(target: Target) -> str | None:
-    """Returns a turn marker of the vocabulary that the chat template does not use, or None."""
+    """Returns one of ``MARKERS`` that is in the vocabulary but not in the chat template; None if there is none."""
     template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
     return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

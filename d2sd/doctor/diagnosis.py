@@ -1,4 +1,4 @@
-"""The cause that the findings of an examination point to, in one sentence."""
+"""Derives the likely cause from the findings of an examination."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SENTENCES: dict[Kind, str] = {
     "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
     "output": "deeper levels read another hidden state than in training (norm_output)",
 }
-CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # for other kinds, the kind itself
+CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # for other kinds, the cause is the kind itself
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -57,7 +57,11 @@ def not_finished(e: Findings) -> Diagnosis:
 
 
 def diagnose(e: Findings) -> Diagnosis:
-    """Returns the cause with the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
+    """Returns the cause with the strongest evidence.
+
+    Checked in this order: faults of the folder, the target's texts (tokenizer, missing template), certain damage of the weights, a
+    confirmed specific change, little training, uncertain damage, a confirmed unspecific change, another template, low acceptance.
+    """
     if (fault := folder_fault(e.checks)) is not None:
         return fault
     if e.failed is not None or e.run is None:  # without a complete run, acceptance is not known to be low
@@ -71,15 +75,15 @@ def diagnose(e: Findings) -> Diagnosis:
 
 
 def _best_change(e: Findings) -> str:
-    """Returns a sentence about the best changes, which are not the cause or not the only one; empty if nothing helps."""
+    """Returns sentences about the best changes, which do not fully explain low acceptance; empty if no change helps."""
     if e.repair is None:
         return ""
     changes = ", then ".join(step.variant.description for step in e.repair.steps)
     said = f" The best change found is {changes}: {_rise(e.repair)}"
     if e.works:
-        return f"{said}. This does not prove that it is the cause."
+        return f"{said}. This gain does not prove the cause."
     others = "" if e.repair.complete is not False else ", and other changes still help"
-    return f"{said}{others}. Something else is wrong too, so this change is not named as the cause."
+    return f"{said}{others}. Something else is wrong too, so the cause is still unknown."
 
 
 def _rise(repair: Repair) -> str:
@@ -110,13 +114,13 @@ def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
         yield Diagnosis(
             "template",
             f"Most likely it was trained with another template: with {best.template.description}, α is {best.alpha:.2f} "
-            f"({best.change.value:+.2f}).",
+            f"(a change of {best.change.value:+.2f}).",
             best.template.fix,
         )
     if run.shape[0] != "unclear" and run.first < DAMAGED:
         yield Diagnosis(
             "weights",
-            "Most likely its weights are damaged, are in an order that was not tried, or were trained for another target: position "
+            "Most likely its weights are damaged, are in an order that was not tried, or were trained for another target. Position "
             f"{run.positions[0].number} is accepted {run.first:.0%} of the time, less than after a few minutes of training, and no "
             f"change that was tried helps enough.{_best_change(e)}",
             FETCH,
@@ -140,7 +144,7 @@ def proved_by_texts(e: Findings) -> Diagnosis | None:
             "tokenizer",
             "Most likely the tokenizer does not belong to the target's weights: the target's mean loss on the prompts is "
             f"{surprise:.0%} of log V, the loss of a uniform guess.",
-            "the tokenizer files and the weights that came with the target",
+            "use the tokenizer files and the weights that were published with the target",
         )
     bad, count = e.unusable
     trials = [trial for trial in e.templates if 2 * trial.unusable <= bad]
@@ -149,7 +153,7 @@ def proved_by_texts(e: Findings) -> Diagnosis | None:
         return Diagnosis(
             "template",
             f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves. "
-            f"With {best.template.description}, it is {best.unusable} of {count}, and α is {best.alpha:.2f}.",
+            f"With {best.template.description}, this happens to {best.unusable} of {count} prompts, and α is {best.alpha:.2f}.",
             best.template.fix,
         )
     return None

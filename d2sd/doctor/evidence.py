@@ -20,16 +20,16 @@ from d2sd.doctor.redraft import Drafter
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
-MIN_SIDE = 32  # shorter side of the smallest matrix that is examined
+MIN_SIDE = 32  # matrices with a shorter side below this are not examined
 SAMPLE = 64  # rows from which a matrix's typical entry and grid are estimated
 VARIES = 0.05  # standard deviation above which a norm's weights were certainly trained
 MANY_EMPTY = 0.1  # share of zero rows or columns that padding to a round size cannot explain
-HUGE = 1e4  # multiple of the median entry; trained matrices reach a few hundred
+HUGE = 1e4  # largest entry ÷ median entry; a few hundred in trained matrices
 FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3fnuz, e5m2
 CLIPPED = 2e-3  # share of entries with the largest magnitude; a trained matrix has one or two such entries
 LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence: upper bound for random matrices, lower bound for trained ones
 ITERATIONS = 40  # of the power method
-FEW_BITS = 3  # rounding to this many bits or fewer damages weights that were trained with more
+FEW_BITS = 3  # rounding weights to this many bits or fewer damages them
 FETCH = "fetch or convert the weights again"
 SCALES = "multiply the weights by their scales, which the quantised checkpoint stores beside them"
 
@@ -41,8 +41,8 @@ class WeightFault:
     """Damage in a drafter's weights.
 
     sentence: the damage and how it was detected.
-    certain: whether it is always a fault. If not, it counts only for a drafter that does not work, since training may leave
-        the same pattern.
+    certain: whether this pattern is always a fault. If not, it counts only for a drafter that does not work, since training may
+        leave the same pattern.
     cause, fix: see ``Diagnosis``.
     """
 
@@ -59,7 +59,7 @@ def weight_faults(model: Drafter, target: Target) -> Iterator[WeightFault]:
     layers = {n: w for n, w in matrices.items() if n.startswith("layer")}
     if (bits := grid_bits(list(layers.values()))) and bits <= FEW_BITS:
         sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers are quantised to {bits} bits."
-        yield WeightFault(sentence, fix="the weights before they were rounded")
+        yield WeightFault(sentence, fix="use the weights before they were rounded")
     yield from _wrong_entries(matrices, layers)
     yield from _borrowed_head(model, target)
     yield from _lost_norms({n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1})
@@ -92,7 +92,7 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
 
 
 def empty_part(weight: Tensor) -> tuple[float, str] | None:
-    """Returns the share of all-zero rows or columns, the larger one, and words for it; None for a share of 0 or 1."""
+    """Returns the share of zero rows or of zero columns, whichever is larger, and words for it; None if it is 0 or 1."""
     filled = weight != 0
     shares = {"of the rows": ~filled.any(1), "of the columns": ~filled.any(0)}
     share, words = max((float(empty.float().mean()), words) for words, empty in shares.items())
@@ -100,14 +100,14 @@ def empty_part(weight: Tensor) -> tuple[float, str] | None:
 
 
 def is_huge(weight: Tensor) -> bool:
-    """Returns whether an entry is so much larger than the median that a bit of its exponent must have flipped."""
+    """Returns whether an entry is so much larger than the median entry that a bit of its exponent must have flipped."""
     some = weight[:SAMPLE].float().abs()
     usual = float(some[some > 0].median()) if bool(some.any()) else 0.0
     return usual > 0 and float(weight.abs().max()) > HUGE * usual
 
 
 def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
-    """Finds an LM head equal to the target's embedding. A block drafter may use the target's head; EAGLE-3 trains its own."""
+    """Finds an LM head equal to the target's embedding. A block drafter may use the target's head; EAGLE-3 trains its own head."""
     if model.lm_head is None or target.embedding.weight.is_meta:
         return
     own, ids = model.lm_head.weight, model.token_ids
@@ -160,9 +160,10 @@ def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
 
 
 def prominence(weight: Tensor) -> float:
-    """Returns the largest singular value of an (m, n) matrix ÷ σ·(√m + √n), its value for random entries (Marchenko–Pastur).
+    """Returns a matrix's largest singular value ÷ the value expected if its entries were random.
 
-    It is about 1 for a random matrix, or a trained one with shuffled entries. Training makes some directions larger.
+    For an (m, n) matrix whose entries have the standard deviation σ, that value is σ·(√m + √n) (Marchenko–Pastur). The result is
+    about 1 for a random matrix, and for a trained matrix with shuffled entries. Training raises it.
     """
     entries = weight.float()
     generator = torch.Generator(entries.device).manual_seed(0)
@@ -173,8 +174,8 @@ def prominence(weight: Tensor) -> float:
     return float(vector.norm().sqrt() / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
 
 
-GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # steps from 0 to the largest entry, by bits  # fmt: skip
-GROUPS = (32, 64, 128)  # consecutive entries that may share a scale
+GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # number of steps from 0 to the largest entry, by bits  # fmt: skip
+GROUPS = (32, 64, 128)  # numbers of consecutive entries that may share a scale
 
 
 def quantised_bits(target: Target) -> int | None:
@@ -192,7 +193,7 @@ def grid_bits(matrices: Sequence[Tensor]) -> int | None:
 
 
 def _groups(weight: Tensor) -> list[Tensor]:
-    """Returns entries that may share a scale, as rows: by row, by column, by matrix, or by group of ``GROUPS`` entries."""
+    """Returns the matrix in several arrangements. In each of them, the entries of a row may share a scale."""
     entries = weight.detach().float()
     some = entries[:SAMPLE]
     whole = torch.cat([some.flatten(), entries.amin()[None], entries.amax()[None]])
@@ -201,7 +202,7 @@ def _groups(weight: Tensor) -> list[Tensor]:
 
 
 def _on_grid(rows: Tensor, bits: int) -> bool:
-    """Returns whether each row holds integer multiples of a step, which is derived from its largest entry or its range."""
+    """Returns whether the entries of every row are multiples of one step, computed from the row's largest entry or range."""
     largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
@@ -209,7 +210,7 @@ def _on_grid(rows: Tensor, bits: int) -> bool:
 
 
 def _whole(steps: Tensor) -> bool:
-    """Returns whether these are integers. Only values below 32 count: bfloat16 cannot tell larger ones apart."""
+    """Returns whether ``steps`` are integers. Only magnitudes below 32 count, since bfloat16 is too coarse for larger ones."""
     near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
     return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
 
@@ -235,7 +236,7 @@ GRAM = 4
 
 @torch.inference_mode()
 def surprise(target: Target, texts: Sequence[Text]) -> float | None:
-    """Returns the target's mean loss on the prompts' tokens ÷ log V, without the first token of each; None without tokens."""
+    """Returns the target's mean loss on the prompts' tokens ÷ log V. The first token of a prompt does not count."""
     total, count = 0.0, 0
     for text in texts:
         ids = torch.tensor([text.ids[: text.start]], device=target.device)

@@ -1,4 +1,4 @@
-"""Examination of one drafter: its folder, a short run, probes and the search for a repair. A generator, so it can be stopped."""
+"""Examines one drafter: its folder, its steps in a short run, and the changes that help. A generator, so it can be stopped."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 
-PROMPTS = 30  # default number
+PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
-MOST_CHANGES = 2  # applied on top of each other
+MOST_CHANGES = 2  # largest number of changes that are applied together
 CLEAR_GAIN = 0.05  # a repair is complete if every further change gains less
 MIN_ADVANTAGE = 1.5  # log gain of a change ÷ log gain of leaving a part out, below which the part is damaged
-MASKS = 2  # best mask tokens, which become variants
+MASKS = 2  # number of the best mask tokens, which become variants
 WHOLE_IN = 20  # longer blocks are tried if at least 1 in 20 drafts is accepted completely
 
 Result = TypeVar("Result")
@@ -60,7 +60,7 @@ Stage = Generator[Progress, None, Findings]  # returns the findings, extended by
 class _Drafting:
     """A drafter with its target.
 
-    config: settings of the target's texts.
+    config: settings for generating the target's texts.
     """
 
     engine: Engine
@@ -70,7 +70,7 @@ class _Drafting:
     visible: int
 
     def walk_text(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
-        """Returns a drafter's steps over texts that hold the features it reads."""
+        """Returns the steps of ``model`` over texts that contain the features that it reads."""
         drafter = redrafter(self.target, model, self.visible)
         return tuple(walk_text(drafter, text) for text in texts)
 
@@ -89,13 +89,13 @@ def examine(
 ) -> Findings:
     """Finds out why a drafter is rejected: checks its folder, then changes one thing at a time in a short run.
 
-    This takes seconds if the folder has a fault, and up to minutes for a large model.
+    This takes seconds if the folder has a fault, otherwise up to several minutes for a large model.
 
-    target: bundled preset, name of ``d2sd get``, folder, hub id or GGUF file.
+    target: bundled preset, name known to ``d2sd get``, folder, hub id or GGUF file.
     drafter: folder or hub id.
     prompts: texts that the target continues; None: 30 of the held-out set.
     chat, thinking: as in ``DecodeConfig``.
-    expected: known α of the drafter; a significantly lower one is a fault.
+    expected: known α of the drafter; a significantly lower α is a fault.
     reference: folder or hub id of a known good drafter to compare with.
     dtype, device: as for ``d2sd.load``.
 
@@ -110,7 +110,7 @@ def examine(
 def load_target_alone(
     name: str, drafters: Iterable[str | None], dtype: str | None = None, device: str | None = None
 ) -> Models:
-    """Returns a target without drafters. Raises ``InputError``, also if one of ``drafters`` is neither a folder nor a hub id."""
+    """Returns a target without drafters. Raises ``InputError`` if it cannot be loaded, or a drafter is no folder or hub id."""
     for drafter in filter(None, drafters):
         try:
             check_place(drafter)
@@ -124,14 +124,14 @@ def load_target_alone(
 def stream_findings(
     asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
 ) -> Iterator[Progress]:
-    """Yields the findings about a drafter as they grow; the last ones include the diagnosis.
+    """Yields the findings about a drafter after every part of the examination; the last ones include the diagnosis.
 
-    A fault of the folder is the cause, and nothing is loaded. Closing the iterator stops the examination. Damaged weights may
-    break any calculation: the failure becomes a finding, and the examination continues.
+    If the folder has a fault, the drafter is not loaded. An exception, which damaged weights can cause in any calculation, becomes a
+    ``Failure``; the examination continues if it can. Closing the iterator stops the examination.
 
     models: only the target is used.
-    engine: an engine with this target whose first drafter, or else EAGLE-3 drafter, is examined; None: the drafter is loaded.
-    texts: the target's texts for the prompts, if they are known.
+    engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
+    texts: the target's texts for the prompts; empty: they are generated.
     """
     found, stage = Findings(asked, models.target.name), "reading the folder"
     steps = _examine(found, models, engine, list(texts))
@@ -161,7 +161,7 @@ def _with_failure(found: Findings, part: str, error: Exception, whole: bool = Fa
 
 
 def _noting(part: str, stage: Stage, found: Findings) -> Stage:
-    """Runs a stage. If it fails, returns the earlier findings and the failure, so that the report has everything else."""
+    """Runs a stage. If it fails, returns the findings from before it and the failure, so that later stages still run."""
     try:
         return (yield from stage)
     except Exception as error:
@@ -169,7 +169,7 @@ def _noting(part: str, stage: Stage, found: Findings) -> Stage:
 
 
 def drafter_of(models: Models) -> Drafter:
-    """Returns the first drafter, else the EAGLE-3 drafter. Raises ``InputError`` if there is none."""
+    """Returns the first drafter, else the EAGLE-3 drafter. Raises ``InputError`` if there is neither."""
     model = models.first or models.eagle3
     if model is None:
         raise InputError("these models have no drafter to examine")
@@ -205,7 +205,7 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
         found = yield from _noting("the comparison with the reference", _compare(on, texts, found), found)
     found = yield from _noting("the statistics of the texts", _read_texts(on, texts, found), found)
     found = yield from _noting("other templates", _try_templates(on, others, numbers, found), found)
-    if texts and proved_by_texts(found) is None:  # otherwise the drafter is not the cause
+    if texts and proved_by_texts(found) is None:  # if the texts prove another cause, no change of the drafter helps
         found = yield from _noting("changes of the drafter", _search_repair(on, texts, taps, found), found)
     return found
 
@@ -218,7 +218,6 @@ def _read_weights(on: _Drafting, found: Findings) -> Stage:
 
 
 def _write_texts(on: _Drafting, found: Findings) -> Generator[Progress, None, list[Text]]:
-    """Returns the target's greedy texts for all prompts."""
     ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
     texts: list[Text] = []
     yield Progress(found, "generating the texts", 0, len(ids))
@@ -263,7 +262,7 @@ def _read_texts(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
 
 
 def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Findings) -> Stage:
-    """Tries all changes and applies the one that helps most; repeats this until nothing helps.
+    """Tries all changes and applies the most helpful one. Repeats this until no change helps, or ``MOST_CHANGES`` are applied.
 
     taps: target layers whose features the texts hold.
     """
@@ -296,12 +295,12 @@ def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: 
         repair = Repair(tuple(steps), own, now, None, found.level)
         found = replace(found, repair=repair)
         if len(steps) == MOST_CHANGES and not replace(repair, complete=True).confirmed:
-            break  # these changes are not the cause, whatever else would help
+            break  # not confirmed, even if no further change helps
     return found
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:
-    """Returns the change that helps most. If leaving out a part helps about as much, returns that: the part is damaged."""
+    """Returns the most helpful change. If leaving out a part helps about as much, the part is damaged: returns its removal."""
     best = max(helping, key=_log_gain, default=None)
     removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
     if best is None or removal is None:
@@ -316,7 +315,7 @@ def _log_gain(trial: Trial) -> float:
 def _compare_masks(
     on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Findings
 ) -> Generator[Progress, None, int]:
-    """Compares other mask tokens of a block drafter and adds the best ones to ``left``. Returns how many were compared."""
+    """Tries other mask tokens of a block drafter and adds the best ones to ``left``. Returns how many were tried."""
     if not isinstance(on.model, DFlashDraftModel):
         return 0
     tokens = mask_tokens(on.model.form, on.target)
@@ -343,7 +342,7 @@ def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
 
 
 def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Findings) -> Stage:
-    """Puts the same prompts into other templates.
+    """Drafts over the texts that the target generates for the same prompts in other templates.
 
     numbers: indices of the prompts whose texts are in the run.
     """

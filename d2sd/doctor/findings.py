@@ -19,23 +19,23 @@ from d2sd.trace.text import all_encodable
 
 LITTLE_MOVED = (1.3, 0.05)  # results of ``moved_by_training`` below which a drafter was hardly trained
 LITTLE = 0.3  # acceptance at position 1 after a little training
-TIMES = 2.0  # accepted tokens after a repair ÷ before it, if position 1 is only as after a little training
+TIMES = 2.0  # factor by which a repair must raise the accepted tokens if position 1 reaches only ``LITTLE``
 LEVEL_SHARE = 0.75  # share of the known level that α must reach after a repair
 MIN_RISE = 0.1  # relative rise of α that an unspecific change needs
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The drafter to examine, and the settings. Raises ``InputError``.
+    """The drafter to examine, and the settings. Raises ``InputError`` for invalid ones.
 
     drafter: folder or hub id.
     prompts: texts without a chat template.
     chat, thinking: as in ``DecodeConfig``.
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     expected: known α of the drafter; None if unknown.
-    reference: folder or hub id of a known good drafter; None without one.
+    reference: folder or hub id of a known good drafter; None: no comparison.
     dtype: dtype of the drafters, as for ``with_drafter``.
-    name: the drafter's name in the report; None: ``drafter``.
+    name: the drafter's name in the report; None: the value of ``drafter``.
     """
 
     drafter: str
@@ -57,7 +57,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part of the examination that failed, and the reason; ``whole`` if the examination ended there."""
+    """A part of the examination that failed, the reason, and whether this ended the examination (``whole``)."""
 
     part: str
     reason: str
@@ -68,7 +68,7 @@ class Failure:
 class DraftingRun:
     """A drafter's steps over the target's texts.
 
-    walks: the steps, by text.
+    walks: the steps over each text.
     block: γ.
     visible: number of tokens after the anchor that the drafter is shown.
     longest: number of tokens of the longest text.
@@ -90,7 +90,7 @@ class DraftingRun:
 
     @property
     def positions(self) -> list[DraftPosition]:
-        """Acceptance by position, without tokens that the drafter is shown."""
+        """Acceptance by position, without the positions of tokens that the drafter is shown."""
         return by_position(self.walks, self.block, self.visible)
 
     @property
@@ -106,12 +106,12 @@ class DraftingRun:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A sequence of changes, each the most helpful one on top of the earlier ones.
+    """A sequence of changes. Each is the most helpful one after all earlier changes are applied.
 
     steps: the changes and their results.
     before, after: the runs without the changes and with all of them.
     complete: whether no further change gains clearly; None if unknown.
-    level: an α that is known to be possible; None if there is none.
+    level: an α that is known to be possible; None if unknown.
     """
 
     steps: tuple[Trial, ...]
@@ -122,11 +122,11 @@ class Repair:
 
     @property
     def confirmed(self) -> bool:
-        """Whether these changes restore normal acceptance, so that they undo the cause.
+        """Whether acceptance is normal after these changes, so that they must have undone the cause.
 
-        If a level is known, α must reach ``LEVEL_SHARE`` of it. Otherwise no further change may gain clearly, and one of these
-        must be true: position 1 is accepted as by a trained drafter and acceptance decays smoothly, or it is accepted as after
-        little training and ``TIMES`` as many tokens are accepted as before. Unspecific changes must also raise α by ``MIN_RISE``.
+        If a level is known, α must reach ``LEVEL_SHARE`` of it. Otherwise, no further change may gain clearly, and acceptance at
+        position 1 must reach ``LOW`` with a smooth decay, or reach ``LITTLE`` with ``TIMES`` as many accepted tokens per step as
+        before. Unspecific changes must also raise α by ``MIN_RISE``.
         """
         if self.level is not None:
             restored = self.after.alpha >= LEVEL_SHARE * self.level
@@ -147,7 +147,7 @@ class Diagnosis:
         "rounding": no fault, but the target is quantised. "failed": the examination ended early. "unknown". "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
-    changes: changes that undo the cause, the only ones that are written as a repair; empty if there are none.
+    changes: changes that undo the cause; only these are written as a repair.
     """
 
     cause: str
@@ -175,7 +175,7 @@ class Findings:
     unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
     run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each change.
+    trials: latest result of each change, applied alone.
     repair: the changes that help most, in order; None if no change helps.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that failed.
@@ -228,7 +228,7 @@ class Findings:
 
     @property
     def below(self) -> str | None:
-        """The known α that the measured one is significantly below, in words; None if it is not."""
+        """The known α, in words, if the measured α is significantly below it; otherwise None."""
         if self.run is None:
             return None
         estimate, expected = self.run.estimate, self.asked.expected

@@ -1,4 +1,4 @@
-"""The figures of each source of a log: acceptance, times and load. Only figures that belong together are added up."""
+"""Figures of each source of a log: acceptance, times and load. Only rows of the same source are added up."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from d2sd.trace.trace import Trace
 
 MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
-MAX_DRAFTED = 64  # tokens per step that can be deduced
-UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which they are reported
-ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted as a whole
+MAX_DRAFTED = 64  # limit of the drafted tokens per step that are deduced
+UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these tokens are reported
+ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,22 +39,20 @@ class AcceptanceProfile:
 
     log: name of the log, if there are several.
     unit: what a row of the log covers, see ``d2sd.trace.logs.requests.Unit``.
-    steps: number of steps.
     drafted: drafted tokens per step.
     alpha: mean acceptance length; None without drafts.
-    by_position: [k]: share of the steps that accepted token k + 1.
+    by_position: [k]: share of the steps that accepted drafted token k + 1.
     by_length: (length of the text in tokens, α), for each step or for each row of the log about a single request.
     replica: number of the engine, if several serve the same model.
-    start: number of the program's start, if it was restarted.
+    start: number of restarts of the program before these figures.
     step_seconds, token_seconds: time of a step and of a token of one request.
-    at_once: number of requests that were decoded concurrently during this measurement.
+    at_once: number of requests that were decoded concurrently while these times were measured.
     draft_seconds: time of the drafter per step.
-    tokens_per_second: over all requests.
-    load: load of the server.
+    tokens_per_second: rate of all requests together.
     remote_prefill: whether prompts are processed on another server.
     rate: accepted ÷ drafted tokens.
     tokens, undrafted: number of all tokens, and of tokens from steps without a draft, which ``alpha`` excludes.
-    drafts: whether there are figures of drafts.
+    drafts: whether the source has figures of drafts.
     """
 
     engine: str
@@ -83,7 +81,7 @@ class AcceptanceProfile:
 
     @property
     def equally_long(self) -> bool:
-        """Whether all drafts seem to have the same length. If not, a rejected position may not have been drafted at all."""
+        """Whether all drafts seem to have the same length. If not, some steps did not draft the last positions."""
         return self.drafted is None or len(self.by_position) < 2 or self.drafted > 0.9 * len(self.by_position)
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,7 +132,7 @@ class _Counted:
 def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[AcceptanceProfile]:
     """Returns the profile of each source of a log, at most ``MAX_SOURCES``; sources without drafts come last.
 
-    log: name of the log, if there are several. Raises ``InputError`` if it has no figures.
+    log: name of the log, if there are several. Raises ``InputError`` if the log has no figures.
     """
     counted: dict[tuple[str, str | None], _Counted] = {}
     rows: list[LogTotals] = []
@@ -163,7 +161,7 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
 
 
 def _profile(rows: Sequence[LogTotals], deduced: float | None) -> AcceptanceProfile:
-    """Returns the figures of rows that belong together. deduced: drafted tokens per step of SGLang, from all of its rows."""
+    """Returns the profile of one source's rows. deduced: SGLang's drafted tokens per step, deduced from the rows of all sources."""
     all_of, first = together(rows), rows[0]
     steps, drafted, alpha = all_of["steps"], all_of["drafted"], all_of["mean_acceptance_length"]
     shares = tuple(accumulate(all_of["by_position"], min))  # never rising, despite rounding or an invalid file
@@ -206,9 +204,9 @@ def _range(rows: Sequence[LogTotals], name: str) -> tuple[float, float, float] |
 def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
     """Returns the time of a step, and the number of requests that were decoded concurrently.
 
-    The time of a step is α × the time of a token of one request. Without drafts, a step is a token. Only those intervals of a
-    server count that begin and end with the most frequent number of requests, so that it hardly changed in between. Their median
-    is not affected by intervals with prompt processing or waiting.
+    The time of a step is α × the time of a token of one request. Without drafts, a step commits one token. Of a server's intervals,
+    only those count that begin and end with the most frequent number of requests, since this number hardly changed. A few
+    intervals that prompt processing or waiting slowed down do not affect the median.
     """
     stated = [row for row in rows if row.seconds_per_token]
     if stated:
@@ -238,7 +236,7 @@ def _alpha(row: LogTotals) -> float:
 def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
     """Deduces the drafted tokens per step of SGLang from α and its *accept rate*; None unless exactly one number fits every row.
 
-    The rate is α ÷ (drafted + 1) in some versions and (α − 1) ÷ drafted in others. Both are rounded.
+    The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. α and the rate are rounded.
     """
     pairs = [
         (r.mean_acceptance_length, r.acceptance_rate) for r in rows if r.mean_acceptance_length and r.acceptance_rate
@@ -254,7 +252,7 @@ def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
 
 
 def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfile]:
-    """Merges llama.cpp's figures of requests with its totals of the drafters since the program's start."""
+    """Merges llama.cpp's figures of requests with its totals of each drafter since the program started."""
     totals = [p for p in profiles if (p.engine, p.unit) == ("llama.cpp", "running")]
     merged: list[AcceptanceProfile] = []
     for p in [p for p in profiles if p not in totals]:
@@ -271,12 +269,12 @@ def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfil
 
 
 def _with_its_drafter(own: AcceptanceProfile, since: AcceptanceProfile) -> AcceptanceProfile:
-    """Merges the figures of requests with the totals of their drafter ``since`` the start."""
+    """Merges ``own``, the figures of requests, with ``since``, the totals of their drafter since the program started."""
     drafter, shares = own.drafter or since.drafter, own.by_position or since.by_position
     merged = replace(own, drafter=drafter, by_position=shares)
     partly = ended = own.steps is None or own.alpha is None
     if own.steps and own.drafted and since.steps and since.drafted and own.alpha and since.alpha:
-        # a text that ends within a draft lacks some accepted tokens, so the number of steps is computed too low
+        # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
         same = round(own.steps * own.drafted) == round(since.steps * since.drafted)
         ended = same and since.steps > own.steps and since.drafted == round(since.drafted)
         partly = (own.alpha - 1) / own.drafted > ALL > (since.alpha - 1) / since.drafted

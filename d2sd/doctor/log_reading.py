@@ -1,7 +1,7 @@
 """Sentences about the figures of one source of a server's log, and things to try.
 
-The most detailed figure of a log is acceptance by position, and many causes lead to the same profile. A profile is therefore named
-only if it is unusual beyond chance, and causes are given as things to try. Figures of a cited case were reported there.
+Many causes lead to the same acceptance by position, the most detailed figure of a log. A profile is therefore reported as unusual only
+if chance does not explain it, and possible causes are given as things to try. Figures of a cited case are quoted from it.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from d2sd.doctor.log_cases import TRIES, published_alpha
 from d2sd.doctor.log_profiles import AcceptanceProfile, Load
 from d2sd.trace.text import escaped
 
-NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1
-MANY_DRAFTED = 6  # tokens per step from which fewer may be better
-DEAD = 3  # last positions that were never accepted
-FALL = 0.5  # of the usual share of steps that also accept the next position
-ENOUGH = 20  # steps that reach a position, to judge the next one
-FEW_STEPS = 100
+NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
+MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
+DEAD = 3  # smallest number of last positions without acceptance that is reported
+FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
+ENOUGH = 20  # steps or rows needed for a judgement
+FEW_STEPS = 100  # below this, the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
-MANY_RUNNING = 32  # requests at once
-LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, from which a longer draft may be better
+MANY_RUNNING = 32  # concurrent requests
+LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
 MOST_ENGINES = 1000  # larger numbers are process ids
 MOST_TRIES = 5
-SHORTER = 0.6  # share of the draft; a shorter one is suggested if this part has MOST_OF_IT[0] of the accepted tokens
-MOST_CHAIN = 16  # drafted tokens, if only their number is known; more are often a tree, not a chain
+SHORTER = 0.6  # share of the draft. If it has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
+MOST_CHAIN = 16  # drafted tokens without acceptance by position; a larger number is often a tree, not a chain
 MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
-WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # tokens, in published models
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # attention windows of published models, in tokens
 
 ORDINARY = "Acceptance by position looks normal."
 NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
 NO_ALPHA = "This log has neither α nor acceptance by position."
 RATE = (
-    "The acceptance rate falls as γ grows, with the same drafter: look at α instead. In llama.cpp, official drafters had rates of 15% "
+    "The acceptance rate of a drafter falls as γ grows, so look at α instead. In llama.cpp, official drafters had rates of 15% "
     "at an α of about 3 (llama.cpp issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate
@@ -49,8 +49,8 @@ EVERY = (
     "α is lower."
 )
 WHOLE_DRAFTS = (
-    "For models whose state cannot be partly rolled back (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
-    "as a whole. Its “statistics” lines count all drafts."
+    "For hybrid and recurrent models, whose state cannot be partly rolled back, llama.cpp's rate counts only drafts that were accepted "
+    "completely. The lines “statistics” of its log count all drafts."
 )
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -60,8 +60,7 @@ class Reading:
     """A profile in words.
 
     profile: the figures.
-    sentences: sentences in order.
-    named: whether something is unusual.
+    named: whether the profile is unusual.
     tries: things to try, likeliest first.
     """
 
@@ -92,7 +91,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
         sentences.append(f"The log has only {count(p.steps or 0, 'step')}: figures may differ on other text.")
     if p.undrafted and p.tokens and p.steps:
         sentences.append(
-            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. With these steps, the average is "
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
             f"{p.tokens / (p.steps + p.undrafted):.2f} tokens per step."
         )
     if _is_whole(p):
@@ -110,7 +109,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
 
 
 def _ordinary(p: AcceptanceProfile) -> str:
-    """Returns the sentence about acceptance for a profile without anything unusual."""
+    """Returns the sentence about acceptance if nothing in the profile is unusual."""
     drafted = round(p.drafted or 0)
     if p.alpha is None:
         return NO_ALPHA
@@ -186,8 +185,8 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
         return
     if not p.equally_long:
         yield (
-            f"Drafts have different lengths, {p.drafted:.3g} tokens on average and at most {len(shares)}: a position that was not accepted "
-            "may not have been drafted.",
+            f"Drafts have different lengths, {p.drafted:.3g} tokens on average and at most {len(shares)}. Steps with a shorter draft "
+            "do not draft the last positions, so acceptance there looks lower than it is.",
             (),
         )
         return
@@ -213,7 +212,7 @@ def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _upper(share: float, steps: int | None) -> float:
-    """Returns the upper end of a share's 95% interval; the share if the number of steps is unknown."""
+    """Returns the upper end of a share's 95% interval, or the share itself if the number of steps is unknown."""
     if not steps:
         return share
     return wilson(share, steps)[1]
@@ -224,7 +223,8 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     shares, steps = p.by_position, p.steps
     last = _last(shares)
     rest = len(shares) - last
-    onward = [b / a for a, b in pairwise(shares[:last])]  # [k]: from position k + 1 to k + 2
+    # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
+    onward = [b / a for a, b in pairwise(shares[:last])]
     reach = [share * (steps or 1000) for share in shares]
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield (
@@ -241,11 +241,11 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         chance = (
             f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would tell."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether it does."
         )
         yield (
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
-            f"per step (γ = {last + 1}) would have committed the same for less work. {chance}",
+            f"per step (γ = {last + 1}) would have committed the same tokens with less work. {chance}",
             ("window", "block", "position"),
         )
         return
@@ -253,7 +253,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         usual = median(onward[:k])
         if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
             yield (
-                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach it accept it, compared with "
+                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach this position accept it, compared with "
                 f"{percent(usual)} (median) at the positions before.",
                 ("block", "window", "position"),
             )
@@ -274,8 +274,8 @@ def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str
     if falls:
         _, window, before, after = max(falls)
         yield (
-            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may come from "
-            "other requests than the short ones; a single long answer would tell.",
+            f"Acceptance falls in long texts: α is {before:.2f} in texts up to {window} tokens and {after:.2f} in longer ones. The requests may "
+            "differ in more than length; the log of a single long answer would show whether length is the cause.",
             ("window", "position", "language"),
         )
 
@@ -342,7 +342,7 @@ def _span(values: Sequence[float]) -> str:
 
 
 def _fewer(p: AcceptanceProfile) -> Iterator[str]:
-    """Suggests a shorter draft if it would commit almost as many tokens."""
+    """Suggests a shorter draft if it would commit almost as many tokens as now."""
     drafted = round(p.drafted or 0)
     if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
@@ -358,7 +358,7 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
     assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
     which = count(low, "token") if low == high else f"{low} to {high} tokens"
     yield (
-        f"The first {high} of {drafted} drafted tokens are {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
+        f"The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
         f"{which}. This leaves less to verify, and less to draft if the drafter is autoregressive."
     )
 

@@ -1,4 +1,4 @@
-"""Readings of logs: one of each source, comparisons of several sources, and the report as text."""
+"""Reads servers' logs: sentences about each source, comparisons of sources, and the report as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHAT_TO_TRY = "Things to try, with public cases. The profile alone does not show
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
-    """Returns a reading for each engine, model and setting in a server's log. Raises ``InputError``."""
+    """Returns a reading for each engine, model and setting in a server's log. Raises ``InputError`` for a log without figures."""
     return read_profiles(profiles_of(found))
 
 
@@ -45,16 +45,17 @@ def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
 
 
 def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Compares engines that serve one model side by side. Yields sentence, keys of ``TRIES``, and index of the profile."""
+    """Compares engines that serve one model side by side. Yields (sentence, keys of ``TRIES``, index of the profile)."""
     for at, p in enumerate(profiles):
         same = [
             q for q in profiles if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)
         ]
         best = max(same, key=lambda q: q.alpha or 0.0, default=p)
-        single = len({q.replica for q in same}) == len(same)  # otherwise they differ in more than the engine
+        # only if every engine has a single profile; otherwise the profiles differ in another setting too
+        single = len({q.replica for q in same}) == len(same)
         if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
-                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} compared with "
+                f"{engine_of(p).capitalize()} accepts far fewer tokens than {engine_of(best)} of the same model: α {p.alpha:.2f} compared with "
                 f"{best.alpha:.2f}.",
                 ("replica",),
                 at,
@@ -62,7 +63,7 @@ def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[st
 
 
 def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Compares each source with drafts with each one without, under the same load; yields as ``_unequal_engines``."""
+    """Compares sources with drafts and sources without, under the same load. Yields tuples like ``_unequal_engines``."""
     for at, p in enumerate(profiles):
         for q in profiles:
             same_model = q.model == p.model or None in (p.model, q.model)
@@ -87,7 +88,7 @@ def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[s
                 yield (
                     f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
                     f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.step_seconds / p.token_seconds:.2f} tokens. "
-                    f"This is true only if {same}.",
+                    f"This comparison is valid only if {same}.",
                     (),
                     at,
                 )
@@ -97,7 +98,7 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 
 
 def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
-    """Returns a table of the sources, column names first; empty if there is only one source."""
+    """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
     rows = [
         (
             ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
@@ -116,7 +117,7 @@ def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
 
 
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yields the readings as lines of text; things to try come once, at the end."""
+    """Yields the readings as lines of text. Things to try are listed at the end, each only once."""
     for number, reading in enumerate(readings):
         before = {sentence for earlier in readings[:number] for sentence in earlier.sentences}
         yield from (sentence for sentence in reading.sentences if sentence not in ONCE or sentence not in before)

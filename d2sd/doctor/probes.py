@@ -1,7 +1,7 @@
 """Probes: change one thing of a drafter and draft again over the same texts, or put the same prompts into another template.
 
 A few hundred steps are too few to measure a small change. Variants are therefore compared with the unchanged drafter at every
-position of the texts, by the geometric mean of the tokens that a draft from there adds.
+position of the texts, not only where a step begins. The measure is the geometric mean of the tokens that a draft adds.
 
 Every variant is first screened at some positions of a few texts. The best ones are then tried over all texts. Intervals are paired
 bootstraps over prompts. They hold simultaneously for all variants (Bonferroni), including variants that were only screened.
@@ -51,7 +51,7 @@ class Trial:
 
 
 def relative_gain(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: int) -> Estimate:
-    """Returns the relative change from ``base`` of the tokens that a draft adds, over the same positions (geometric mean)."""
+    """Returns the relative change of the tokens that a draft adds, compared with ``base`` at the same positions (geometric mean)."""
     anchors = np.array([len(w.by_anchor) for w in walks], float)
     rises = np.array([_log_gain(w, b) for w, b in zip(walks, base, strict=True)])
     resampler = _resampler(len(walks))
@@ -66,7 +66,7 @@ def _resampler(count: int) -> Resampler:
 
 
 def _log_gain(walked: TextWalk, base: TextWalk) -> float:
-    """Returns the log ratio of the tokens that a draft adds, summed over positions."""
+    """Returns log(tokens that a draft adds ÷ tokens that a draft of ``base`` adds), summed over positions."""
     return float(np.log((1.0 + np.array(walked.by_anchor)) / (1.0 + np.array(base.by_anchor))).sum())
 
 
@@ -115,7 +115,7 @@ def probe(
 def _screened(
     target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
 ) -> list[TextWalk]:
-    """Returns drafts at some positions of these texts; only of the first text if the drafts lose much there."""
+    """Returns drafts at some positions of these texts, or only of the first text if the gain there is below ``SCREEN_STOP``."""
     drafter = redrafter(target, model, visible)
     walks: list[TextWalk] = []
     for text in texts:
@@ -141,8 +141,8 @@ def score_masks(
 # The same prompts in other templates: with and without chat template, with and without thinking.
 
 
-# Relative rise of α that counts. The responses differ, and some are easier to draft for any drafter. The second value is for leaving
-# out a template whose markers are special tokens, since this is certainly the target's template.
+# Smallest relative rises of α that count. The responses differ from the original ones, and may be easier to draft for any drafter.
+# The second value is for leaving out a template with special tokens, which is certainly the target's template.
 MIN_RISE, MIN_RISE_OWN = 0.15, 0.5
 
 
@@ -150,10 +150,9 @@ MIN_RISE, MIN_RISE_OWN = 0.15, 0.5
 class Template:
     """A way to format prompts.
 
-    description: in a few words.
     fix: the option to change.
     ids: token ids of each prompt.
-    min_rise: smallest relative rise of α that is reported.
+    min_rise: smallest relative rise of α that counts as help.
     """
 
     description: str
@@ -166,9 +165,8 @@ class Template:
 class TemplateTrial:
     """The result of another template.
 
-    alpha: over the texts that the target then generates.
-    change: of α over the same prompts.
-    texts: number of texts.
+    alpha: α over the texts that the target generates with this template.
+    change: change of α compared with the original template, over the same prompts.
     helps: whether the change is significant and large enough.
     unusable: number of prompts whose text is empty or mostly repeats itself.
     """
@@ -182,7 +180,7 @@ class TemplateTrial:
 
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> list[Template]:
-    """Returns the templates whose ids differ from those of ``config``."""
+    """Returns other templates in which the prompts have other ids than with ``config``."""
     target = engine.models.target
     tokenizer = target.tokenizer
 

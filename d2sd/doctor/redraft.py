@@ -1,4 +1,4 @@
-"""Texts that the target generates, drafts after many of their positions, and the resulting acceptance.
+"""Generates texts with the target, drafts after many positions of these texts, and computes the acceptance.
 
 Drafting is greedy, and a drafted token is accepted if the text continues with it. The steps over a text are the same as in decoding
 at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain.
@@ -34,7 +34,7 @@ from d2sd.train.text import respond_to
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
-CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain: default depth of its trees
+CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain, as deep as its default trees
 ROWS = 1024  # rows per pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text
@@ -58,14 +58,14 @@ def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHA
 
 
 def block_size(model: Drafter) -> int:
-    """Returns γ: the anchor and the tokens drafted per step."""
+    """Returns γ: the number of drafted tokens per step, plus 1 for the anchor."""
     return model.form.block_size if isinstance(model, DFlashDraftModel) else CHAIN + 1
 
 
 class BlockRedrafter:
     """Drafts blocks after any token of a text. Each block depends only on the text before it.
 
-    visible: number of tokens after the anchor that the drafter is shown, as a VP-Drafter is.
+    visible: number of tokens after the anchor that the drafter is shown; not 0 for a VP-Drafter.
     """
 
     def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):
@@ -115,13 +115,13 @@ class BlockRedrafter:
         return count.tolist()
 
     def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Returns the anchors and the tokens after them, (A, γ)."""
+        """Returns each anchor and the γ − 1 tokens after it, (anchors, γ)."""
         size = self.form.block_size
         ids = [(text.ids[at : at + size] + (NO_TOKEN,) * size)[:size] for at in anchors]
         return torch.tensor(ids, device=self.drafter.device)
 
     def _hidden(self, block: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
-        """Returns the hidden states of one block after every anchor, (A, R, hidden)."""
+        """Returns the hidden states of one block after every anchor, (anchors, rows, hidden)."""
         form, rows, device = self.form, self.form.rows, self.drafter.device
         ids = torch.full((len(anchors), rows), form.mask_token, device=device)
         shown = min(1 + self.visible, rows)
@@ -139,10 +139,7 @@ class BlockRedrafter:
 
 
 class ChainRedrafter:
-    """Drafts a greedy EAGLE-3 chain after any token of a text. Runs one batched pass per token until all chains are rejected.
-
-    length: number of tokens of a chain.
-    """
+    """Drafts a greedy EAGLE-3 chain after any token of a text. Runs one batched pass per token until all chains are rejected."""
 
     visible = 0
 
@@ -152,7 +149,6 @@ class ChainRedrafter:
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """Returns for each anchor the number of accepted tokens."""
         model = self.model
         features = text.features_of(model.target_layer_ids).to(model.dtype)
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (self.length + 1)], device=features.device)
@@ -160,7 +156,7 @@ class ChainRedrafter:
         at = torch.arange(count, device=features.device)
         feature = model.project(features)
         context = model.keys_values(self._embedded(ids[1 : count + 1])[None], feature, at[None])
-        rows = torch.tensor([anchors], device=features.device) - 1  # a row reads the token after it, the anchor
+        rows = torch.tensor([anchors], device=features.device) - 1  # row n reads token n + 1, here the anchor
         chains = Chains(rows, at, context)
         state = feature[:, rows[0]]
         right = torch.ones(len(anchors), dtype=torch.bool, device=features.device)
@@ -189,7 +185,7 @@ class TextWalk:
 
     accepted: number of drafted tokens that each step accepts; the text's end may cut the last step.
     tokens: number of generated tokens.
-    by_anchor: number of accepted tokens of a draft from every position of the text, even if no step starts there.
+    by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
     """
 
     accepted: tuple[int, ...]
@@ -223,11 +219,11 @@ def alpha_estimate(walks: Sequence[TextWalk]) -> Estimate:
 
 Shape = Literal["low", "cliff", "smooth", "unclear"]
 LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
-FEWEST_STEPS = 20  # for a position to count
+FEWEST_STEPS = 20  # steps that must reach a position for it to count
 FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
-STRICT = 3.0  # standard deviations; many, since every position is tested
+STRICT = 3.0  # standard deviations of the interval; a wide one, since every position is tested
 SHAPES = {
-    "low": "Position 1 is already low, as with wrong taps, a wrong mask token, another template or too little training.",
+    "low": "Acceptance is already low at position 1, as with wrong taps, a wrong mask token, another template or too little training.",
     "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
     "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as trained.",
     "unclear": "There are too few steps to tell the shape.",
@@ -264,7 +260,7 @@ def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list
 
 
 def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:
-    """Returns the shape, and the position of a cliff, if any: a significant drop after a good position 1."""
+    """Returns the shape, and the position of a cliff or None. A cliff is a significant drop after a high acceptance at position 1."""
     known = [p for p in positions if p.steps >= FEWEST_STEPS]
     if not known:
         return "unclear", None

@@ -29,10 +29,10 @@ class TensorDifference:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """Another drafter over the same texts.
+    """The comparison with a reference: another drafter over the same texts.
 
     name: folder or hub id.
-    walks: its steps, by text.
+    walks: the reference's steps over each text.
     change: α of the reference − α of the examined drafter, over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
     tensors: tensors that differ, largest difference first.

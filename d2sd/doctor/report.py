@@ -24,10 +24,10 @@ from d2sd.trace.text import escaped
 MOST_TENSORS, MOST_CHARACTERS = 12, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
+    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without the bonus token, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "γ counts the anchor: a block has γ − 1 drafted tokens. A drafter with the fill convention has γ rows; with next, it has γ − 1 rows.",
-    "The temperature is 0. A softmax temperature does not change greedy drafts, so none is tried; Calibrate suggests one for the confidence.",
+    "The temperature is 0. A softmax temperature does not change greedy drafts, so no such temperature is tried; Calibrate suggests one for the confidence.",
 )
 
 
@@ -81,14 +81,14 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
-        yield from ("**Not examined: the command was stopped before.**", "")
+        yield from ("**Not examined: the command was stopped before this drafter.**", "")
         return
     if e.diagnosis is not None:
         yield f"**{text(clean(e.diagnosis.sentence))}**"
         if e.diagnosis.fix:
             yield f"To fix: {code(clean(e.diagnosis.fix))}"
     else:
-        yield "**Stopped before the end: no cause is named.**"
+        yield "**Stopped before the end, so the cause is unknown.**"
     for failure in e.failures:
         yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
     if e.run is not None:
@@ -132,7 +132,7 @@ def _reference(r: Reference) -> Iterator[str]:
         yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
     yield from ("", "| tensor | differs by |", "| --- | --- |")
     for tensor in r.tensors[:MOST_TENSORS]:
-        yield f"| {text(tensor.name)} | {'missing in one, or another shape' if tensor.share is None else f'{tensor.share:.1%}'} |"
+        yield f"| {text(tensor.name)} | {'missing in one drafter, or of another shape' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* The same prompts with {text(trial.template.description)}, so other texts: α {trial.alpha:.2f}, change {change}, {count(trial.texts, 'prompt')}."
+        yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}, {count(trial.texts, 'prompt')}."
 
 
 def _signed_percent(share: float | None) -> str:

@@ -1,4 +1,4 @@
-"""The gain of perfect confidence: replays recorded runs with other choices of the prefixes to re-draft from."""
+"""Measures the gain of perfect confidence by replaying recorded runs with other prefixes to re-draft from."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     table = "".join(map(_row, rows))
     return (
         f"# What would perfect confidence bring?\n\n{_sentence(rows[2], k)} The replays cover {count(len(texts), 'text')} with "
-        f"the same drafters; at temperature 0, they are exact.\n\n{HEAD}{table}\n"
+        f"the same drafters. At temperature 0, a replay gives exactly the steps that decoding would give.\n\n{HEAD}{table}\n"
         "Differences are relative to the first row, with simultaneous 95% intervals."
     )
 
@@ -59,5 +59,5 @@ def _sentence(known: DrafterFigures, k: int) -> str:
         return "There are too few texts for a conclusion."
     words = with_interval(difference, signed_decimal)
     if not difference.excludes_zero:
-        return f"No clear difference: if the boundary were known, one re-draft per step would be as good as {k} ({words} tokens per step)."
-    return f"If the boundary were known, one re-draft per step would change α by {words} tokens per step compared with {k}."
+        return f"No clear difference: if the boundary were known, one re-draft per step would be as good as {k} re-drafts ({words} tokens per step)."
+    return f"If the boundary were known, one re-draft per step would change α by {words} tokens per step compared with {k} re-drafts."

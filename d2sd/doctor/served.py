@@ -1,4 +1,4 @@
-"""Compares a server's steps with the same drafter run locally: how many tokens should it have accepted wherever it drafted?"""
+"""Compares a server's steps with the same drafter run locally: how many drafted tokens should the server have accepted?"""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ MOST_OTHERS = 0.1  # largest share of tokens that the target would not choose, f
 class ServedStep:
     """One step of a server.
 
-    run, step: numbers from 0.
+    run, step: index of the run, and of the step in its run.
     at: number of output tokens before the first drafted one.
     drafted: number of tokens that the server drafted.
     server: number of drafted tokens that the server accepted.
-    reference: number of accepted tokens if the local drafter drafts as many.
+    reference: number of tokens that would be accepted if the local drafter drafted ``drafted`` tokens at the same place.
     cut: whether the text ended within the draft, so that more tokens might have been accepted.
     """
 
@@ -52,7 +52,7 @@ class PositionShares:
 
 @dataclass(frozen=True, slots=True)
 class ServedComparison:
-    """A server's steps compared with the local drafter, the reference, at the same places.
+    """A server's steps compared with the local drafter (the reference) at the same places of the text.
 
     places: the steps with drafted tokens.
     less, more: number of places where the server accepted fewer, or more, tokens than the reference.
@@ -90,7 +90,7 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
             text, others = read_recorded(target, text, model.target_layer_ids)
             if len(others) > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
-                    f"run {run + 1} was not generated greedily by {target.name}: it would have chosen another token at "
+                    f"run {run + 1} was not generated greedily by {target.name}, which would have chosen another token at "
                     f"{len(others)} of {len(text.ids) - text.start} positions; serve at temperature 0, and name the served target"
                 )
             accepted = drafter.accepted(text, [s.anchor_position for s in steps])
@@ -105,11 +105,11 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
 def _text(trace: Trace, target: Target) -> tuple[Text, list[StepDone]]:
     """Returns the text of a log, and the steps with drafted tokens before the text's last token."""
     if not trace.steps:
-        raise InputError("it has totals but no steps; docs/import.md says which flag makes a server log steps")
+        raise InputError("the log has totals but no steps; docs/import.md says which flag makes a server log steps")
     text = recorded_text(trace, target)
     steps = [s for s in trace.steps if _drafted(s) and 1 <= s.anchor_position < len(text.ids) - 1]
     if not steps:
-        raise InputError("it has no drafted tokens")
+        raise InputError("the log has no drafted tokens")
     return text, steps
 
 

@@ -1,6 +1,6 @@
-"""All changes that are tried on a drafter: other readings of its weights, and the edits of ``d2sd.doctor.weight_edits``.
+"""All changes that are tried on a drafter: readings, and the edits of ``d2sd.doctor.weight_edits``.
 
-A reading is one that the drafter's config can express.
+A reading uses the same weights with another setting. The config of the drafter can express most readings.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from d2sd.nets.layouts import DrafterForm
 from d2sd.nets.target import Target
 
 SHIFTS = (-1, 1, -2, 2, -3, 3)
-BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # of published models
+BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # RoPE bases of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
 ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-MIN_GAIN_LONGER = 0.04  # of longer blocks; some drafters draft a little further than they were trained for
+MIN_GAIN_LONGER = 0.04  # for longer blocks, since some drafters draft a little further than they were trained for
 MOST_SPECIAL = 300  # special tokens that are tried as mask tokens
 
 
 def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Returns all variants of a drafter of either kind, each once, except for other mask tokens.
+    """Returns all variants of a block or EAGLE-3 drafter without duplicates, except those with other mask tokens.
 
     longest: number of tokens of the longest text.
-    whole: whether some drafts are accepted completely, so that longer drafts may help.
+    whole: whether enough drafts are accepted completely, so that longer drafts may help.
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
     found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
@@ -47,14 +47,14 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
 
 
 def readings(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Returns the variants that read the same weights in another way; see ``variants``."""
+    """Returns the variants that use the same weights with another setting. Arguments as in ``variants``."""
     if isinstance(model, DFlashDraftModel):
         return list(_block_readings(model.form, target, longest, whole))
     return list(_eagle3_readings(model.config, target))
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
-    """Returns candidates for the mask token: special tokens, the first and last unused ids, neighbouring ids."""
+    """Returns candidates for the mask token: special tokens, the last ids, the first unused id, and the neighbours of the current id."""
     tokenizer, size = target.tokenizer, target.config.vocab_size
     special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)[:MOST_SPECIAL]
     others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
@@ -86,7 +86,7 @@ def _reading(
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
-    """Yields other plausible taps, with descriptions: all shifted, reordered, evenly spaced, and each one shifted alone."""
+    """Yields other plausible taps, with descriptions: all taps shifted, reordered or evenly spaced, or one tap shifted."""
     found = [(f"every tap {by:+d}", [n + by for n in taps]) for by in SHIFTS]
     found += [("taps in ascending order", sorted(taps)), ("taps in reverse order", list(taps[::-1]))]
     even = default_target_layers(layers, len(taps))
@@ -169,7 +169,7 @@ def _other_anchor(form: DrafterForm) -> Variant:
         expressed = {
             "speculators": ("sample_from_anchor: false", set_keys({"sample_from_anchor": False})),
             "flat": (
-                "the nested layout of DFlash (dflash_config), since rows of a flat one always predict next",
+                "the nested layout of DFlash (dflash_config), since rows of the flat layout always predict next",
                 _nested,
             ),
             "nested": ('architectures: ["DFlashDraftModel"], since rows of DSpark always predict next', None),
@@ -184,7 +184,7 @@ def _other_anchor(form: DrafterForm) -> Variant:
     return Variant("reads", description, fix, other, edit_config=edit)
 
 
-DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # DFlash nests them in an object
+DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # keys that DFlash nests in an object
 
 
 def _nested(config: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +199,7 @@ def _flat(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
-    """Speculators number a layer by its input, hence + 1."""
+    """In the speculators layout, layers are numbered by their inputs, hence + 1."""
     if form.layout == "speculators":
         return {"aux_hidden_state_layer_ids": [n + 1 for n in taps]}
     return {_dflash_key(form, "target_layer_ids"): list(taps)}
@@ -241,7 +241,7 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
 
 
 def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
-    """Layers are numbered by their outputs in ``eagle_config``, and by their inputs at the top level."""
+    """Layers are numbered by their outputs in ``eagle_config``, but by their inputs at the top level."""
     if "eagle_config" in config:
         return set_keys({f"eagle_config.{LAYERS}": taps, LAYERS: None})(config)
     return set_keys({LAYERS: [n + 1 for n in taps]})(config)
@@ -250,7 +250,7 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
 def _eagle3_layer(
     kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
 ) -> Variant:
-    """Changes keys of the layer's config, which speculators nest in an object."""
+    """Changes keys of the layer's config. In the speculators layout, these keys are nested in an object."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
         if value is not None:
@@ -265,7 +265,7 @@ def _eagle3_layer(
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
-    """Yields other head sizes that fit the same matrices. Norms of queries and keys would fix the size."""
+    """Yields other head sizes that fit the same matrices; none if norms of queries and keys determine the size."""
     if form.qk_norm:
         return
     own, c, t = form.layer.head_dim, form.layer, target.config

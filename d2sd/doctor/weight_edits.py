@@ -26,7 +26,7 @@ PAIRS = (
 )  # fmt: skip
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
-MAX_TIMES = 1.5  # log2 ratio of a weight's size to comparable ones, above which other scales are tried
+MAX_TIMES = 1.5  # log2 of a weight's size ÷ the size of comparable weights, above which other scales are tried
 MOST_TIMES = 16  # largest factor that is tried for ``hidden_norm``
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
@@ -93,7 +93,7 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
             if len(layers) == 1 < len(net.layers) and "norm" in one:
-                continue  # this also helps damaged drafters
+                continue  # swapping norms in one layer also helps damaged drafters
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
                 yield "swapped", f"{names} swapped{where}", f"swap {names}{where}", _exchange(pairs)
@@ -104,13 +104,13 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
             yield "swapped", f"{names} swapped", f"swap {names}", _exchange([(one, other)])
     if net.layers == ("layer.",):  # EAGLE-3 concatenates embedding and feature
         inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
-        description = "halves of the inputs of q, k and v swapped"
-        fix = "swap the halves of the columns of q_proj, k_proj and v_proj"
+        description = "first and second half of the inputs of q, k and v swapped"
+        fix = "swap the first half of the columns with the second half in q_proj, k_proj and v_proj"
         yield "swapped", description, fix, _each(inputs, lambda w: w.roll(w.shape[1] // 2, 1))
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    """Reads matrices column by column, which transposes square ones. Other shapes only in all layers together."""
+    """Reads matrices column by column, which transposes square ones. Others are changed only in all layers together."""
     scopes = [
         (part.rpartition(".")[2], where, names)
         for part in MATRICES
@@ -137,7 +137,7 @@ def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:
-    """Rescales weights that are much larger or smaller than the same weights of other layers, or than all other matrices."""
+    """Rescales weights whose size differs much from the same weights of other layers, or from all other matrices."""
     sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
@@ -156,7 +156,7 @@ def _scaled(net: _Network) -> Iterator[Edit]:
 
 
 def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
-    """Rescales ``hidden_norm`` if it is far from 1, its initial value; there is no other norm to compare with."""
+    """Rescales ``hidden_norm`` if it is far from 1, its initial value. There is no other norm to compare it with."""
     for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
         size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
         if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
@@ -170,12 +170,12 @@ def _scale(names: Sequence[str], by: float, words: str) -> Edit:
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects."""
+    """Reorders the rows of every head from adjacent pairs into two halves, which transformers' RoPE expects."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
 def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
-    """Inverse of ``pairs_to_halves``, which llama.cpp's converter applies for some model types."""
+    """Inverse of ``pairs_to_halves``. llama.cpp's converter applies this inverse for some model types."""
     return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
 
 
@@ -196,7 +196,7 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:
-    """Shifts norms by 1, only towards 1; the other direction also helps damaged drafters."""
+    """Shifts the weights of norms by 1, only towards the value 1. The other direction also helps damaged drafters."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": every,
@@ -217,7 +217,6 @@ def _strangeness(median: float) -> float:
 
 
 def _reordered_layers(net: _Network) -> Iterator[Edit]:
-    """Rotates or reverses all layers, or swaps two of them."""
     own = tuple(range(len(net.layers)))
     orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
     for one, other in combinations(own, 2):
@@ -240,7 +239,8 @@ def _tables(net: _Network, target: Target) -> Iterator[Edit]:
             if part == "lm_head" and ids is not None and len(ids) == len(own):
                 table = table[ids.to(table.device)]
             if table.shape == own.shape and not table.is_meta:
-                yield "tables", f"the target's own {part}", f"the target's {part}, or none", _each([name], table.to)
+                fix = f"replace {part} by the target's, or leave it out"
+                yield "tables", f"the target's own {part}", fix, _each([name], table.to)
         for by in (1, -1):
             description = f"rows of {part} shifted by {by:+d}"
             yield "tables", description, description, _each([name], partial(torch.roll, shifts=by, dims=0))
@@ -256,7 +256,7 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
-    """Yields layers, and the attention or MLP of each, with the weights that disable them if set to 0."""
+    """Yields each layer, and its attention and MLP separately, with the names of the weights that disable it if set to 0."""
     if len(net.layers) > MOST_LAYERS:
         return
     for number, at in enumerate(net.layers):

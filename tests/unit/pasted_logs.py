@@ -172,7 +172,7 @@ CASES = {
         ("α 1", "1756736798", "almost nothing"),
     ),
     "metrics of two engines of one model": Case(
-        counters(0, 1000, 3000, 2550) + counters(1, 1000, 3000, 150), ("engine 1 accepts far less than engine 0".capitalize(), "α 1.15 compared with 3.55"), ("2.35",)
+        counters(0, 1000, 3000, 2550) + counters(1, 1000, 3000, 150), ("engine 1 accepts far fewer tokens than engine 0".capitalize(), "α 1.15 compared with 3.55"), ("2.35",)
     ),
     "metrics before and after a restart": Case(
         counters(0, 1000, 3000, 1500) + counters(0, 100, 300, 240), ("1000 steps", "100 steps", "α 2.50", "α 3.40"), ("1100 steps",)
@@ -207,7 +207,7 @@ CASES = {
     ),
     "DFlash with 15 drafted tokens on a finetune": Case(
         "".join(served(29.8, 2.64, 184, 1680, *[0.70, 0.45, 0.25, 0.13, 0.06, 0.03, *[0.0021] * 9]) for _ in range(3)),
-        ("The first 4 of 15 drafted tokens are",),
+        ("The first 4 of 15 drafted tokens give",),
         (LONGER,),
     ),
     "vllm bench serve with and without": Case(
@@ -399,23 +399,23 @@ CASES = {
         ("8.33",),
     ),
     "llama.cpp, requests with and without drafts": Case(
-        timings(3200, 100) + timings(3390, 106, 76, 145), ("A token takes 32 ms with drafts and 32 ms without", "drafting is 1.00 times as fast", "This is true only if the requests were alike")
+        timings(3200, 100) + timings(3390, 106, 76, 145), ("A token takes 32 ms with drafts and 32 ms without", "drafting is 1.00 times as fast", "valid only if the requests were alike")
     ),
     "llama.cpp, three contexts": Case(
         timings(2962, 200, 95, 208) + timings(2990, 200, 106, 184) + timings(3320, 200, 107, 182) + timings(2800, 200),
-        ("1.99 drafted tokens per step, α 2.07", "This is true only if the requests were alike"),
+        ("1.99 drafted tokens per step, α 2.07", "valid only if the requests were alike"),
     ),
     "llama.cpp, slower with drafts": Case(
         timings(2500, 100) + timings(3200, 100, 70, 145), ("drafting takes 1.28 times as long", "as much as 4.37 plain steps and commits 3.41 tokens")
     ),
     "llama.cpp issue 25792": Case("accepted were 51 accepted / 171 generated, so 0.298\n", ("30% of the drafted tokens accepted, steps unknown",), ("α 1",)),
     "llama.cpp pull request 27342": Case(
-        "draft acceptance = 0.98444 (  886 accepted /   900 generated), mean len =  4.94\n", (REPEATS, "accepted as a whole"), (LONGER, "900 drafted tokens")
+        "draft acceptance = 0.98444 (  886 accepted /   900 generated), mean len =  4.94\n", (REPEATS, "accepted completely"), (LONGER, "900 drafted tokens")
     ),
     "llama.cpp, hybrid model": Case(
         "draft acceptance rate = 1.00000 (  115 accepted /   115 generated)\nstatistics draft: #calls(b,g,a) = 1 82 33, #gen drafts = 81, #acc drafts = 33,\n"
         "       #gen tokens = 214, #acc tokens = 115, dur(b,g,a) = 0.001, 999.634, 0.005 ms\n",
-        ("81 steps, 2.64 drafted tokens per step, α 2.42, accepted up to position 1: 41%", "accepted as a whole"),
+        ("81 steps, 2.64 drafted tokens per step, α 2.42, accepted up to position 1: 41%", "accepted completely"),
     ),
     "llama.cpp, draft statistics alone": Case(statistics("draft-mtp", 760, 750, 454, 2250, 900, 3000), ("750 steps, 3 drafted tokens per step, α 2.20, accepted up to position 1: 61%",)),
     "tabbyAPI pull request 478": Case(

@@ -269,7 +269,7 @@ def test_repair_confirmed_only_if_drafter_works(bundled):
     assert little.sentence.startswith(
         "No fault was proved: position 1 is accepted 90% of the time. The best change found is a window"
     )
-    assert "α rises from 3.40 to 4.55. This does not prove that it is the cause." in little.sentence
+    assert "α rises from 3.40 to 4.55. This gain does not prove the cause." in little.sentence
 
 
 def test_repair_confirmed_only_near_known_level(bundled):
@@ -283,7 +283,7 @@ def test_repair_confirmed_only_near_known_level(bundled):
     assert (named.cause, named.changes) == ("below", ())
     assert "α rises from 1.00 to 4.55 (known to be possible: 9.00)" in named.sentence
     assert (
-        "and other changes still help. Something else is wrong too, so this change is not named as the cause."
+        "and other changes still help. Something else is wrong too, so the cause is still unknown."
         in named.sentence
     )
 

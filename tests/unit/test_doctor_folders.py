@@ -23,12 +23,12 @@ from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 FOLDERS = {
     "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, but the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
-    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "there is an unknown tensor final_norm.weight of the same shape: it is misnamed", "rename final_norm.weight to norm.weight"),
+    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "the unknown tensor final_norm.weight has the same shape, so it is misnamed", "rename final_norm.weight to norm.weight"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
     "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight has shape", None),
     "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, but the target has layers 0 to 15", None),
     "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, but the target has 16", "num_target_layers: 16"),
-    "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "--vp"),
+    "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),
     "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size 8", None),
 }  # fmt: skip
 
@@ -48,9 +48,9 @@ NOTES = {
     "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
     "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
     "rope": (rope(5e5), "RoPE", "the target has base 10000, type default"),
-    "window": (window(512), "window", "3 of 3 layers see only the last 512 positions, causal within the block"),
+    "window": (window(512), "window", "3 of 3 layers see only the last 512 positions; attention within the block is causal"),
     "eps": (outer(rms_norm_eps=1e-3), "rms_norm_eps", "0.001; the target's is 1e-06"),
-    "eos": (outer(eos_token_id=5), "end tokens", "its config names [5], but the target's end tokens are [0]"),
+    "eos": (outer(eos_token_id=5), "end tokens", "its config names the end tokens [5], but the target's end tokens are [0]"),
 }
 
 

@@ -260,7 +260,7 @@ def profile(*shares, steps=2000, **fields):
     [
         (profile(0.8, 0.65, 0.5, 0.4, 0.3), False, "Acceptance by position looks normal.", ""),
         (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. 5 drafted tokens per step (γ = 6)", "vLLM pull request 40898"),
-        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would tell", "vLLM pull request 40898"),
+        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would show", "vLLM pull request 40898"),
         (profile(0.01, 0.001, 0.0), True, "Position 1 is accepted in 1% of the steps: almost never.", "vLLM issue 56792"),
         (profile(0.34, *[0.0] * 14), True, "break off after the first token", "speculators issue 613"),
         (profile(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), True, "Acceptance falls at position 4: 19%", "vLLM pull request 41834"),
@@ -268,7 +268,7 @@ def profile(*shares, steps=2000, **fields):
         (profile(0.4, 0.25, 0.15, steps=15), False, "Acceptance by position looks normal", ""),
         (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
         (profile(alpha=3.0), False, "neither the number of drafted tokens per step nor", ""),
-        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens are 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
+        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens give 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
         (profile(alpha=1.5, drafted=3.0), True, "α is 1.50 of at most 4, as if every position were accepted 34% of the time. This is low", "z-lab/dflash issue 133"),
         (profile(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
         (profile(0.8, 0.6, 0.02), True, "Acceptance falls at position 3", "vLLM pull request 41834"),
@@ -302,7 +302,7 @@ def test_read_log_names_fall_in_long_texts(tmp_path, lines, named):
     (tmp_path / "log").write_text(lines, encoding="utf-8")
     (reading,) = read_log(import_log(tmp_path / "log"))
     assert reading.named is named
-    assert any("α is 4.10 up to 4096 tokens and 1.70 beyond" in s for s in reading.sentences) is named
+    assert any("α is 4.10 in texts up to 4096 tokens and 1.70 in longer ones" in s for s in reading.sentences) is named
     assert any("AEON" in one for one in reading.tries) is named
 
 
@@ -314,7 +314,7 @@ def test_read_log_names_fall_in_long_reply(tmp_path):
     }  # fmt: skip
     (tmp_path / "log").write_text(json.dumps({"metrics": {"speculative_decoding": stats}}), encoding="utf-8")
     (reading,) = read_log(import_log(tmp_path / "log"))
-    assert any(" up to 1024 tokens and 2.00 beyond" in s for s in reading.sentences), reading.sentences
+    assert any(" up to 1024 tokens and 2.00 in longer ones" in s for s in reading.sentences), reading.sentences
 
 
 def test_doctor_log_exits_3_when_cause_is_named(tmp_path, capsys):
