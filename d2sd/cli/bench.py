@@ -1,8 +1,8 @@
 """Compare settings on a prompt set: acceptance, speed, nodes, stage times, and whether the texts are the same.
 
-All settings take turns on every prompt. Ctrl-C stops and reports the finished prompts. With --check-lossless, every method is
-compared with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails.
-"bench gpu" measures the stages of a cycle on models of known shape with random weights; "bench cpu" measures the passes of --model.
+All settings take turns on every prompt. Ctrl-C stops and reports the finished prompts. With --check-lossless, nothing is timed:
+every method's text is compared with plain greedy decoding (float32: id for id; bfloat16: within a margin), and the exit code is 1
+if a method fails. "bench gpu" measures the stages of a cycle with random weights, and "bench cpu" the passes of --model.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
     "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
-    "and its keys and values of the context. Bytes of a cycle: the same, plus both drafters' weights, two more reads of the "
+    "and its keys and values of the context. Bytes of a cycle: those of a plain step, plus both drafters' weights, two more reads of the "
     "LM head, and the drafters' keys and values of the context. The bandwidth is measured with a copy in the same run and "
     "counts bytes read and written."
 )
@@ -85,11 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--baselines", default="", metavar="A,B,…",
         help="other implementations to compare with: all, or a list of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
     )  # fmt: skip
-    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt, of which the median times are reported (default: 1; for gpu and cpu 20)")  # fmt: skip
+    parser.add_argument("--repeats", type=int, metavar="N", help="number of runs per prompt; median times are reported (default: 1; for `bench gpu` and `bench cpu`: 20)")  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also show a row per method and domain")
     add_output(parser, "--out", folder=True, type=Path, metavar="FOLDER", help="also write results.json, report.md and report.html to this folder")  # fmt: skip
     parser.add_argument("--check-lossless", action="store_true", help="compare all texts with plain decoding instead of timing")  # fmt: skip
-    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each used if it is at most γ−1")}
+    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each combined with every larger γ")}
     for name, (default, sentence) in lists.items():
         parser.add_argument(
             f"--{name}", type=_whole_numbers, default=default, metavar="A,B,…",
@@ -97,24 +97,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )  # fmt: skip
     parser.add_argument(
         "--margin", type=float, default=DEFAULT_MARGIN, metavar="X",
-        help=f"for --check-lossless in other types than float32: how far the logit of a token may be below the highest one "
+        help=f"for --check-lossless in bfloat16 and float16: how far the logit of a token may be below the highest logit "
         f"(default: {DEFAULT_MARGIN}); {MARGIN_REASON}",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: measure the time of every stage beside its floor, with random weights of a "
-        "known shape (uses only --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json); "
-        "cpu: measure time and operations of every pass of --model, and the time of its matrix products alone (takes one --context)"
+        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: measure the time of every stage, and its lower bound, with random "
+        "weights (uses only --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json); cpu: for every "
+        "pass of --model, measure its time, its operations, and the time of its matrix products alone (takes one --context)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"for gpu: shape of the models, one of: {', '.join(SHAPES)} (default: qwen3-8b)")  # fmt: skip
     parser.add_argument(
         "--context",
         type=_whole_numbers,
         metavar="A,B,…",
-        help="for gpu and cpu: tokens before the measured passes (default: gpu 1024,8192,32768; cpu 128)",
+        help="for gpu and cpu: number of tokens before the measured passes (default for gpu: 1024,8192,32768; for cpu: 128)",
     )
     parser.add_argument(
         "--layers", choices=LAYERS, help="for gpu: fused (merged weights, few kernels) or plain (the models' own modules); "
-        "default: both, with the ratio of every stage"
+        "default: both, and the ratio of their times"
     )  # fmt: skip
     add_run_arguments(parser)
 
@@ -124,7 +124,7 @@ def _whole_numbers(text: str) -> tuple[int, ...]:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Runs and prints one row per setting."""
+    """Runs the benchmark and prints its results. Returns the exit code."""
     transformers.logging.set_verbosity_error()
     arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
     if arguments.repeats < 1:
@@ -202,14 +202,16 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     for method in methods if arguments.methods != "all" else ():
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
-            raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
+            none = f"{method} needs a K below γ, but every K of --branches is at least as large as every γ of --gamma"
+            raise InputError(reasons[0] if reasons else none)
     seeds = {"decoding": base.seed}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
-    exact = numbers in ("float32", "mixed")  # with mixed weights, transformers' own model may write another text
+    exact = numbers in ("float32", "mixed")
+    # with mixed weights, transformers' own model may write another text, so it is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
     results, stopped = collect(
@@ -250,11 +252,9 @@ def _lossless_body(result: dict[str, Any], texts: Any) -> str:
     rule = (
         "every text must equal plain greedy decoding (method autoregressive) id for id"
         if margin is None
-        else f"the logit of every token must be at most {margin} below the highest one of a teacher-forced pass; {MARGIN_REASON}"
+        else f"the logit of every token must be at most {margin} below the highest logit in a teacher-forced pass; {MARGIN_REASON}"
     )
-    verdict = (
-        f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts: {rule}."
-    )
+    verdict = f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts. To pass, {rule}."
     return "\n\n".join([markdown_table(head, lines), *remarks(result), verdict])
 
 
@@ -329,9 +329,9 @@ def _gpu_body(result: dict[str, Any]) -> str:
     parts = [
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
-        f"medians of {result['repeats']} runs; a dash means not measured. A cycle, or a step of plain decoding, includes "
-        "everything that a step of a generation does, also its events. Random drafts are rejected, so a cycle commits one "
-        "token. Cycles computed on the device move the rows of a whole block, however many tokens are accepted.",
+        f"medians of {result['repeats']} runs; a dash means not measured. Cycles and steps of plain decoding include "
+        "everything that a generation does in a step, also its events. Random drafts are rejected, so a cycle commits one "
+        "token. A cycle that runs on the device moves the cache rows of a whole block, even if fewer tokens are accepted.",
         _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
     ]
@@ -366,7 +366,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
     }
     head = (
         f"# Passes of {engine.models.name} on a CPU",
-        f"After {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the pass's matrix products alone, measured in turn.",
+        f"After {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the pass's matrix products alone; both are measured alternately.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
     if arguments.out:

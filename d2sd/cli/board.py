@@ -1,6 +1,6 @@
-"""Replay every drafter saved by a training run over the same texts, and show α over training and the best checkpoint.
+"""Replay all drafters saved by a training run over the same texts, and show α of each checkpoint and which one is best.
 
-The target writes the texts once. Texts and results are stored in FOLDER, so the same command measures only new checkpoints.
+The target writes the texts once. Texts and results are kept in FOLDER, so running the command again measures only new checkpoints.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ Done = Sequence[tuple[Checkpoint, DrafterResults]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out folder of `d2sd train … --keep-every N`")
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="target that the drafters were trained for")  # fmt: skip
-    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter, needed for VP-Drafters: their α is measured with it, by method d2sd")  # fmt: skip
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter, needed if the checkpoints are VP-Drafters: α is measured for both drafters together, with method d2sd")  # fmt: skip
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set, as for calibrate; choose prompts that were not trained on")  # fmt: skip
     add_text_arguments(parser)
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="longest text (default: 128)")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a text (default: 128)")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, origin")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
-    """Returns the checkpoints. Merges the last two if the final drafter equals the last saved step."""
+    """Merges the last two checkpoints if the final drafter equals the drafter of the last saved step."""
     found = list(done)
     if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
         (step, measured), (final, _) = found[-2:]
@@ -131,7 +131,7 @@ def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
 
 
 def _public(word: str) -> str:
-    """Returns a word of the command for publication: of an absolute path, only the last part."""
+    """Returns a word of the command line; only the last part of an absolute path, since reports are published."""
     return Path(word).name if Path(word).is_absolute() else word
 
 

@@ -3,8 +3,8 @@
 Also show where drafting should stop: how confidence thresholds and shorter drafts would change α, verified nodes and, with the
 costs of this machine or of --costs, the time per token.
 
-With --json, print one object: prompt group ("all" first) → fields of d2sd.calibration.Report. A figure has value, low and high
-(95% interval; null if there are too few units). gains.tokens_per_step is α.
+With --json, print one object. Its keys are the prompt groups ("all" first), its values the fields of d2sd.calibration.Report.
+A figure has value, low and high (95% interval; null if there are too few prompts). gains.tokens_per_step is α.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running prompts; a file may contain several")  # fmt: skip
+    parser.add_argument("--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running prompts; a file may contain several runs")  # fmt: skip
     parser.add_argument("--method", default="d2sd", metavar="ID", help="method to run (default: d2sd)")
     add_output(parser, "--traces-out", folder=True, type=Path, metavar="FOLDER", help="also write every run to this folder, as NNN.jsonl.gz")  # fmt: skip
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
@@ -132,11 +132,11 @@ def _write_html(path: str, runs: RunStatistics, what: str) -> None:
 def _text(name: str, runs: RunStatistics) -> str:
     report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
-    if short := len(runs) - report.runs:
-        title += f"; {count(short, 'more run')} ended with prefill and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
         title += f", α {with_interval(alpha, decimal)}"
+    if short := len(runs) - report.runs:
+        title += f"; {count(short, 'more run')} without a step, since the text ended with prefill"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)

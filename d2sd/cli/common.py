@@ -22,7 +22,7 @@ from d2sd.trace.logs import read_runs
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
-if TYPE_CHECKING:  # imports torch (seconds and 340 MB), which commands that only read traces do not need
+if TYPE_CHECKING:  # imports torch (seconds, 340 MB), which commands that only read traces do not need
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
@@ -39,7 +39,7 @@ def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentPar
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the options for models, number type and device. several: whether ``--drafter`` may be repeated."""
+    """Adds the options that choose models, number type and device. several: whether ``--drafter`` may be repeated."""
     parser.add_argument(
         "--model",
         default="tiny",
@@ -49,15 +49,15 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: a target from `d2sd get`",
+        help="target instead of the one in --model; GGUF: types Llama, Qwen2.5, Qwen3 and Gemma 3; NAME: a target from `d2sd get`",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
-        help="drafter of any kind in docs/drafter-format.md instead of the model's own"
+        help="drafter instead of the one in --model, of any kind in docs/drafter-format.md"
         + ("; may be repeated to compare several drafters" if several else ""),
     )  # fmt: skip
-    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the model's own")
-    parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the model's own")
+    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the one in --model")
+    parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the one in --model")
     parser.add_argument(
         "--dtype", help="number type: float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: mixed for "
         "a target of 50 million parameters or more on a CPU, else float32)"
@@ -81,7 +81,7 @@ def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the prompt and model options of commands without ``add_model_arguments``."""
+    """Adds options for prompts, number type and device, for commands that do not call ``add_model_arguments``."""
     parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--dtype", help="number type: float32, mixed, bfloat16 or float16 (default: as for generate)")
@@ -122,11 +122,11 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def add_output(
     parser: argparse._ActionsContainer, *flags: str, folder: bool = False, own: Sequence[str] = (), **options: Any
 ) -> None:
-    """Adds an option that names a file or folder to write, and ``--force``.
+    """Adds an option that names a file or folder to write. Without ``own``, also adds ``--force``.
 
-    folder: whether the output is a folder. Unless ``own`` is given, the command itself checks it with ``check_folder``.
-    own: path suffixes that mark an earlier run which the command resumes, such as ``/pair.json``. Existing content without any
-        of these marks is rejected.
+    folder: whether the output is a folder. Without ``own``, the command itself must check the folder with ``check_folder``.
+    own: suffixes such as ``/pair.json``, for commands that resume runs. If a file named output + suffix exists, the output belongs
+        to an earlier run; other existing content is rejected.
     options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
@@ -177,7 +177,7 @@ def check_folder(folder: Path) -> None:
 
 
 def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
-    """Raises ``InputError`` if the path is an input of the command, or exists without a mark of an earlier run."""
+    """Raises ``InputError`` if the output is an input of the command, or has content that this command did not write."""
     if not path.exists() or _is_device(path):
         return
     if any(path.samefile(other) for other in _named(arguments)):
@@ -215,7 +215,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
 def prepare_engine(
     arguments: argparse.Namespace, config: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
-    """Returns the engine, and the prompts with their token ids. Checks that all prompts fit before any of them runs."""
+    """Returns the engine, and the prompts with their token ids. Raises ``InputError`` if a prompt is too long."""
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments)
     if wait := engine.first_use(engine.resolve(config).backend):
@@ -225,7 +225,7 @@ def prepare_engine(
 
 
 def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
-    """Prints a note if a chat model gets prompts without its template, so that it continues them instead of answering."""
+    """Prints a note if a chat model gets prompts without its template: it would continue prompts instead of answering them."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
         print(f"{target.name} is a chat model, but prompts are not in its chat template; add --chat.", file=sys.stderr)
@@ -234,7 +234,7 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
 def load_engine(arguments: argparse.Namespace) -> Engine:
     """Returns the engine that the model arguments name.
 
-    Then excludes all existing objects from garbage collection, which would take a third of a second during a timed run.
+    Excludes all objects that exist after loading from garbage collection, which would pause a timed run for a third of a second.
     """
     from d2sd.engine import load
 
@@ -266,11 +266,11 @@ def record_runs(
     paths: Sequence[Path] = (),
     reuse: bool = False,
 ) -> Iterator[Trace]:
-    """Yields a run of each prompt, with a progress bar. The headers name the prompt and its domain.
+    """Runs every prompt and yields its trace, with a progress bar. The header of a trace has the prompt and its domain.
 
     name: label of the progress bar.
-    paths: file of each run, written when the run ends; empty to write no files.
-    reuse: read existing files instead of running again.
+    paths: a file for each run, written when the run ends; empty to write no files.
+    reuse: whether to read a file that exists instead of running its prompt.
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
@@ -301,9 +301,9 @@ def files_of(path: str) -> list[str]:
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """Returns a sentence about texts without a token before the end token, with advice; empty if there are none.
+    """Returns a sentence with the number of texts that consist of an end token only, and advice; empty if there are none.
 
-    empty, texts: number of empty texts, and of all texts.
+    empty, texts: number of these texts, and of all texts.
     chat: whether the prompts were put into the chat template.
     """
     if not empty:

@@ -1,4 +1,4 @@
-"""Compare two sets of recorded runs: show every figure of both sets, and the difference with its interval."""
+"""Compare two sets of recorded runs: show every figure of both sets, and the difference with its confidence interval."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
+from d2sd.calibration.sentences import count
 from d2sd.trace.events import Node, StepDone
 from d2sd.trace.logs import UNKNOWN
 from d2sd.trace.metrics import verdict
@@ -62,7 +63,8 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     for number, branch in enumerate(step.branches, 1):
         base = "the first draft" if branch.base == 0 else f"draft {branch.base}"
         tokens = " ".join(visible(t) for t in branch.texts)
-        yield _cut(f"draft {number}: {branch.drafter} drafter, after {branch.prefix} of {base}: {tokens}")
+        start = f"the first {count(branch.prefix, 'token')} of {base}" if branch.prefix else "the anchor"
+        yield _cut(f"draft {number}: {branch.drafter} drafter, after {start}: {tokens}")
     yield ""
     yield from draw_tree(step)
     yield ""
@@ -70,7 +72,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
 
 
 def not_logged(missing: Collection[str]) -> str:
-    """Returns a sentence that lists what a log lacks; empty if it is complete."""
+    """Returns a line that lists the fields that a log lacks; empty if it lacks none."""
     if not any(what in missing for what in MISSING):
         return ""
     unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
@@ -78,7 +80,7 @@ def not_logged(missing: Collection[str]) -> str:
 
 
 def _confidences(step: StepDone) -> Iterator[str]:
-    """Yields a row for every position of the first draft. r(k−1): predicted probability that position k is rejected first."""
+    """Yields a row for every position of the first draft. r(k−1): predicted probability that rejection starts at k."""
     draft = step.first_draft
     if draft is None:
         yield "nothing was drafted"
@@ -99,13 +101,13 @@ def _confidences(step: StepDone) -> Iterator[str]:
 
 
 def draw_tree(step: StepDone) -> Iterator[str]:
-    """Yields the lines of the tree, from the root down. An only child is below its parent; several children are indented.
+    """Yields the lines of the tree, from the root down. An only child is drawn below its parent without indentation.
 
-    A chain of nodes that were not reached shares a line.
+    A chain of nodes that were not reached is drawn on one line.
     """
     nodes = _with_bonus(step)
     children, wanted = _children_of(nodes), {c.node: c for c in step.choices}
-    # node, prefix of its line, prefix of all lines below it
+    # node, prefix of its line, prefix of the lines of its descendants
     waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
         item, before, under = waiting.pop()
@@ -131,7 +133,7 @@ def _words(chain: list[Node], wanted: str | None) -> str:
     node = chain[0]
     if len(chain) > 1:
         who = " and ".join(dict.fromkeys(n.proposer for n in chain))
-        return f"{_cut(' '.join(visible(n.text) for n in chain))}  ({len(chain)}, {who} drafter)"
+        return f"{_cut(' '.join(visible(n.text) for n in chain))}  ({len(chain)} nodes, {who} drafter)"
     words = visible(node.text)
     if node.state == "root":
         return words
@@ -150,7 +152,7 @@ def _cut(line: str) -> str:
 
 
 def _with_bonus(step: StepDone) -> list[Node]:
-    """Returns the nodes, plus a node for the bonus token at the end of the accepted path if there is one."""
+    """Returns the nodes. If the step committed a bonus token, adds a node for it at the end of the accepted path."""
     nodes, last = list(step.nodes), step.committed[-1]
     if last.node is None:
         parent = step.nodes[step.accepted[-1] if step.accepted else 0]
@@ -162,7 +164,7 @@ def _with_bonus(step: StepDone) -> list[Node]:
 
 
 def _children_of(nodes: Sequence[Node]) -> defaultdict[int, list[Node]]:
-    """Returns the children of each node by its id: first an accepted child, then a child of the first draft, then others."""
+    """Returns the children by id of the parent. An accepted child comes first, then one from the first draft, then others."""
     children: defaultdict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         children[node.parent].append(node)

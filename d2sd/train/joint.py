@@ -21,11 +21,11 @@ from d2sd.train.settings import BlockObjective, PairTraining
 from d2sd.train.text import Responses
 
 TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
-FEWEST_JUDGED = 30  # minimum responses to fit a temperature, and minimum to judge it
+FEWEST_JUDGED = 30  # minimum number of responses for fitting a temperature, and for judging it
 
 
 class PairObjective(nn.Module):
-    """Sum of both drafters' losses on the same batch. They share no weights, so their gradients are independent."""
+    """Sum of both drafters' losses on the same batch. The drafters share no weights, so their gradients are independent."""
 
     def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
         """model: the frozen target."""
@@ -35,7 +35,7 @@ class PairObjective(nn.Module):
         self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
 
     def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """prefixes: visible tokens of the second drafter's blocks. batch: the other arguments of ``DrafterObjective``."""
+        """prefixes: visible prefix lengths of the second drafter's blocks, (B, A). batch: other inputs of both objectives."""
         loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
         other, more = self.second(**batch, prefixes=prefixes)
         return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
@@ -71,7 +71,7 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 
 def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
     """Returns the target features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
-    torch.cuda.empty_cache()  # so that memory used for writing counts as free
+    torch.cuda.empty_cache()  # so that memory that writing the text used counts as free
     found = read_features(target.base, taps_of(settings, target), data)
     if found is None:
         raise InputError("the target's features of the text no longer fit into memory; give fewer --minutes")
@@ -96,8 +96,8 @@ class Temperature:
 def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> Temperature:
     """Fits a temperature for the first drafter on responses that were not trained on.
 
-    Every second response fits the temperature, and the others judge it. It is applied only if it raises the log-likelihood of the judged
-    outcomes and the bootstrap interval of the gain, over responses, is above 0.
+    The temperature is fitted on every second response and judged on the others. It is applied only if it raises the log-likelihood
+    of the judged outcomes, and if the bootstrap interval of this gain, over responses, is above 0.
     """
     if len(index) < 2 * FEWEST_JUDGED:
         return Temperature(1.0)

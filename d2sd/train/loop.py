@@ -1,7 +1,7 @@
 """Training loop of all drafters: schedule, optimizers, clipping, and checkpoints that resume bit-exactly.
 
-The random choices of a step come from a generator seeded by (seed, step), and its rows from a permutation seeded by (seed, epoch).
-A checkpoint therefore stores only weights, optimizer state and the step number.
+The random choices of a step depend only on the seed and the step number; the order of the rows only on the seed and the epoch.
+A checkpoint therefore needs no states of random generators.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def train(
     objective: maps a sampled batch to ``(loss, metrics)``.
     count: number of rows of the training data.
     sample: makes a batch from row numbers and a generator for its random choices.
-    evaluate: measures figures at every save; its argument tells whether this is the last save.
+    evaluate: called at every save; returns figures to log. Its argument is True at the last save.
     note: label of the progress bar.
-    identity: further values (objective, data) that must match to continue.
-    save: writes the current drafters into a folder, ``step-N`` under ``out``.
+    identity: further values, of objective and data, that must equal those of the checkpoint to continue.
+    save: writes the current drafters into the given folder; called every ``config.keep_every`` steps with ``out/step-N``.
     clock: returns the time in seconds, for ``config.seconds``.
     """
     # under autocast, torch's RMSNorm warns once that it takes its slower path
@@ -85,7 +85,7 @@ def train(
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
     def keep(row: dict[str, float], last: bool) -> None:
-        """Writes a checkpoint. If ``row`` is not empty, first evaluates and logs."""
+        """Writes a checkpoint. Before that, evaluates and logs if ``row`` is not empty."""
         if row:
             record(row | (evaluate(last) if evaluate else {}))
         state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
@@ -135,7 +135,7 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
-            # before the checkpoint, since a run resumed from it does not repeat this step
+            # before the checkpoint, since a run resumed from the checkpoint does not repeat this step
             if save and config.keep_every and step % config.keep_every == 0:
                 save(out / f"step-{step}")
             if saves or interrupted():
@@ -149,7 +149,7 @@ def train(
 
 @contextmanager
 def interruptions() -> Iterator[Callable[[], bool]]:
-    """Context that records the first Ctrl-C instead of raising it, so that the current step can finish.
+    """Context in which the first Ctrl-C raises no exception, so that the current step can finish.
 
     Yields a function that tells whether Ctrl-C was pressed. The second Ctrl-C raises ``KeyboardInterrupt``.
     """
@@ -162,7 +162,7 @@ def interruptions() -> Iterator[Callable[[], bool]]:
         asked = True
         print("Stopping after this step. Press Ctrl-C again to stop immediately without saving.", file=sys.stderr)
 
-    # SIGINT is ignored, or this is not the main thread and cannot set handlers
+    # True if SIGINT is ignored, or if this is not the main thread, which alone can set handlers
     ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
     if not ignored:
         signal.signal(signal.SIGINT, ask)
@@ -184,7 +184,7 @@ def rate_at(config: LoopConfig, step: float) -> float:
 
 
 def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
-    """Returns the row numbers of batch ``index``, of ``size`` rows, when ``count`` rows are read in shuffled epochs."""
+    """Returns the row numbers of batch ``index``. Batches of ``size`` are taken from ``count`` rows, shuffled every epoch."""
     wanted = torch.arange(index * size, (index + 1) * size)
     out = torch.empty_like(wanted)
     for epoch in (wanted // count).unique().tolist():
@@ -214,7 +214,7 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
 
 
 def orthogonalized(matrix: Tensor) -> Tensor:
-    """Returns an approximation of the nearest semi-orthogonal matrix: moves all singular values of an (m, n) matrix near 1."""
+    """Moves all singular values of an (m, n) matrix close to 1. The result approximates the nearest semi-orthogonal matrix."""
     a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -256,7 +256,7 @@ class Float32Muon(torch.optim.Optimizer):
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Removes unfinished lines, and lines that a killed run logged after its last checkpoint at ``step``."""
+    """Removes an unfinished line, and lines of later steps than the checkpoint's, ``step``. A killed run may have left both."""
     if path.exists():
         whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
         write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
@@ -299,7 +299,7 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``; empty if there is none.
 
-    Raises ``InputError`` if the checkpoint has another ``identity``. Only ``steps`` may be larger than before.
+    Raises ``InputError`` if the checkpoint has another ``identity``. Only ``steps`` may be larger than in the checkpoint.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():

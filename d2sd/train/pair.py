@@ -1,8 +1,9 @@
 """Trains a first drafter and a VP-Drafter for a target within a given time.
 
-The stages are text, features, training of both drafters in one loop, calibration and model card. First, the speeds of writing,
-computing features and training are measured. The time is divided so that the text written passes through all stages. All results
-are stored in the output folder, so that the same command resumes an interrupted run.
+The target writes text, features are computed, both drafters are trained in one loop, the first one is calibrated, and a model card
+is written. Before that, the speeds of writing, computing features and training are measured. They determine how much text is
+written, so that the time suffices for all stages. All results are stored in the output folder, so that the same command resumes an
+interrupted run.
 """
 
 from __future__ import annotations
@@ -78,18 +79,18 @@ from d2sd.train.text import (
 )
 from d2sd.train.writer import most_rows, write
 
-# Beginnings of questions, used in turn. After an empty one, the model writes the whole question.
+# Beginnings of questions, used in turn. If the beginning is empty, the model writes the whole question.
 FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
                "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
                "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
                "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
-HELD_OUT, VALIDATION = 32, 128  # maximum prompts and responses that are not trained on
+HELD_OUT, VALIDATION = 32, 128  # maximum prompts to measure α on, and responses to calibrate on; neither are trained on
 KEPT_EVERY = 5  # seconds between writes of the elapsed time of a stage
 SCHEDULE = 1000  # steps of the time-based training schedule
 
 
 class State:
-    """State of a run for resuming, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
+    """State from which a run resumes, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
 
     def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
         """Raises ``InputError`` if the file belongs to a run with other settings."""
@@ -102,7 +103,7 @@ class State:
             same = kept["identity"] == self._identity
             if not same and kept["done"]:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or name another folder")  # fmt: skip
-            if same:  # otherwise no stage had finished, for example because the settings were rejected
+            if same:  # otherwise no stage of the earlier run finished, for example because its settings were rejected
                 self._used, self.done = kept["used"], kept["done"]
                 self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], TrainingPlan)
 
@@ -110,7 +111,7 @@ class State:
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
         """Context of a stage. Yields a function that tells whether the stage has used its planned seconds.
 
-        On success, the stage counts as done. The state is written in any case.
+        The stage counts as done unless an exception is raised. The state is written in both cases.
         """
         began, before = self._clock(), self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
@@ -131,7 +132,7 @@ class State:
             self.keep()
 
     def keep(self) -> None:
-        """Writes the file, so that the elapsed time is known even after a kill."""
+        """Writes the file, so that the elapsed time is known even if the run is killed."""
         self._kept = self._clock()
         write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
                                             "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
@@ -217,7 +218,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
                 token = seconds_of(lambda: measure(1, tokens), 0.0, clock) / measured.lengths[0]
                 points, texts, tokens = points_of(measured.lengths, token, MEASURING * total)
                 last = token * sum(min(n, tokens) for n in measured.lengths[:texts]) if points else 0.0
-            # remaining time without the last measurement and the last stage
+            # training gets the remaining time, except for the last measurement and the last stage
             seconds = {**plan.seconds, "training": max(1.0, total - state.spent - last - ENDING * total)}
             given = {"seconds": seconds, "points": points, "held_out": texts, "tokens_held_out": tokens}
             state.plan = plan = msgspec.structs.replace(plan, **given)
@@ -273,7 +274,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
 def _plan(
     settings: PairTraining, target: Target, chat: bool, total: float, began: float, clock: Callable[[], float]
 ) -> TrainingPlan:
-    """Measures this machine's speeds. Returns the plan for the remaining time."""
+    """Measures this machine's speeds, and returns the plan for the remaining time."""
     rows = min(
         most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
     )
@@ -282,7 +283,7 @@ def _plan(
     given = len(settings.prompts) * (TYPICAL if chat else settings.max_new_tokens)
     left = total - (clock() - began)
     if left < total / 2:
-        raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took half of them; give more --minutes")  # fmt: skip
+        raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
     plan = divide(speeds, left, sum(room(target.device)) // token, rows, False, None)
     return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
 
@@ -301,7 +302,7 @@ def _answer(
 
 
 def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[list[int]]]:
-    """Returns token ids of the training prompts, in random order, and of the held-out prompts. Raises ``InputError``."""
+    """Returns token ids of the training prompts, shuffled, and of held-out prompts. Raises ``InputError`` if there are too few."""
     path = settings.out / "questions.jsonl"
     written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
     texts = {letters(text): text for text in (*settings.prompts, *written)}
@@ -309,7 +310,7 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
         texts.pop(letters(text), None)
     mixed = list(texts.values())
     random.Random(settings.seed).shuffle(mixed)
-    # A tenth of the prompts, but at least FEWEST_TEXTS or a quarter of them, whichever is less.
+    # Hold out a tenth of the prompts, but at least FEWEST_TEXTS (or a quarter of the prompts, if less) and at most HELD_OUT.
     count = 0 if settings.held_out else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
     encoded = (
         [prompt_ids(target.tokenizer, target.name, text, chat) for text in some]
@@ -317,7 +318,7 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
     )
     found, held_out = ([ids for ids in some if 0 < len(ids) <= LONGEST] for some in encoded)
     if not held_out or not found:
-        raise InputError(f"there are {len(mixed)} different prompts of at most {LONGEST} tokens; give 10 or more with --prompts, or more --minutes")  # fmt: skip
+        raise InputError(f"too few different prompts of at most {LONGEST} tokens (there are {len(mixed)} of any length); give 10 or more with --prompts, or more --minutes")  # fmt: skip
     return found, held_out
 
 
@@ -327,11 +328,11 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
 def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
     """Returns a sentence with the newest figures, or with the reason why there are none.
 
-    texts: number of held-out texts that were measured, or could have been in the time.
+    texts: number of held-out texts that were measured or, without figures, could be measured.
     """
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
-        return f"α of dflash and d2sd was not measured: {number}, at least {FEWEST_TEXTS} are needed"
+        return f"α of dflash and d2sd was not measured: {number} could be used, but at least {FEWEST_TEXTS} are needed"
     alone, both = (curve[-1][name] for name in ("held_out_acceptance_length", "d2sd_acceptance_length"))
     return f"α {alone:.2f} with dflash and {both:.2f} with d2sd on {number}"
 
@@ -366,12 +367,12 @@ def card(
         "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
         f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
         f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
-        "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
-        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} epochs, {anchors:,} anchors; batches of "
-        f"{plan.batch}, Muon and AdamW, D-PACE loss weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens; {tokens:,} tokens including the prompts",
+        "training": f"{rows:,} sequences ({rows / len(data.ids):.1f} epochs) with {ANCHORS} anchors each, {anchors:,} anchors in all; batches of "
+        f"{plan.batch}; Muon and AdamW; D-PACE loss weights; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l",
         "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
         "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
-        f"{anchors / used['training']:,.0f} anchors/s in training both drafters, measurements included",
+        f"{anchors / used['training']:,.0f} anchors/s in training both drafters (with measurements of α)",
         "temperature": calibrated(warmth),
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
@@ -389,6 +390,6 @@ A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2s
 | --- | --- |
 {table}
 {acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, at temperature 0, on the
-first {plan.tokens_held_out} tokens of answers to prompts that were not trained on. Unless held-out prompts were given, these resemble the training
-prompts: expect a lower α on other kinds of text.
+first {plan.tokens_held_out} tokens of answers to prompts that were not trained on. Unless held-out prompts were given, these prompts resemble the
+training prompts: expect a lower α on other kinds of text.
 {steps}"""

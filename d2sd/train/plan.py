@@ -19,22 +19,23 @@ from d2sd.train.settings import LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
 from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
-ANCHORS_PER_TOKEN = 0.32  # about two epochs over the texts; see docs/train-your-own.md
+ANCHORS_PER_TOKEN = 0.32  # of text, for about two epochs of training; see docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions per token of the texts
 LONGEST, TYPICAL = 256, 160  # maximum tokens of a prompt; typical tokens of a text
 POINTS = 5  # measurements of the drafters during training; only one if time is short
-WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02  # shares of the time: held-out texts, measurements, last stage
+# Shares of the time for writing held-out texts, for measuring α on them, and for the last stage.
+WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02
 HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # maximum tokens of a held-out text: normally, and if time is short
 FEWEST_TEXTS = 10  # minimum held-out texts for reporting α
 FEWEST_STEPS = 300  # the batch is chosen small enough for this many training steps
-SMALLEST, LARGEST = 4, 128  # rows of a batch
-LOOK = 0.15  # seconds per planned minute for measuring a speed
+SMALLEST, LARGEST = 4, 128  # limits of the rows of a training batch
+LOOK = 0.15  # seconds for measuring one speed, per planned minute
 
 
 class Speeds(msgspec.Struct, frozen=True):
     """Measured speeds: tokens per second of writing and of computing features, and anchors per second of training both drafters.
 
-    batch: rows of the training batch used for measuring; training uses at most this many.
+    batch: rows of the training batch that was measured; training uses at most this many rows.
     """
 
     writing: float
@@ -47,9 +48,10 @@ class TrainingPlan(msgspec.Struct, frozen=True):
     """Division of the time.
 
     seconds: planned seconds of each stage.
-    tokens, room: tokens of text to write, and the maximum whose features fit into memory.
+    tokens, room: tokens of text to write, and maximum tokens whose features fit into memory.
     rows, batch: texts written in parallel, and sequences of a training batch.
-    points, held_out, tokens_held_out: number of measurements, held-out texts of each, and tokens of each text; see ``points_of``.
+    points: number of times that α is measured on held-out texts.
+    held_out, tokens_held_out: number of held-out texts, and maximum tokens of each text, in a measurement.
     """
 
     seconds: dict[str, float]
@@ -64,7 +66,7 @@ class TrainingPlan(msgspec.Struct, frozen=True):
 
 
 def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> TrainingPlan:
-    """Returns the plan for a training time in seconds.
+    """Returns the plan for a run of the given seconds.
 
     room: maximum tokens whose features fit into memory.
     rows: maximum texts that are written in parallel.
@@ -86,11 +88,11 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
     """Returns the number of measurements, the number of held-out texts (from the first), and the maximum tokens of each text.
 
-    Measures at ``POINTS`` times if there is time for ``FEWEST_TEXTS`` texts at each of them. Otherwise measures only after the last
-    step, if necessary on fewer tokens. Without enough time or texts for that, returns 0 measurements.
+    There are ``POINTS`` measurements if the time suffices for ``FEWEST_TEXTS`` texts in each. If not, there is one measurement,
+    after the last step and if necessary on fewer tokens of each text. If time or texts do not suffice for this, there is none.
 
     lengths: tokens of each text.
-    token: seconds of measuring one token.
+    token: seconds for measuring one token.
     seconds: time for all measurements.
     """
     texts = most = 0
@@ -128,7 +130,7 @@ def duration(seconds: float) -> str:
 
 
 def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
-    """Measures the speeds of this machine on random tokens, each for ``LOOK`` seconds per minute. rows: parallel texts."""
+    """Measures this machine's speeds on random tokens, each for ``LOOK`` seconds per planned minute. rows: parallel texts."""
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
         try:
@@ -137,13 +139,14 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Cal
             if batch == 1:
                 raise
             batch //= 2
-            print(f"Not enough memory for larger batches than {batch} texts.", file=sys.stderr)
+            print(f"Not enough memory for batches of more than {batch} texts.", file=sys.stderr)
 
 
 def _training_speeds(
     settings: PairTraining, target: Target, batch: int, clock: Callable[[], float]
 ) -> tuple[float, float]:
-    """Returns feature tokens and training anchors per second. A CPU is measured with the smallest batch, which is as fast."""
+    """Returns feature tokens and training anchors per second. On a CPU, only the smallest batch is measured."""
+    # on a CPU, larger batches are not faster
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
     ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))

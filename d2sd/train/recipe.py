@@ -12,9 +12,10 @@ EAGLE3_SHARE, PARTS = 0.1, 1000  # EAGLE-3's share of the time; steps of its tim
 
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:
-    """Trains the drafters of SmolLM2-135M-Instruct into a folder. An interrupted run resumes.
+    """Trains the drafters of SmolLM2-135M-Instruct. If an earlier run was interrupted, resumes it.
 
     target: folder, hub id, or a name known to ``d2sd get``.
+    out: folder of the drafters.
     minutes: time for all drafters.
     prompts: questions in addition to those that the target writes.
     """
@@ -24,7 +25,7 @@ def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...
             target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
         )
     )  # fmt: skip
-    # only the 4,096 most frequent tokens, which keeps the file small
+    # a draft vocabulary of only 4,096 tokens keeps the file small
     train_eagle3(
         Eagle3Training(
             target=target, responses=out / "responses.jsonl", out=out / "eagle3", target_layer_ids=[1, 14, 26], draft_vocab_size=4096,

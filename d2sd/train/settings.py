@@ -43,10 +43,10 @@ class LoopConfig:
 
     precision: type of the drafter's matrix products: ``float32``, ``bfloat16`` (autocast), or ``auto`` for bfloat16 if it is fast
         on this machine (``d2sd.nets.dtypes.quick_bfloat16``).
-    seconds: duration of training; None to train for ``steps`` steps. If given, schedule and ``save_every`` follow the time, and a
-        step of the schedule is the fraction 1 / ``steps`` of it.
+    seconds: duration of training; None to train for ``steps`` steps. If given, progress is measured by elapsed time: the schedule
+        and ``save_every`` then count steps of ``seconds`` / ``steps`` each.
     save_every: interval of checkpoints to resume from; only the newest is kept.
-    keep_every: interval of saved drafters, which are all kept; 0 saves only the final drafter.
+    keep_every: interval at which drafters are saved; all of them are kept. 0 saves only the final drafter.
     """
 
     steps: int
@@ -81,9 +81,9 @@ class LoopConfig:
 class BlockObjective:
     """Objective of a block drafter.
 
-    variable_prefix: whether to train a VP-Drafter: l = 0 … γ−2 drafted tokens are visible, with probability ∝ beta^l. Otherwise
-        none are.
-    anchors: blocks per sequence.
+    variable_prefix: whether to train a VP-Drafter, which sees the first l = 0 … γ−2 tokens after the anchor; l has probability
+        ∝ beta^l. A first drafter sees only the anchor.
+    anchors: number of blocks per sequence.
     """
 
     variable_prefix: bool = False
@@ -92,16 +92,16 @@ class BlockObjective:
 
     def __post_init__(self) -> None:
         if not 0 < self.beta <= 1 or self.anchors < 1:
-            raise InputError("beta must be in (0, 1], anchors above 0")
+            raise InputError("beta must be in (0, 1], and anchors at least 1")
 
 
 @dataclass(frozen=True, slots=True)
 class Eagle3Objective:
     """Objective of an EAGLE-3 drafter.
 
-    unrolled: steps of training-time test.
+    unrolled: number of steps of training-time test.
     decay: step i has the loss weight decay^i.
-    rows: chains per sequence.
+    rows: number of chains per sequence.
     """
 
     unrolled: int = 7
@@ -110,7 +110,7 @@ class Eagle3Objective:
 
     def __post_init__(self) -> None:
         if self.unrolled < 1 or self.rows < 1 or not 0 < self.decay <= 1:
-            raise InputError("unrolled steps and rows must be at least 1, decay in (0, 1]")
+            raise InputError("unrolled steps and rows must be at least 1, and decay in (0, 1]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class DrafterTraining:
     target_layer_ids: target layers that the drafter reads; None for the defaults of its kind.
     draft_vocab_size: number of the responses' most frequent tokens to draft; None for the whole vocabulary.
     max_length: maximum tokens of a sequence; longer ones are cut.
-    held_out: prompts (JSON lines with ``prompt``) on which to measure the drafter at every save.
+    held_out: file of prompts (JSON lines with ``prompt``); every save measures the drafter on the target's answers to them.
     chat: whether to put held-out prompts into the chat template.
     """
 
@@ -148,8 +148,9 @@ class DrafterTraining:
 class BlockTraining(DrafterTraining):
     """Training settings of a DFlash drafter or a VP-Drafter.
 
-    layers, block_size, mask_token: shape of a new drafter; None for LAYERS, BLOCK_SIZE and the tokenizer's mask token.
-    start: folder of a drafter to start from; it determines these three settings and ``target_layer_ids``.
+    layers, block_size: shape of a new drafter; None for LAYERS and BLOCK_SIZE.
+    mask_token: mask token of a new drafter, as text; None for the tokenizer's, or else an unused token.
+    start: folder of a drafter to start from, which determines layers, block size, mask token and ``target_layer_ids``.
     markov_rank: rank of a Markov head to add to the drafter; 0 adds no head.
     """
 
@@ -188,12 +189,12 @@ class PairTraining:
     out: folder of both drafters, their training data, and the model card.
     minutes: time for the whole run.
     prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
-    held_out: prompts on whose answers to measure the drafters; if empty, some of the others, which are then not trained on.
+    held_out: prompts to measure the drafters on; if empty, some of the training prompts are held out.
     layers, block_size, target_layer_ids, mask_token, markov_rank: shape of both drafters, as for ``BlockTraining``; by default they
         read five target layers.
     draft_vocab_size: as for ``DrafterTraining``; None for 16,384, or for the whole vocabulary if it is smaller.
     max_new_tokens: maximum tokens of an answer.
-    dtype: type of the target; None for bfloat16 on a GPU, and on a CPU for the type that ``load_writer`` chooses.
+    dtype: number type of the target; None for bfloat16 on a GPU, and for the default of ``load_writer`` on a CPU.
     """
 
     target: str | Path

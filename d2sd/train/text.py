@@ -31,15 +31,15 @@ from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import WriterRequest, write
 
-MAX_LINE = 4_000_000
-MARK = "\u2063question\u2063"  # occurs in no chat template
+MAX_LINE = 4_000_000  # characters
+MARK = "\u2063question\u2063"  # stands for a user message; occurs in no chat template
 SHORTEST = 8  # minimum characters of a question
 
 Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
 
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of ``fields``."""
+    """Yields the rows of a JSONL file. Raises ``InputError``, naming the line, if a row is invalid or lacks one of ``fields``."""
     for number, line in utf8_lines(path):
         if not line.strip():
             continue
@@ -57,7 +57,11 @@ def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Prompts with the target's responses: ids (N, S), padded with the end token; tokens of prompts, and of whole texts (N,)."""
+    """Texts that consist of a prompt and the target's response.
+
+    ids: (N, S), padded with the end token.
+    prompt_lengths, lengths: number of tokens of each prompt, and of each text, (N,).
+    """
 
     ids: Tensor
     prompt_lengths: Tensor
@@ -65,7 +69,7 @@ class Responses:
 
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
-    """Returns the responses that ``regenerate`` wrote: lines with ``prompt_ids`` and ``response_ids``."""
+    """Reads a file of ``regenerate``. Cuts texts to ``max_length`` tokens; leaves out texts with less than two response tokens."""
     texts, prompts = [], []
     for row in read_jsonl(path, "prompt_ids", "response_ids"):
         text = (row["prompt_ids"] + row["response_ids"])[:max_length]
@@ -79,7 +83,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """Returns the ``count`` most frequent tokens of the responses, ascending; filled up with unused ids if necessary."""
+    """Returns the ``count`` most frequent tokens of the responses, in ascending order. Unused ids are added if there are fewer."""
     if not 1 <= count <= vocabulary:
         raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     at = torch.arange(data.ids.shape[1])
@@ -99,7 +103,7 @@ def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
 def written(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Yields as ``write`` does, but batches texts of similar lengths: every row is as long as the longest in its batch."""
+    """Does the same as ``write``, but batches only texts of similar lengths, since all rows are as long as the longest one."""
 
     def room(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
@@ -111,12 +115,13 @@ def written(
 def served(
     server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
-    """Yields requests with the token ids that a server writes after each prompt; ``config.batch_size`` requests in parallel.
+    """Yields every request with the token ids that a server writes after its prompt.
 
-    The server, which has OpenAI's API, receives token ids, so the local target's chat template applies. If it returns no ids, its
-    text is tokenised. If a text ended by itself but its ids lack an end token, the tokenizer's end token is appended.
+    ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. It receives token ids, so that the local
+    chat template applies. If the server returns no ids, its text is tokenised. If the server ended a text before the maximum length
+    and its ids lack an end token, the tokenizer's end token is appended.
 
-    ends: all tokens that end a text. Raises ``InputError``.
+    ends: ids of all tokens that end a text. Raises ``InputError`` if a request fails.
     """
 
     def one(request: WriterRequest) -> tuple[WriterRequest, list[int]]:
@@ -154,10 +159,11 @@ def regenerate(
 ) -> None:
     """Appends a line with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` for every prompt.
 
-    An interrupted run continues with the prompts without a response. Raises ``InputError`` if the file belongs to another run.
+    If an earlier run was interrupted, continues with the prompts that have no response. Raises ``InputError`` if the file
+    belongs to another run.
 
     answer: maps requests, longest prompts first, to the target's responses.
-    identity: values that must match to continue.
+    identity: values that must equal those of the earlier run to continue it.
     most: stop when the file has this many tokens; None for no limit.
     """
     rows = resumed_rows(out, identity)
@@ -186,9 +192,9 @@ def _tokens(row: dict[str, Any]) -> int:
 
 
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
-    """Removes an unfinished last line from a file that a run will continue. Returns its rows.
+    """Removes an unfinished last line from a file to be continued. Returns the rows of the other lines.
 
-    Raises ``InputError`` if the file was written under another ``identity``, which is stored in a second file.
+    Stores ``identity`` in a second file. Raises ``InputError`` if ``out`` was written with another identity.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
@@ -215,9 +221,9 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
 
 
 def read_conversations(path: Path) -> list[list[str]]:
-    """Returns the user's turns of each conversation in a JSONL file. Lines have ``prompt``, ``turns`` or ``messages``.
+    """Returns, for each conversation in a JSONL file, the texts of the user's turns.
 
-    Raises ``InputError``, which names the line.
+    Raises ``InputError``, naming the row, if a row has no texts under ``prompt``, ``turns`` or ``messages``.
     """
     if not path.is_file():
         raise InputError(f"there is no prompt file {path}")
@@ -242,13 +248,14 @@ def regenerate_responses(
     chat: bool = False,
     server: Server | None = None,
 ) -> tuple[int, int]:
-    """Writes the target's answers to conversations into ``out``. Returns the number of empty answers and of all answers.
+    """Writes the target's answers to conversations into ``out``. Returns the numbers of empty answers and of all answers.
 
-    conversations: the user's turns of each. The prompt of a later turn contains the earlier turns and the target's answers.
+    conversations: for each conversation, the texts of the user's turns. The prompt of a later turn contains the earlier turns and
+        the target's answers to them.
     dtype: as for ``load_writer``.
     chat: whether to put prompts into the target's chat template; required if there are several turns.
-    server: server with OpenAI's API that runs the target; only the tokenizer is then needed here. None runs the target here.
-    Raises ``InputError``, also if the target has no positions left for a prompt.
+    server: server with OpenAI's API that runs the target, so that only the tokenizer is loaded; None loads and runs the target.
+    Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
     if not chat and any(len(turns) > 1 for turns in conversations):
         raise InputError("conversations of several turns need the target's chat template; add --chat")
@@ -268,7 +275,7 @@ def regenerate_responses(
         )
     identity = {**asdict(config), "target": origin}
     while True:
-        # The first answer to a prompt counts, so that later lines do not change the prompts of later turns.
+        # If a prompt has several answers, the first one counts, so that new lines never change the prompts of later turns.
         rows = reversed(resumed_rows(out, identity))
         answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows}
         prompts = [
@@ -288,7 +295,7 @@ def _prompts_of(
     answered: Mapping[tuple[int, ...], list[int]],
     room: int,
 ) -> Iterator[list[int]]:
-    """Yields the prompts of a conversation's turns, cut to their last ``room`` tokens, up to the first without an answer."""
+    """Yields the prompt of each turn, cut to its last ``room`` tokens. Stops after the first prompt without an answer."""
     history: list[dict[str, str]] = []
     for turn in turns:
         ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
@@ -317,7 +324,7 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
 
 
 def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
-    """Returns a target's tokenizer, the tokens that end its texts, and its number of positions. Raises ``InputError``."""
+    """Returns a target's tokenizer, the tokens that end its texts, and its maximum number of positions. Raises ``InputError``."""
     source = target_folder(str(target))
     try:
         config = text_config(AutoConfig.from_pretrained(source))
@@ -345,8 +352,8 @@ def prompt_ids(
     return list(tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
-# Questions written by a chat model, on whose answers drafters are trained: given the header of a user message in its chat
-# template, it continues with the message (Magpie, arXiv 2406.08464).
+# Questions written by a chat model: given only the header of a user message in its chat template, the model writes the message
+# (Magpie, arXiv 2406.08464). Drafters are trained on the model's answers to these questions.
 
 
 def user_header(target: Target) -> str:
@@ -374,13 +381,13 @@ def ask(
 ) -> None:
     """Appends questions written by a chat model to ``out``, as lines with ``prompt``.
 
-    An interrupted run continues after the existing lines. Raises ``InputError`` if the file belongs to another run.
+    If an earlier run was interrupted, keeps its lines. Raises ``InputError`` if the file belongs to a run with other settings.
 
-    count: number of attempts, existing lines included; see ``write_questions``.
+    count: number of attempts; existing lines count as attempts. See ``write_questions``.
     """
     identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
     known = [row["prompt"] for row in resumed_rows(out, identity)]
-    # so that the random numbers of the existing lines are not repeated
+    # another seed, or the model would write the existing lines again
     config = replace(config, seed=config.seed + len(known))
     with out.open("ab") as file:
         for text in write_questions(target, first_words, count, config, stop, known):
@@ -401,9 +408,9 @@ def write_questions(
     Leaves out repeats, very short questions, and questions that do not end within ``config.max_new_tokens``.
 
     first_words: beginnings of the questions, used in turn; a beginning may be empty.
-    count: number of attempts.
+    count: number of attempts to write a question.
     stop: as for ``write``.
-    known: questions of an earlier run; they are not repeated, and count as attempts.
+    known: questions of an earlier run; they count as attempts and are not repeated.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode

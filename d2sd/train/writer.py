@@ -23,7 +23,8 @@ from d2sd.nets.target import Target
 from d2sd.train.settings import RegenerateConfig
 
 STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
-SHRINK = {"cpu": 0.8, "cuda": 0.5}  # share of busy rows below which idle rows are dropped, which copies the cache
+# Idle rows are dropped, which copies the cache, if at most this share of the rows is busy.
+SHRINK = {"cpu": 0.8, "cuda": 0.5}
 KEPT = 0.6  # maximum share of a GPU's free memory for rows
 
 
@@ -36,8 +37,12 @@ class WriterRequest:
 
 
 class Rows:
-    """Rows of a batch and their cache: text (B, W); position of the next token to feed, prompt length, last position and whether
-    the row is idle (B,)."""
+    """Rows of a batch, and their cache.
+
+    text: token ids (B, W).
+    place, prompt, last: position of the next token to feed, length of the prompt, and last position of the text, (B,).
+    idle: whether the row has no text to write, (B,).
+    """
 
     def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig):
         """width: maximum tokens of a text, prompt included."""
@@ -52,7 +57,7 @@ class Rows:
         self._captures = device.type == "cuda" and target.capturable and target.fixable
 
     def put(self, rows: Sequence[int], requests: Sequence[WriterRequest]) -> None:
-        """Starts these requests in these rows."""
+        """Starts to write the texts of ``requests`` in ``rows``."""
         device = self.text.device
         index = torch.tensor(rows, device=device)
         lengths = torch.tensor([len(r.prompt) for r in requests], device=device)
@@ -64,7 +69,7 @@ class Rows:
             self.cache.forget(index)
 
     def read(self, count: int) -> None:
-        """Reads the first ``count`` tokens of all rows in one pass, before any step; every prompt must be longer."""
+        """Reads the first ``count`` tokens of all rows in one pass. Must precede all steps; every prompt must be longer."""
         positions = torch.arange(count, device=self.text.device)[None]
         self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
@@ -74,7 +79,7 @@ class Rows:
     def advance(self, steps: int) -> None:
         """Runs ``steps`` steps, each of which feeds one token per row. Rows whose text has ended do not change."""
         if self._captures and self._graph is None:
-            # Capturing runs a step three times. Restore its changes; cache slots are overwritten when they are reached.
+            # Capturing runs a step three times. Restore the tensors that it changes; cache slots need not be restored.
             changed = (self.text, self.place, self.idle, self._slot)
             before = [t.clone() for t in changed]
             try:
@@ -132,11 +137,11 @@ def write(
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Yields requests with the token ids written after each prompt, end token included, in the order in which the texts end.
+    """Yields every request with the token ids written after its prompt, end token included, in the order in which texts end.
 
-    If memory is too small for ``config.batch_size`` rows, continues with half as many.
+    If memory is too small for ``config.batch_size`` rows, halves the number of rows.
 
-    stop: called before every pass; once it returns True, unfinished texts are cut. None lets all texts end.
+    stop: called regularly; once it returns True, unfinished texts are cut. None lets all texts end.
     """
     queue = deque(requests)
     if not queue:
@@ -196,11 +201,11 @@ def _written(
 
 
 def most_rows(target: Target, width: int) -> int:
-    """Returns how many rows of ``width`` tokens fit into the free memory of the target's GPU, a power of two; 64 on a CPU."""
+    """Returns how many rows of ``width`` tokens fit into the free GPU memory, as a power of two; 64 on a CPU."""
     if target.device.type != "cuda":
         return 64
     cache = target.new_cache(8, 1)
     slot = sum(b[:, :, :, 0].numel() * b.element_size() for part in cache.parts for b in part)
-    row = slot * width + 16 * int(target.config.vocab_size)  # plus float32 logits and copies of them
+    row = slot * width + 16 * int(target.config.vocab_size)  # plus the float32 logits and their copies
     free, _ = torch.cuda.mem_get_info(target.device)
     return 1 << max(0, min(4096, int(KEPT * free) // row).bit_length() - 1)

@@ -72,7 +72,7 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
         ("--baselines all --temperature 1", "the baselines decode greedily"),
         ("--check-lossless --temperature 1", "compares greedy texts"),
         ("--check-lossless --sweep K=1,2", "chooses its own settings"),
-        ("--check-lossless --methods d2sd --gamma 2 --branches 4", "below a γ"),
+        ("--check-lossless --methods d2sd --gamma 2 --branches 4", "needs a K below γ"),
         ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
         ("--out /proc/none", "cannot write into the folder"),
     ],

@@ -142,7 +142,7 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     assert "contains no step-N folders: train with --keep-every N" in said(trained / "target", *target)
     held = ("--prompts", trained / "held.jsonl")
     assert "they do not fit; use --target to name the target" in said(folder, "--target", "tiny", *held)
-    assert "is a VP-Drafter, a second drafter" in said(trained / "vp", *target, *held)
+    assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
     (folder / "board.json").write_text('{"a": 1}')
     assert "delete it to measure the checkpoints again" in said(folder, *target, *held)

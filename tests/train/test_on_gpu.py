@@ -114,7 +114,7 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
         target=run / "target", out=tmp_path, minutes=0.1, prompts=prompts, layers=1, max_new_tokens=16
     )
     train_pair(settings, Ticking(0.15))
-    assert "Not enough memory for larger batches than 2 texts." in capsys.readouterr().err
+    assert "Not enough memory for batches of more than 2 texts." in capsys.readouterr().err
     assert "| machine | pretended; " in (tmp_path / "README.md").read_text()
     curve = [json.loads(line) for line in (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()]
     assert "on 2 held-out texts" in (tmp_path / "README.md").read_text()

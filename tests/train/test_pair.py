@@ -106,7 +106,10 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
     assert steps == sorted(set(steps))
     assert steps[-1] > state["step"]
     card = (tmp_path / "README.md").read_text()  # there was no time for ten held-out texts
-    assert re.search(r"α of `dflash` and `d2sd` was not measured: \d held-out texts?, at least 10 are needed\.", card)
+    assert re.search(
+        r"α of `dflash` and `d2sd` was not measured: \d held-out texts? could be used, but at least 10 are needed\.",
+        card,
+    )
     assert "α `dflash`" not in card
     with pytest.raises(InputError, match="made with other settings"):
         train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
@@ -212,7 +215,7 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
     first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8))
     other = [*second[:-1], (second[-1] + 1) % 500]
     assert HeldOut(writer, zip(prompts, [first, other, third[:1]], strict=True)).lengths == [len(first)]
-    assert "2 of 3 answers are not counted: empty, or different when decoded alone" in capsys.readouterr().err
+    assert "2 of 3 answers cannot be used: empty, or different without batching" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -225,7 +228,10 @@ def test_points_of_needs_ten_texts_per_point(lengths, seconds, expected):
 
 
 def test_acceptance_without_figure_names_number_of_texts():
-    assert pair.acceptance([], 1) == "α of dflash and d2sd was not measured: 1 held-out text, at least 10 are needed"
+    assert (
+        pair.acceptance([], 1)
+        == "α of dflash and d2sd was not measured: 1 held-out text could be used, but at least 10 are needed"
+    )
     row = {"held_out_acceptance_length": 1.5, "d2sd_acceptance_length": 2}
     assert pair.acceptance([{}, row], 12) == "α 1.50 with dflash and 2.00 with d2sd on 12 held-out texts"
 

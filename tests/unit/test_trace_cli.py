@@ -88,7 +88,7 @@ def test_draw_tree_marks_every_node_with_its_state(trace, step):
         lines = sum(f"{mark} " in line for line in drawn)
         nodes = [n for n in step.nodes if n.state == state]
         assert lines == len(nodes) if state != "unreached" else lines <= len(nodes)
-    grouped = sum(int(n) for line in drawn for n in re.findall(r"  \((\d+), [\w ]+ drafter\)", line))
+    grouped = sum(int(n) for line in drawn for n in re.findall(r"  \((\d+) nodes, [\w ]+ drafter\)", line))
     alone = sum("○" in line and "drafter)" not in line for line in drawn)
     assert grouped + alone == sum(n.state == "unreached" for n in step.nodes)
 
@@ -101,7 +101,7 @@ def test_draw_tree_marks_every_node_with_its_state(trace, step):
             "0.654 ██████████        0.3112  #2         ← rejected here",
             "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target wanted ,",
             "◆ ,  target 1.000",
-            "draft 4: second drafter, after 4 of the first draft",
+            "draft 4: second drafter, after the first 4 tokens of the first draft",
         ]),
     ],
 )  # fmt: skip
