@@ -1,4 +1,4 @@
-"""The page: layout, controller and views over ``d2sd``'s public names."""
+"""The web page of ``d2sd``: layout, controller and views."""
 
 # Imported first: on ZeroGPU, the ``spaces`` package must be loaded before anything uses a GPU.
 from app import machine as machine

@@ -1,6 +1,6 @@
 """The page's API: ``generate``, ``step``, ``calibrate``, for gradio_client and as MCP tools.
 
-The page's other endpoints serve its controls and are not listed.
+The page's other endpoints serve the page's controls and are not listed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def generate(
         chat: whether to put the prompt into the model's chat template
 
     Returns:
-        run (its name for step and calibrate), text, steps (the text committed by each step), stop_reason, and totals:
+        run (the name of the run, for step and calibrate), text, steps (the text committed by each step), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):
@@ -119,7 +119,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
 
 
 def calibrate(runs: list[str]) -> dict[str, Any]:
-    """Measure over some runs whether the first drafter's confidence can be trusted.
+    """Measure how well the first drafter's confidence predicts acceptance in some runs.
 
     Args:
         runs: names of runs, as generate returned them; more runs give narrower intervals
@@ -134,7 +134,7 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
 
 
 def publish(page: gr.Blocks) -> None:
-    """Add the endpoints to a page and unlist all others. Call it inside the page's context, after all other events."""
+    """Add the endpoints to a page, and hide all its other endpoints. Call it in the page's context, after wiring all events."""
     own = list(page.fns)
     gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
     gr.api(step, api_name="step")
@@ -143,7 +143,7 @@ def publish(page: gr.Blocks) -> None:
 
 
 def mcp() -> dict[str, bool]:
-    """Returns the MCP arguments of ``launch``: with ``MCP=1`` in the environment, the endpoints are MCP tools.
+    """Returns the MCP argument of ``launch``. With ``MCP=1`` in the environment, the endpoints are also MCP tools.
 
     Raises ``InputError`` if the package ``mcp`` is missing.
     """

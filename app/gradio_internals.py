@@ -1,7 +1,7 @@
 """The undocumented parts of Gradio that the page depends on; see also ``guard.GuardedBlocks``.
 
-Review both after every new version of Gradio. In Gradio a "session hash" identifies a window, ``Blocks._queue`` is its queue of
-calls, and ``state_holder`` stores the states and last values of windows.
+Review both modules after every new version of Gradio. In Gradio a "session hash" identifies a window. ``Blocks._queue`` is the queue
+of calls. ``state_holder`` stores the states and last values of windows.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ READ_IN = "6.31.0"  # version of Gradio in which these parts were last reviewed
 PREFIX = "/gradio_api/"
 HEARTBEAT = "heartbeat/"  # heartbeat route under the prefix, held open by every window
 UPLOAD = "upload"
-# Routes that the page does not need, such as those that serve uploads or record sessions.
+# Routes that the page does not need, such as routes that serve uploads or record sessions.
 CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run-history", "process_recording", "vibe-")
 SECONDS_BETWEEN_POLLS = 0.02  # poll interval of the queue; Gradio's default of 0.001 keeps 5% of a core busy
 
@@ -43,40 +43,40 @@ def look_less_often(page: gr.Blocks) -> None:
 
 
 def waiting(concurrency_id: str) -> list[str]:
-    """Returns the windows whose calls are queued for a concurrency id, in order. Works only inside a call."""
+    """Returns the windows whose calls wait for a concurrency id, in queue order. Outside a call, the list is empty."""
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(concurrency_id) if page else None
     return [event.session_hash for event in line.queue] if line else []
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop Gradio's data of a window. Gradio would keep states for an hour, and component values forever."""
+    """Drop the data that Gradio stores for a window. Gradio would keep states for an hour, and component values forever."""
     app.state_holder.session_data.pop(window, None)
     app.state_holder.time_last_used.pop(window, None)
     app.get_blocks()._queue.pending_messages_per_session.pop(window, None)
 
 
 def hidden_when(condition: str) -> str:
-    """Returns a JavaScript listener that empties and hides a component. ``condition``: a JavaScript expression of its ``value``."""
+    """Returns a JavaScript listener that empties and hides a component if ``condition`` is true, an expression of ``value``."""
     return f"(value) => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 
 class View(gr.HTML):
-    """An element that a script draws the value into."""
+    """An element whose script draws the value."""
 
     def postprocess(self, value: str | None) -> str | None:
-        """Returns the value unchanged. It is never read as HTML: Gradio's check for script tags does not apply."""
+        """Returns the value unchanged, without Gradio's check for script tags, since the value is never used as HTML."""
         return value
 
     def get_block_name(self) -> str:
-        """Returns "html": the page draws it like any ``gr.HTML``."""
+        """Returns "html", so that Gradio's client treats the component like ``gr.HTML``."""
         return "html"
 
     def __getattr__(self, name: str) -> Any:
-        """Returns the listener of an event, if the script names it in quotes.
+        """Returns the listener of an event, if the event's name occurs in quotes in the script.
 
-        When Gradio describes a component, it looks up many missing attributes and searches the whole script for each. That
-        takes up to 10 ms per window and per update of a property.
+        When Gradio describes a component, it looks up many missing attributes and searches the whole script for each of them.
+        That takes up to 10 ms per window and per update of a property.
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)
@@ -91,16 +91,16 @@ def _quoted(script: str) -> frozenset[str]:
 
 
 class EarlyHead:
-    """ASGI middleware that inserts a script, in a separate scope, and markup at the start of the head of every HTML page.
+    """ASGI middleware that inserts a script and markup at the start of the head of every HTML page.
 
-    They run before Gradio's own scripts. Scripts of ``launch(head=…)`` run only after the page has loaded.
+    The script runs in a separate scope, before Gradio's scripts. Scripts of ``launch(head=…)`` run only after the page has loaded.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], script: str, markup: str = ""):
         self.app, self.tag = app, f"<script>{{{script}}}</script>{markup}".encode()
 
     async def __call__(self, scope: Message, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        held: Message | None = None  # start of the response, held until the first part of the body gives its length
+        held: Message | None = None  # start of the response, held until the body's length is known
 
         async def answer(message: Message) -> None:
             nonlocal held

@@ -25,7 +25,7 @@ from d2sd.trace.text import encodable
 log = logging.getLogger(__name__)
 MAX_CALL_BYTES = 1 << 20
 MAX_UPLOAD_BYTES = 256 << 20  # per request
-SECONDS_KEPT = 120  # after a window disconnects, since its network may come back
+SECONDS_KEPT = 120  # lifetime of a disconnected window's data, since the connection may come back
 MAX_WINDOWS = 500
 MAX_CHARACTERS = 200_000
 MAX_CHOICES = 64
@@ -36,7 +36,7 @@ MAX_EVENT_ITEMS = 1000
 MAX_EVENT_DEPTH = 4
 _FILE = {"_type": "gradio.FileData"}
 UNEXPECTED = "Something went wrong; the error is in the server's log."
-TOO_LARGE = "This is too large; at most {} MiB are accepted."
+TOO_LARGE = "The request is too large; at most {} MiB are accepted."
 MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
 
 Message = MutableMapping[str, Any]
@@ -47,7 +47,7 @@ Send = Callable[[Message], Awaitable[None]]
 class Guard:
     """ASGI middleware around Gradio's app.
 
-    later: calls a function with its arguments after a number of seconds; by default, the event loop's ``call_later``.
+    later: schedules a call, given seconds, function and arguments; by default, the event loop's ``call_later``.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Guard:
         functions do not arrive here: ``GuardedBlocks`` handles them.
         """
         began = gone = more = False
-        left = limit  # counted here, since the length in the header may be missing or wrong
+        left = limit  # bytes of the body; counted, since the length in the header may be missing or wrong
 
         async def receive_part() -> Message:
             nonlocal gone, more, left
@@ -94,7 +94,7 @@ class Guard:
 
         async def send_part(message: Message) -> None:
             nonlocal began
-            if left >= 0:  # otherwise it answers a truncated body
+            if left >= 0:  # an answer to a truncated body is dropped
                 began = True
                 await send(message)
 
@@ -116,7 +116,7 @@ class Guard:
             await _refuse(scope, receive, send, 400, "Unknown call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve a heartbeat. Some time after a window's last connection is closed, drop its data."""
+        """Serve a heartbeat. ``SECONDS_KEPT`` after a window's last connection is closed, drop the window's data."""
         self.open[window] += 1
         if (leaving := self.leaving.pop(window, None)) is not None:
             leaving.cancel()
@@ -155,9 +155,9 @@ async def _refuse(scope: Message, receive: Receive, send: Send, status: int, sen
 
 
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
-    """Returns one value for each control, converted to its type. Server-side state is never taken from the request.
+    """Returns one checked value for each control. Server-side state is never taken from the request.
 
-    Raises ``InputError`` for invalid values, which any caller may send.
+    Raises ``InputError`` for invalid values.
     """
     if not isinstance(values, list) or len(values) != len(controls):
         raise InputError(f"{len(controls)} values are needed, one for each control")
@@ -200,7 +200,7 @@ def event_data(value: Any) -> Any:
 
 
 def step_number(value: Any) -> int | None:
-    """Returns the step that an event names, from 0, or None."""
+    """Returns the number of a step, from 0, that an event contains; None if it is invalid."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
@@ -252,7 +252,7 @@ def _files(value: Any) -> Any:
 
 
 def _file(value: Any) -> dict[str, Any]:
-    """Returns the path of an upload within Gradio's own folder. URLs are never fetched."""
+    """Returns the data of an uploaded file. URLs are refused; Gradio checks that the path is in its upload folder."""
     path = value.get("path") if isinstance(value, dict) else None
     if (
         not isinstance(path, str)
@@ -281,7 +281,7 @@ _READ: dict[Any, Callable[[Any], Any]] = {
 class GuardedBlocks(gr.Blocks):
     """Blocks that validate calls before any component or function receives them, and report an error as one sentence.
 
-    Both methods override undocumented ones of Gradio.
+    Both methods override undocumented methods of Gradio.
     """
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:

@@ -1,6 +1,6 @@
-"""Jobs of the page: requested immediately, run in a queue, reported in a notice, stopped by a button.
+"""Jobs of the page. A job runs in a queue, reports in a notice, and can be stopped with a button.
 
-A job is requested outside the queue, so that Stop and newer requests also reach a waiting job. Every view has a ``Ticket``
+Requests do not wait in the queue, so that Stop and newer requests also reach a waiting job. Every view has a ``Ticket``
 with its newest job. ``wire`` connects an event to a job; ``answer`` connects an event to a function without a job. Both report
 an error as one sentence, and drop answers that a newer request has made obsolete.
 """
@@ -36,12 +36,12 @@ IN_TURN: dict[str, Any] = {
     "concurrency_limit": 1,
     "trigger_mode": "multiple",
 }
-# One at a time, since making a file may take seconds and hundreds of megabytes.
+# One file at a time, since making a file may take seconds and hundreds of megabytes.
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
-TURNS_COUNTED = 9  # latest requests of a kind that the estimate of the waiting time uses
+TURNS_COUNTED = 9  # latest requests of each kind, from which waiting times are estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Job:
     """One request for work.
 
     work: the generator function of the job. It distinguishes jobs of views that share a ticket.
-    data: data of the event that requested it, if a custom component sent it.
-    in_turn: whether it runs the models. Other jobs report their end even if they were cancelled.
-    place: number of requests ahead of it in the queue, as last reported; None if none was reported.
+    data: data of the event that requested the job; empty unless a custom component sent the event.
+    in_turn: whether the job runs the models. Jobs that do not run models report their end even if they were cancelled.
+    place: last reported number of requests ahead of the job in the queue; None if not reported yet.
     """
 
     work: object = None
@@ -83,12 +83,12 @@ class Job:
     replaced: bool = False
 
     def cancelled(self) -> bool:
-        """Returns whether the job was stopped, or replaced by a newer one. It then ends before its next step."""
+        """Returns whether the job was stopped, or replaced by a newer one. A cancelled job ends before its next step."""
         return self.stopped or self.replaced
 
     @property
     def waiting(self) -> bool:
-        """Whether it is neither started nor cancelled."""
+        """Whether the job is neither started nor cancelled."""
         return not self.started and not self.cancelled()
 
     @property
@@ -98,7 +98,7 @@ class Job:
 
 @dataclass(slots=True)
 class Ticket:
-    """The newest job of a view, and the number of the page's latest call about it."""
+    """The newest job of a view, and the number of the page's latest call about the view."""
 
     job: Job | None = None
     call: int = 0
@@ -110,9 +110,9 @@ class Ticket:
         self.job = job
 
     def start(self, work: object, even_stopped: bool = False) -> Job | None:
-        """Start the newest job if it waits and is of this work, and return it; otherwise return None.
+        """Start and return the newest job if it is waiting and its work is ``work``. Otherwise return None.
 
-        even_stopped: whether to start also a job that was stopped while it waited.
+        even_stopped: whether a job that was stopped while it waited is started too.
         """
         job = self.job
         if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
@@ -121,7 +121,7 @@ class Ticket:
         return job
 
     def stop(self) -> bool:
-        """Cancel the newest job; returns whether it was waiting."""
+        """Cancel the newest job, and return whether the job was waiting."""
         was_waiting = self.waiting
         if self.job is not None:
             self.job.stopped = True
@@ -130,7 +130,7 @@ class Ticket:
     def latest(self, call: int | None) -> bool:
         """Register a call of the page, and return whether it is the latest. Answers to older calls must not change the page.
 
-        call: number of the call. None, as from callers other than the page, always counts as the latest.
+        call: number of the call. None (callers other than the page) always counts as the latest.
         """
         self.call = max(self.call, call or 0)
         return call is None or call == self.call
@@ -141,9 +141,9 @@ class Ticket:
 
 
 class ModelTurns:
-    """The queue for the models.
+    """The turns of requests that run the models, one request at a time.
 
-    clock: the time in seconds.
+    clock: returns the time in seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -154,9 +154,9 @@ class ModelTurns:
         self._lasted: dict[object, deque[float]] = {}  # by kind
 
     def taken(self, by: object, updates: Iterator[Update[T]], kind: object = None) -> Iterator[Update[T]]:
-        """Yields the updates of one request, and records how long it took.
+        """Yields the updates of one request, and records how long the request took.
 
-        If there are none, yields one empty update: Gradio would treat an empty stream as empty values.
+        Without updates, yields one empty update, since Gradio would treat an empty stream as empty values.
 
         by: identifies the requester, for ``news``.
         kind: kind of work. Requests of one kind take a similar time.
@@ -178,7 +178,7 @@ class ModelTurns:
         return self._whose is not None
 
     def news(self, asking: object, waiting: int = 0) -> str:
-        """Returns a sentence for a request that has to wait; empty if no request runs, or the running one belongs to ``asking``.
+        """Returns a sentence for a request that has to wait; empty if no request runs, or if ``asking`` made the running request.
 
         waiting: number of requests in the queue ahead of this one.
         """
@@ -193,10 +193,10 @@ class ModelTurns:
         """
         news = NEXT
         if waiting:
-            news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
+            news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours. You are number {waiting + 1} in the queue."
         if not self._lasted:
             return news
-        longest = max(map(max, self._lasted.values()))  # over all kinds: it is unknown which are queued
+        longest = max(map(max, self._lasted.values()))  # of all kinds, since the kinds of queued requests are unknown
         left = longest  # if none is running: the next request may be about to start
         if self._whose is not None:
             usual, gone = max(self._lasted.get(self._kind, [longest])), self._clock() - self._began
@@ -235,7 +235,7 @@ def updates_of(job: Job, work: Iterator[Update[T]]) -> Iterator[Update[T]]:
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
-    """Returns the box for ``sentence``, and adds a hidden live region from which screen readers announce its changes."""
+    """Returns the box that shows a ``sentence``, and adds a hidden live region, so that screen readers announce new sentences."""
     gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
     box = gr.Textbox(
         visible=False, interactive=False, elem_id=elem_id, elem_classes="notice", lines=2, max_lines=6, label="Notice"
@@ -257,7 +257,7 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
 
 
 def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
-    """Hide an error message when one of these events changes a value. This runs in the browser, without a server call."""
+    """Hide an error message when one of the events ``changed`` occurs. This runs in the browser, without a server call."""
     hide = hidden_when(f"document.querySelector('#{notice.elem_id}.problem')")
     gr.on(list(changed), None, None, notice, js=hide, **AT_ONCE)
 
@@ -265,8 +265,8 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
 def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[Any]], Any]:
     """Returns a function that converts an update of a job into a change of the notice, until the job is cancelled.
 
-    Each update repeats the sentence, since Gradio's client may lose a sentence if the next update has none. After another call
-    of the page it is not repeated, since that call may have shown a newer sentence. An empty update changes nothing.
+    Each update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
+    The sentence is not repeated after another call of the page, which may have shown a newer one. An empty update changes nothing.
 
     quiet: whether the notice stays empty until the job waits or loads models.
     """
@@ -292,8 +292,8 @@ def _counted(
 ) -> Any:
     """Wire an event so that the last argument of its function is the number of the call, from 1.
 
-    The browser numbers the calls of the page, since answers may arrive in another order. Gradio sends a call even while an
-    earlier one is pending; by default it would ignore the newer call.
+    The browser numbers the calls of the page, since answers may arrive in a different order. ``trigger_mode`` makes Gradio send a
+    call while an earlier one is pending; by default, Gradio would ignore the newer call.
     """
     number = gr.Number(visible=False, precision=0)
     count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
@@ -314,20 +314,20 @@ def wire(
     in_turn: bool = True,
     in_view: bool = False,
 ) -> Any:
-    """Wire an event to a job. It is requested immediately and runs in the queue; its updates go to the outputs and the notice.
+    """Wire an event to a job. The event requests the job immediately. The job runs in the queue and updates outputs and notice.
 
     event: a listener, such as ``button.click``.
     work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is the new
         value of the output, or a list of values for several outputs.
-    stop: the button that cancels the newest job of the ticket. It is visible while there is one; ``in_view`` leaves its
-        visibility unchanged.
-    stops: whether to wire its click. If several events share a ticket, set this for exactly one of them.
+    stop: the button that cancels the newest job of the ticket. The button is visible while there is such a job;
+        ``in_view`` leaves its visibility unchanged.
+    stops: whether to wire the click of ``stop``. If several events share a ticket, set this for exactly one of them.
     wanted: a control, and a function of its value that returns whether the event requests work.
     in_turn: whether the work runs the models, one request at a time.
     in_view: whether the view itself shows the state of the job. The notice then only reports waiting and loading, and ``work``
         is also called for a job that was stopped while it waited.
 
-    Returns the event that does the work, for ``then``.
+    Returns the event that does the work, so that ``then`` can follow.
     """
     control, test = wanted or (None, None)
     shown_stops = [] if stop is None or in_view else [stop]
@@ -375,9 +375,9 @@ def wire(
 
 
 def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
-    """Returns a timer that shows a waiting window its place in the queue when it changes, and stops when its job starts.
+    """Returns a timer that shows a waiting window's new place in the queue. The timer stops when the window's job starts.
 
-    An unchanged place is not sent again: it could arrive after the first sentence of the job.
+    An unchanged place is not sent again, since it could arrive after the first sentence of the job.
     """
     timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
 
@@ -385,7 +385,7 @@ def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
         job = current.job
         if job is None or not job.waiting:
             return gr.skip(), gr.Timer(active=False)
-        if request.session_hash not in waiting(MODEL):  # on a busy server, the first tick may come before it is queued
+        if request.session_hash not in waiting(MODEL):  # on a busy server, a tick may come before the call is queued
             return gr.skip(), gr.skip()
         if (place := ahead(request)) == job.place:
             return gr.skip(), gr.skip()
@@ -411,7 +411,7 @@ class Call:
 
     ticket: ticket of the view that it changes.
     number: number of the call, from 1; None for callers other than the page.
-    data: data of its event, if a custom component sent it.
+    data: data of the call's event; empty unless a custom component sent the event.
     """
 
     ticket: Ticket
@@ -442,7 +442,7 @@ def answer(
         an ``InputError`` is shown in the notice.
     options: options of the event.
 
-    Returns the event, for ``then``.
+    Returns the event, so that ``then`` can follow.
     """
 
     def respond(event: gr.EventData, *values: Any) -> Sequence[Any]:
@@ -453,7 +453,7 @@ def answer(
 
 
 def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[Any], outputs: int) -> Sequence[Any]:
-    """Returns the values of the outputs and the notice after a call."""
+    """Answers a call: returns the values of the outputs and the notice."""
     call.ticket.latest(call.number)
     nothing = [gr.skip() for _ in range(outputs)]
     found: Sequence[Any] = ()

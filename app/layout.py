@@ -25,7 +25,7 @@ from d2sd.figures.modules import join_modules
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # queued calls
 
-# early.js applies the stored choice when the page is reloaded
+# early.js applies the stored theme when the page is reloaded
 SWITCH_THEME = """() => {
   const dark = document.body.classList.toggle("dark");
   try {
@@ -39,9 +39,9 @@ TAGLINE = "A small model guesses ahead, the large one checks in one pass: same t
 
 
 def theme() -> gr.themes.Base:
-    """Returns the theme of Gradio's controls: space instead of borders, three font sizes, and ink for the main action.
+    """Returns the theme of Gradio's controls: space instead of borders, three font sizes, and a dark main button.
 
-    Only the drawings use colours, to show which model wrote a token.
+    Only the drawings use colours, which show which model wrote a token.
     """
     ink, paper, sunken = ("#1b2430", "#e8ecf2"), ("#ffffff", "#12161d"), ("#f1f3f7", "#1d232d")
     fields = {
@@ -78,7 +78,7 @@ def theme() -> gr.themes.Base:
         block_title_text_size="12px",
         input_border_width="0px",
         block_label_border_width="0px",
-        color_accent=ink[0],  # page.css sets it for the dark theme
+        color_accent=ink[0],  # page.css sets the accent of the dark theme
         **colours,
     )
 
@@ -114,7 +114,7 @@ def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
 
 
 def build() -> gr.Blocks:
-    """Returns the page. It loads models at the first run."""
+    """Returns the page. Models are loaded at the first run."""
     cleaning = (SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT)
     options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": cleaning}
     with GuardedBlocks(title="D²SD Explorer", **options) as page:

@@ -1,6 +1,6 @@
 """Links that restore the page: prompt, models, settings, step and node as query parameters.
 
-A query string is untrusted: every value is checked separately, and invalid ones are left out and named.
+A query string is untrusted. Every value is checked; invalid values are ignored, and a sentence names them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
 
 MAX_PROMPT = 20_000
-# Fields of links that define a run, and fields that select a place in it; same lists in assets/viewer/constants.js.
+# Fields of links that define a run, and fields that select a place in a run. assets/viewer/constants.js has the same lists.
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
 PLACE_FIELDS = ("tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
 FLAGS = {"true": True, "false": False}
@@ -46,9 +46,9 @@ class Link:
 
     @property
     def sampling_note(self) -> str:
-        """A sentence that a new run of this link may give another text; empty at temperature 0."""
+        """A warning that a new run of this link may give a different text; empty at temperature 0."""
         temperature = self.values.get("temperature", 0)
-        return f"Its text is sampled at temperature {temperature:g}, so it may differ." if temperature else ""
+        return f"The text is sampled at temperature {temperature:g}, so it may differ." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         if not header or not self.values:
@@ -89,7 +89,7 @@ def read_link(query: Mapping[str, str]) -> Link:
 
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the query fields that repeat a recorded run: the prompt, models and settings that its header contains."""
+    """Returns the query fields that repeat a recorded run: the prompt, models and settings in the run's header."""
     model, method = header["models"].get("preset"), header["method"]
     known = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
     return {name: _written(known[name]) for name in RUN_FIELDS if known.get(name) is not None}

@@ -28,7 +28,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def memory() -> float:
-    """Returns the bytes of free memory, within this container's limit."""
+    """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
     found = [_available()]
     try:
         limit = (GROUPS / "memory.max").read_text().strip()
@@ -51,7 +51,7 @@ def _available() -> float:
 def give_back() -> None:
     """Return free memory to the system after work that needed much memory.
 
-    Python collects garbage rarely, and the C library keeps freed memory. Only glibc can return it on request.
+    Python collects garbage rarely, and the C library keeps freed memory. Only glibc has a function that returns it.
     """
     gc.collect()
     try:
@@ -81,5 +81,5 @@ def leave_a_core() -> None:
 
 
 def on_gpu(function: Function) -> Function:
-    """Wraps a function so that it runs with a GPU on ZeroGPU. Elsewhere, returns it unchanged."""
+    """Returns a function that runs ``function`` with a GPU on ZeroGPU; without the ``spaces`` package, the function itself."""
     return function if spaces is None else spaces.GPU(duration=SECONDS)(function)

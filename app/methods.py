@@ -1,4 +1,4 @@
-"""Names of methods on the page. A race also runs some methods cost-aware (*quickest here*), in separate lanes."""
+"""Names of methods on the page. A race has additional lanes for some methods with cost-aware plans (*quickest here*)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COST_AWARE = " cost-aware"  # suffix of a lane's id
 AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree"))
 LANES = (*METHODS, *AWARE)
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
-QUICKEST = ", quickest here"  # suffix of a title
+QUICKEST = ", quickest here"  # suffix of a cost-aware lane's title
 MAIN = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 MORE = "More methods"
 NAMES = {method.id: method.name for method in METHODS.values()}
@@ -43,6 +43,6 @@ def run_title(header: Mapping[str, Any]) -> str:
 
 
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
-    """Returns the titles of methods or lanes by id, in two groups: "Methods", the main ones, and ``MORE``."""
+    """Returns the titles of methods or lanes by id, in two groups: "Methods" for the main ones, and ``MORE``."""
     groups = {"Methods": [lane for lane in MAIN if lane in lanes], MORE: [lane for lane in lanes if lane not in MAIN]}
     return {name: {lane: lane_title(lane) for lane in group} for name, group in groups.items() if group}

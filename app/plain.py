@@ -17,21 +17,21 @@ from d2sd.trace.events import Baseline, StageSeconds
 
 PLAIN_CONTEXT = 64  # tokens before the measured steps
 PLAIN_STEPS = 24  # number of steps whose times are used
-MOST_PLAIN_STEPS = 64  # limit if the times do not become steady
+MOST_PLAIN_STEPS = 64  # maximum number of steps, if their times do not become steady
 SECONDS_OF_PLAIN = 2.0  # after this time, the steps so far are used
-LEAST_PLAIN_STEPS = 4  # minimum, also for a slow model
+LEAST_PLAIN_STEPS = 4  # minimum number of steps, also for slow models
 
 
 class PlainStep:
     """The step time of plain decoding, the baseline of a run.
 
-    If it is not stored for these models on this machine, iterating over this object measures it, and yields None per event.
+    Iterating over this object measures the time, unless it is stored for these models on this machine, and yields None per event.
 
-    run: the run to compare.
-    stop: the measurement ends before its next step if it returns True.
+    run: the run that is compared with plain decoding.
+    stop: returns True to end the measurement before its next step.
     clock: returns the time in seconds.
 
-    Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether it is reliable, and therefore stored.
+    Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether that time is reliable. Only reliable times are stored.
     """
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -61,15 +61,15 @@ class PlainStep:
                     return
 
     def correct(self, times: Sequence[StageSeconds]) -> None:
-        """Store the time of a whole, undisturbed run of plain decoding instead, if it has enough steps and steady times.
+        """Replace the stored time by the time of a whole run of plain decoding, if the run has enough steps and steady times.
 
-        times: times of its steps.
+        times: step times of the run, which must be undisturbed.
         """
         if len(times) >= PLAIN_STEPS:
             self._take(times, len(self._run.request.ids) + len(times), False)
 
     def _take(self, times: Sequence[StageSeconds], end: int, disturbed: bool) -> None:
-        """Set the time from steps of plain decoding, and store it if it is steady and undisturbed.
+        """Set the time from steps of plain decoding, and store it if the steps were steady and undisturbed.
 
         end: number of tokens before the last step.
         """
@@ -79,12 +79,12 @@ class PlainStep:
             self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
-        """Returns the speeds of plain decoding and of the run. The run's time excludes the time in which other programs, such as
-        the browser, kept its thread off the processor. A stored time that cannot be right is deleted.
+        """Returns the speeds of plain decoding and of the run. The run's time excludes periods in which other programs, such
+        as the browser, displaced the run's thread. A stored time of plain decoding that cannot be right is deleted.
 
         tokens: number of tokens committed by the steps of the run.
         times: times of these steps.
-        share: share of the thread that ran them.
+        share: share of the time in which the run's thread computed.
         """
         costs = self.costs
         assert costs is not None

@@ -16,8 +16,8 @@ ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # run of another model, shown by a button
 LESSON = ASSETS / "traces" / "lesson.json.gz"
-FIRST = "smollm2"  # published chat model, the default if ``tools.record`` chose its run for the opening
-BUNDLED = "tiny"  # complete in the repository
+FIRST = "smollm2"  # published chat model; the default if ``OPENING_TRACE`` is a run of it
+BUNDLED = "tiny"  # the repository has all its weights
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
 OWN = (BUNDLED, DSPARK)
 CHAT_EXAMPLES = {
@@ -27,7 +27,7 @@ CHAT_EXAMPLES = {
     "Story": "Write a short story about a lighthouse keeper who finds a message in a bottle.",
     "Arithmetic": "A baker makes 24 rolls and sells 17 of them. How many rolls are left? Explain step by step.",
 }
-# One per domain of the bundled models, and one that they cannot answer.
+# One per domain of the bundled models, and one that these models cannot answer.
 EXAMPLES = {
     "Story": "One day, a small bear climbed a tall tree and",
     "Ask a story": "Tell me a story about a dragon.",
@@ -85,5 +85,5 @@ def _recorded(path: Path) -> RecordedRun:
 
 
 def lesson() -> dict[str, Any]:
-    """Returns the tour's data besides the opening run: ``live``, its outcomes with other settings, and ``table``, its costs."""
+    """Returns the tour's data: ``live``, outcomes of the opening run with other settings; ``table``, costs of the parts of a step."""
     return json.loads(gzip.decompress(LESSON.read_bytes()))

@@ -1,6 +1,6 @@
 """State of the page: ``Session`` of one page load, and ``History`` of a browser window, which survives a reload.
 
-The page identifies its window by a random secret in the browser's session storage, so a reload finds its history again while
+The page identifies its window by a random secret in the browser's session storage, so the window's history survives a reload while
 the server runs. All storage is limited; the oldest entries are dropped first.
 """
 
@@ -30,7 +30,7 @@ NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def _same_run(known: RecordedRun, run: RecordedRun) -> bool:
-    """Returns whether a run equals a known one. A run that was cut off differs from a known one that continues."""
+    """Returns whether a run equals a known run. A cut-off run does not equal a known run with further lines."""
     return known.holds(run) and (run.ended or run.lines() == known.lines())
 
 
@@ -50,7 +50,7 @@ class History:
     sets: list[RunSet] = field(default_factory=list)
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
-        """Add a run unless it is already in the list, and return the run in the list. The oldest runs over the limits are dropped."""
+        """Add a run unless it is already in the list, and return the run in the list. If a limit is exceeded, the oldest runs are dropped."""
         known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if known is not None:
             return known
@@ -83,7 +83,7 @@ class History:
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
-        """Add a measured set. A set with the same title and runs is replaced; other sets with that title get a number."""
+        """Add a measured set. A set with the same runs is replaced. If another set has the title, the new title gets a number."""
         others = [s for s in self.sets if s.runs != tuple(runs)]
         self.sets = [RunSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
@@ -125,14 +125,14 @@ HISTORIES = Histories()
 class Session(Ticket):
     """State of one window, and the ticket of its runs and downloads.
 
-    shown: the run that is shown.
+    shown: the run shown in Explore.
     link: the parsed query string that the window was opened with.
     fetched: fields of a link with ``?trace=URL``, such as the step to open. The browser fetches and uploads the trace.
     history: runs of the window.
-    own: the user's settings by control while the form shows the settings of a run; None if the form shows the user's.
+    own: the user's settings by control while the form shows the settings of a run; None if the form shows the user's settings.
     followed: key of the run whose settings the form shows.
-    filled: settings of recent runs that were sent to the form, by control. Several are stored, because the latest may not have
-        reached the page yet when the next run is chosen.
+    filled: settings of recent runs that were sent to the form, by control. Several runs are included, because the settings of
+        the latest may not have reached the page yet when the next run is chosen.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -157,7 +157,7 @@ class Session(Ticket):
                 self.own[name] = value
 
     def show(self, run: RecordedRun, source: str, label: str = "", **notes: Any) -> str:
-        """Add a run to the window's history and show it. A run in progress continues in the background.
+        """Add a run to the window's history and show it. A previously shown run that is in progress continues in the background.
 
         source: where the run comes from, such as ``"Explore"``.
         label: name of the run in the list; empty for a default one.

@@ -35,7 +35,7 @@ def element(setting: Setting) -> str:
 
 
 def read_setting(setting: Setting, value: Any) -> Any:
-    """Returns a control's value as ``DecodeConfig`` takes it; raises ``InputError``."""
+    """Returns a control's value for ``DecodeConfig``. Raises ``InputError`` if its type is wrong."""
     if setting.kind in ("flag", "choice"):
         setting.check(value)
         return value
@@ -68,7 +68,7 @@ def used_by(method: str) -> frozenset[str]:
 
 
 def config(method: str, values: dict[str, Any]) -> DecodeConfig:
-    """Returns the configuration of a run from the controls' values by name; raises ``InputError``."""
+    """Returns the configuration of a run. ``values``: the controls' values by name. Raises ``InputError`` if one is invalid."""
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
     return DecodeConfig(

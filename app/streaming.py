@@ -23,13 +23,13 @@ from d2sd.engine import Request
 SECONDS_BETWEEN_PAUSES = 0.5
 Item = TypeVar("Item")
 WARM_UP_TOKENS = 16
-# One thread for all runs: they take turns anyway, and torch keeps a pool of threads for every thread that calls it.
+# All runs use one thread. They take turns anyway, and torch keeps a pool of threads for every thread that calls it.
 _worker = ThreadPoolExecutor(1, "engine")
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A validated run. ``chosen``: its models, from which another process can load its engine."""
+    """A validated run. ``chosen``: the run's models, from which another process can load the engine."""
 
     chosen: Chosen
     engine: Engine
@@ -47,7 +47,7 @@ def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
 def prepare_run(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
     """Loads the models if needed, and returns the validated run. Raises ``InputError``.
 
-    γ is reduced to the longest block of these drafters, since the form may still contain the γ of others.
+    γ is reduced to the longest block of the drafters, since the form may still contain the γ of other drafters.
     """
     engine = models.engine(chosen)
     if (longest := engine.longest_block(config.method)) is not None:
@@ -64,7 +64,7 @@ def never() -> bool:
 def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None) -> Generator[Event, None, None]:
     """Yields the events of a run, which ends before the next step if ``stop`` returns True.
 
-    share: measures the thread of the run. It is used only on a CPU, since the thread would wait for a GPU.
+    share: measures how long the run's thread computes. Used only on a CPU, since with a GPU the thread mostly waits.
     """
     if not ON_ZERO_GPU:
         events, on_cpu = run.engine.run(run.request, stop), run.engine.models.target.device.type == "cpu"
@@ -122,10 +122,10 @@ def on_worker(events: Iterator[Item]) -> Generator[Item, None, None]:
 
 
 class RunRecorder:
-    """Runs a request and records its events. Iterating over it runs it, and yields None per event.
+    """Runs a request and records its events. Iterating over this object runs the request, and yields None per event.
 
-    stop: the run ends before its next step if it returns True.
-    share: as for ``stream``.
+    stop: returns True to end the run before its next step.
+    share: see ``stream``.
     """
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None):
@@ -146,7 +146,7 @@ class RunRecorder:
 def paced(steps: Iterable[None]) -> Iterator[None]:
     """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
 
-    A closed window is only detected when its work yields, so work without progress to report must yield too.
+    Gradio detects a closed window only when the window's work yields, so work without progress must yield too.
     """
     last = time.monotonic()
     for _ in steps:

@@ -1,4 +1,4 @@
-"""Components that scripts of the page draw, and routes for plotly.js and fonts."""
+"""Components that are drawn by the page's scripts, and routes for plotly.js and fonts."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]
 
 
 def script_view(value: str | None, script: str, *, elem_id: str, **options: Any) -> View:
-    """Returns an empty element that ``script`` draws the value into. ``options``: options of ``gr.HTML``."""
+    """Returns an empty element whose ``script`` draws the value. ``options``: options of ``gr.HTML``."""
     # The template is constant, since Gradio runs ${...} and {{...}} in a template as code.
     return View(
         value,
@@ -76,9 +76,9 @@ def drawn_view(
 ) -> View:
     """Returns a view whose script draws its value, a JSON text.
 
-    script: path in ``app`` of the entry module, whose ``start`` is called.
+    script: path of the script in ``app``. It is a module; its ``start`` is called.
     constants: values for the script.
-    sheets: paths of its style sheets in ``app``.
+    sheets: paths of the view's style sheets in ``app``.
     options: options of ``gr.HTML``.
     """
     joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
@@ -86,12 +86,12 @@ def drawn_view(
 
 
 def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
-    """Returns a button that opens and closes a part of the page. Escape also closes it.
+    """Returns a button that opens and closes a part of the page. Escape also closes the part.
 
-    Unlike the content of a closed ``gr.Accordion``, the part is in the page from the start. Style sheets hide it as needed.
+    Unlike the content of a closed ``gr.Accordion``, the part is in the page from the start. Style sheets hide it when closed.
 
     name: text of the button.
-    folds: id of the part. The button toggles its class ``open``.
+    folds: id of the part. The button adds or removes the part's class ``open``.
     label: name of the button for screen readers, if it differs from ``name``.
     """
     script = view_script(STATIC / "fold.js", {}, {})
@@ -99,7 +99,7 @@ def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
-    """Returns style sheets by element id: the shared one, then these files of ``app``, whose rules override it."""
+    """Returns style sheets by element id: the shared sheet, then these files of ``app``, whose rules override the shared rules."""
     viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "map.css")
     shared = viewer.replace(".explorer", ".panels") + read_source(STATIC / "shared" / "panels.css")
     return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read_source(APP / sheet) for sheet in sheets}}

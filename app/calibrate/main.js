@@ -1,4 +1,4 @@
-// Calibrate: the verdict and its reasons, figures, and the steps of each mark of a figure, which open in Explore.
+// Calibrate: the verdict and its reasons, figures, and lists of the steps behind a mark of a figure.
 
 import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
@@ -73,7 +73,7 @@ function closeReport() {
   if (close?.getClientRects().length) close.click();
 }
 
-/** Splits the verdict into a title (the part before the colon), its reasons, and a sentence about exactness (the ECE). */
+/** Splits the verdict into a title (the part before the colon), the reasons, and a sentence about the ECE. */
 export function verdictWords(verdict) {
   const at = verdict.indexOf(":");
   if (at < 0) return [verdict, "", ""];
@@ -84,11 +84,11 @@ export function verdictWords(verdict) {
   return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
 }
 
-const AT_ONCE = 60; // steps that a click adds to the list
+const AT_ONCE = 60; // entries that “Show more” adds to the list
 
-/** The list of steps of a bar, cell or row, which open in Explore. */
+/** The list of the steps of a mark (a bar, cell or row). Steps open in Explore. */
 class MembersView {
-  /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is closed. */
+  /** `open(row, at)` opens a step in Explore. `closed()` is called when the user closes the list. */
   constructor(open, closed) {
     Object.assign(this, { open, items: [], shown: AT_ONCE });
     this.title = h("h3", { tabindex: -1 });
@@ -123,7 +123,7 @@ class MembersView {
     });
   }
 
-  /** Lists steps worth seeing, of one kind and one group of prompts. */
+  /** Lists steps worth seeing of one kind, in the selected group of prompts. */
   showWorth(data, kind = this.kind) {
     const groups = [...new Set(data.runs.map(({ domain }) => text(domain)))].filter(Boolean).sort();
     const group = groups.includes(this.group.value) ? this.group.value : "";
@@ -146,7 +146,7 @@ class MembersView {
     this.show(data, null, found.find(([id]) => id === kind)[2]);
   }
 
-  /** `title`: name of the mark whose steps are listed; null for steps worth seeing. */
+  /** Lists items. `title`: name of the mark whose steps these are; null for steps worth seeing. */
   show(data, title, items) {
     Object.assign(this, { data, items, shown: AT_ONCE });
     const none = title === null;
@@ -159,8 +159,8 @@ class MembersView {
         ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first`
         : count(items.length, "step");
     this.count.textContent = none
-      ? "Click one to open its step in Explore; click a mark of a figure, or a number in its table, to list its steps."
-      : `${what}. Click one to open its step in Explore.`;
+      ? "Click a line to open its step in Explore. To list other steps, click a mark in a figure, or a number in a figure’s table."
+      : `${what}. Click a line to open its step in Explore.`;
     this.draw();
   }
 
@@ -232,8 +232,8 @@ function figuresJson({ progress, runs, reading, report }) {
 
 // The steps of a mark of a figure, and the marks of a step. A mark is given by its place in the figure.
 
-/** Items of the list for these places: scored positions, the most surprising first, if the figure counts positions; otherwise whole
- *  steps. */
+/** Items of the list for these places. For a figure that counts positions, these are scored positions, the most surprising first;
+ *  for other figures, whole steps. */
 export function stepsBehind({ places, steps }, figure, wanted) {
   const items = [];
   const positions = places.positions[figure];
@@ -259,13 +259,13 @@ export function nameOf({ panels }, figure, wanted) {
   return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
 }
 
-/** The most surprising first: sure and wrong, or unsure and right. */
+/** Sorts items, the most surprising first: rejected with high confidence, or accepted with low confidence. */
 function bySurprise(items, steps) {
   const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
   return items.sort((a, b) => surprise(b) - surprise(a));
 }
 
-/** The list before a mark is selected: rejected tokens, the surest first. */
+/** Items of the list before a mark is selected: rejected tokens, the highest confidence first. */
 export function surprises({ steps }) {
   const items = [];
   steps.confidence.forEach(
@@ -275,7 +275,7 @@ export function surprises({ steps }) {
   return bySurprise(items, steps);
 }
 
-const SURE = 0.9; // confidence of a first token
+const SURE = 0.9; // confidence above which a rejected first token is worth seeing
 
 /** Kinds of steps worth seeing, as id and name. */
 const KINDS = [
@@ -284,7 +284,7 @@ const KINDS = [
   ...["repaired", "found", "missed"].map((outcome) => [outcome, capital(OUTCOMES[outcome].words)]),
 ];
 
-/** Items of the list: the steps of a kind, of a group of prompts (empty: all groups). */
+/** Items of the list for one kind of steps and one group of prompts (empty: all groups). */
 export function worthSeeing(data, kind, group) {
   const { steps, runs } = data;
   const own = ({ row }) => !group || text(runs[steps.run[row]].domain) === group;
@@ -297,14 +297,14 @@ export function worthSeeing(data, kind, group) {
 // The view, with one selection for all charts.
 
 const PATIENCE_MS = 20000;
-// In reading order. MAIN is below the verdict, the first of FURTHER below the list of steps.
+// Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
 const MAIN = ["uniform", "positions", "matrix"];
 const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
   let choice = { chart: "", places: [] };
-  const whenShown = oneWait(PATIENCE_MS); // the last opened step replaces an earlier one
+  const whenShown = oneWait(PATIENCE_MS); // opening another step ends the wait for an earlier one
   const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
@@ -330,12 +330,12 @@ export function start(element, trigger, props, watch, server, options) {
   const empty = h(
     "p",
     { class: "empty" },
-    "Press Measure to run the prompts of the set one by one. The verdict is updated in between.",
+    "Press Measure to run the prompts of the set one by one. The verdict is updated during the measurement.",
   );
   const hint = h(
     "p",
     { class: "hint" },
-    "Drag to zoom, double-click to see all, click a name in a legend to hide it, click a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks, and a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
   const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
   const further = h(
@@ -357,7 +357,7 @@ export function start(element, trigger, props, watch, server, options) {
     further,
     summary.spoken,
   );
-  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // loads Plotly when the tab is first open
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // loads Plotly when the tab is opened for the first time
   element.replaceChildren(root);
 
   function show() {
@@ -407,7 +407,7 @@ export function start(element, trigger, props, watch, server, options) {
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
-    // Scroll to the list if it is out of sight, which it always is in one column; closing it scrolls back.
+    // Scroll to the list if it is out of sight, as always in a single column. Closing the list scrolls back.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight * 0.7) {
       members.box.scrollIntoView({ block: "start" });
@@ -426,7 +426,7 @@ export function start(element, trigger, props, watch, server, options) {
     if (mark) mark.focus();
   }
 
-  /** Opens a step in Explore, which gets the run from the server unless it shows it already. */
+  /** Opens a step in Explore. The server sends the run unless Explore already shows it. */
   function open(row, at) {
     const view = document.querySelector("#explorer [data-run]");
     const run = data.runs[data.steps.run[row]];

@@ -1,4 +1,4 @@
-"""The measurements of Calibrate: the run in Explore, a prompt set or uploaded traces; and the doctor for the chosen drafter."""
+"""The measurements of Calibrate (the run in Explore, a prompt set, uploaded traces), and the doctor for the chosen drafter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from d2sd.whatif import ReplayOutcome
 RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
 MAX_FILES = 200
 MAX_REPLAYED = 60  # texts
-MAX_NAMED = 3  # left-out files that a sentence names
+MAX_NAMED = 3  # maximum number of left-out files in a sentence
 MAX_PROMPT_BYTES = 5 * 10**6
 MAX_DOCTOR_PROMPTS = 60
 
@@ -53,11 +53,11 @@ def calibration_drawing(
     total: int | None = None,
     running: bool = False,
 ) -> str:
-    """Returns the value of the Calibrate view as JSON: sentences, figures, and for each step the marks of the figures that it
-    belongs to. With these, the page lists the steps of a clicked mark without the server.
+    """Returns the value of the Calibrate view as JSON: sentences, figures, and for each step the marks that the step belongs to.
+    With these marks, the page can list the steps of a clicked mark without the server.
 
-    measured, runs: the finished runs, as measured and as recorded.
-    total: number of planned runs, if there will be more.
+    measured, runs: the finished runs, as measurements and as recordings.
+    total: number of planned runs; None: ``runs`` are all.
     running: whether the measurement is in progress.
     """
     statistics, done = measured.statistics, len(runs)
@@ -72,7 +72,7 @@ def calibration_drawing(
 
 
 def shown(recordings: Recordings, run: RecordedRun) -> str:
-    """Measure the run shown in Explore. Raises ``InputError``."""
+    """Measure the run shown in Explore, and return the drawing."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
@@ -81,7 +81,7 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
 
 
 def recorded(recordings: Recordings) -> str | None:
-    """Take the bundled measurement, which the tab shows first. Returns the drawing; None if the file is missing."""
+    """Use the bundled measurement, which the tab shows first. Returns the drawing; None if the file is missing."""
     if not RECORDED.exists():
         return None
     recordings.runs, drawn = _recorded()
@@ -92,7 +92,7 @@ def recorded(recordings: Recordings) -> str | None:
 @cache
 def _recorded() -> tuple[list[Recording], str]:
     runs = [replace(found, label=prompt_label(found.header)) for found, _ in read_uploads([RECORDED])[0]]
-    title = f"A recording: {len(runs)} prompts with {run_title(runs[0].header)} on {runs[0].header['models']['preset']}. Press Measure to measure here."
+    title = f"A recording: {len(runs)} prompts with {run_title(runs[0].header)} on {runs[0].header['models']['preset']}. Press Measure to measure on this machine."
     return runs, calibration_drawing(MeasuredRuns(r.run.trace() for r in runs), runs, title)
 
 
@@ -107,7 +107,9 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
         raise InputError(f"{len(paths)} files were chosen; at most {MAX_FILES} are read at once")
     good, bad = read_uploads([Path(p) for p in paths])
     if not good:
-        raise InputError(bad[0] if len(bad) == 1 else f"none of {len(bad)} files could be read; the first: {bad[0]}")
+        raise InputError(
+            bad[0] if len(bad) == 1 else f"none of {len(bad)} files could be read; the first error: {bad[0]}"
+        )
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
@@ -117,7 +119,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
 def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
     """Returns the findings of uploaded logs and a pasted log as Markdown; empty if there are no logs.
 
-    Raises ``InputError`` if the pasted text is not a log. ``files`` names files that cannot be read.
+    Raises ``InputError`` if the pasted text is not a log. Files that cannot be read are skipped; ``files`` names them.
     """
     said: list[Reading] = []
     for path in (paths or ())[:MAX_FILES]:
@@ -140,7 +142,7 @@ def left_out(bad: Sequence[str], count: int) -> str:
 
 
 def by_paragraph(pasted: str) -> str:
-    """Returns pasted prompts for ``parse_prompts``: prompts of several lines, separated by empty lines, become JSON lines."""
+    """Returns pasted prompts for ``parse_prompts``. Prompts of several lines, separated by empty lines, become JSON lines."""
     blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
     if len(blocks) < 2 or blocks[0].startswith("{"):
         return pasted
@@ -187,10 +189,10 @@ def prompts(
     method: str,
     values: dict[str, Any],
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield drawings, first after every prompt, then at growing intervals.
+    """Run a prompt set and yield drawings, at first after every prompt, then at growing intervals.
 
-    If cancelled, the last drawing has the finished prompts. If something else is measured in the meantime, its drawing
-    stays. Raises ``InputError``; the shown drawing then stays.
+    If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more
+    drawings are yielded. Raises ``InputError`` before the first drawing if a value is invalid.
 
     values: settings by name.
     """
@@ -217,7 +219,7 @@ def prompts(
     try:
         for prompt, one in zip(texts, prepared, strict=True):
             recorder = RunRecorder(one, job.cancelled)
-            news = f"{len(runs)} of {len(texts)} prompts; the figures show the first {shown_runs}."
+            news = f"{len(runs)} of {len(texts)} prompts are done; the figures show the first {shown_runs}."
             for _ in paced(recorder):
                 yield Update(news=news if shown_runs < len(runs) else "")
             if job.cancelled():
@@ -229,7 +231,7 @@ def prompts(
             done = len(runs) == len(texts)
             if done and method not in CHAINLESS and not ON_ZERO_GPU:
                 measured.statistics.costs = draft_costs(one.engine.costs(one.request.config), method)
-            # Drawn when the number of runs has doubled: all drawings together then cost about as much as the last one.
+            # Drawn whenever the number of runs has doubled: all earlier drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)
                 yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
@@ -240,8 +242,8 @@ def prompts(
 def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
     """Replay the measured runs with other choices of prefixes.
 
-    Yields progress sentences, then the gain from perfect confidence as Markdown; if cancelled, for the texts so far. Raises
-    ``InputError``.
+    Yields progress sentences, then a report about the gain from perfect confidence as Markdown. If the job is cancelled, the
+    report covers the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
     """
     if not runs:
         raise InputError("nothing is measured yet; press Measure first")
@@ -261,7 +263,8 @@ def report(
 ) -> Iterator[Update[str]]:
     """Examine the chosen drafter.
 
-    Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises ``InputError``.
+    Yields progress sentences, then the report as Markdown. If the job is cancelled, the report has the findings so far. Raises
+    ``InputError`` if a value is invalid or the drafter cannot be examined.
 
     values: settings by name; only ``chat`` is used.
     """

@@ -32,13 +32,13 @@ SOURCES = {
     "Trace files and logs": "files",
 }
 RUN = ("prompts", "own")  # sources whose prompts are run
-# Runs in the browser: a late answer of the server for the previous source would hide the file field during an upload.
+# Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload.
 SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
   return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
 }}"""
 CLOSE = "() => ({ __type__: 'update', visible: false })"
-# source, number of prompts, models, method, settings by name
+# elements: source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
@@ -85,7 +85,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
         with gr.Column(scale=1, min_width=320):
             with gr.Column(elem_id="doctor-drawer"):
                 close = gr.Button("✕", elem_id="doctor-close", min_width=32)
-                # foreign text is escaped, remaining HTML is sanitized
+                # text of logs and configs is already escaped; other HTML is sanitized
                 report = gr.Markdown(
                     visible=False,
                     elem_id="doctor-report",
@@ -101,7 +101,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
         answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
     quick(go.click, _measure)
-    # Cheap measurements are shown immediately.
+    # These measurements are cheap, so they start without pressing Measure.
     quick(uploads.upload, _measure)
     quick(source.change, _measure_shown)
     source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
@@ -135,9 +135,9 @@ def _measure(
     paths: list[str] | None,
     log: str | None,
 ) -> tuple[Any, Any, Any]:
-    """Returns figures of the run in Explore or of trace files, and the findings of logs; cancels a running measurement.
+    """Returns figures of the run in Explore or of trace files, and the findings of logs. Cancels a running measurement.
 
-    Changes nothing for sources of prompts, which ``_measure_prompts`` runs.
+    For sources of prompts, changes nothing: ``_measure_prompts`` runs them.
     """
     found, bad, said = Recordings(), "", ""
     if kind in RUN:
@@ -165,7 +165,7 @@ def _measure(
 def _measure_shown(call: Call, kind: str, recordings: Recordings, *values: Any) -> tuple[Any, Any, Any]:
     if kind == "shown":
         return _measure(call, kind, recordings, *values)
-    drawn = None if recordings.title else calibrate.recorded(recordings)  # nothing was measured yet
+    drawn = None if recordings.title else calibrate.recorded(recordings)  # if nothing was measured yet
     return drawn or gr.skip(), gr.skip(), sentence()
 
 
@@ -184,7 +184,7 @@ def _measure_prompts(
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
     source, limit, chosen, _, settings = _prompt_request(*values)
     for update in calibrate.report(job, source, limit, chosen, settings):
-        # shows the findings so far if stopped, nothing if another measurement has replaced it
+        # a stopped job shows its findings so far; a job replaced by another measurement shows nothing
         yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
 
@@ -195,7 +195,7 @@ def _replay(job: Job, recordings: Recordings, *values: Any) -> Iterator[Update[g
 
 
 def _prompt_request(kind: str, *values: Any) -> PromptRequest:
-    """Returns the values of the controls as arguments of ``calibrate.prompts``; raises ``InputError``."""
+    """Returns the values of the controls as arguments of ``calibrate.prompts``. Raises ``InputError`` if the file is too large."""
     (bundled, pasted, path, limit), values = values[:4], values[4:]
     source = calibrate.PromptSource.read(kind, bundled, pasted, path)
     chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
@@ -205,7 +205,7 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
     at = call.data.get("run")
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
-        raise InputError("This run is no longer there; measure again.")
+        raise InputError("This run is no longer stored; measure again.")
     if call.data.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
     opened = recordings.runs[at]
@@ -216,8 +216,8 @@ def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, An
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """Build the controls of prompts.
 
-    Returns them in the order of ``_prompt_request``'s parameters, their column, the choice of a bundled set, and the column of the
-    user's own prompts.
+    Returns the controls in the order of ``_prompt_request``'s parameters, the column of all these controls, the choice of a bundled
+    set, and the column of the user's own prompts.
     """
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     fold_view("Prompts, models, settings", "prompt-set", elem_id="calibrate-fold")

@@ -5,7 +5,7 @@ import { FigureView } from "../../assets/viewer/figures.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { TextsView } from "./texts.js";
 
-/** The sentences whose figures the headline does not state already. */
+/** Returns the sentences of `reading` that the headline does not contain already. */
 export function unstated(headline, reading) {
   const stated = headline.join(" ");
   return reading.filter((words) => !stated.includes(words.split(/, |: an interval/)[0]));
@@ -26,14 +26,14 @@ export function start(element, trigger, props, watch, server, options) {
       JSON.stringify({ titles, reading: data.reading, comparison }, null, 1),
     );
   });
-  const differences = new FigureView("differences", options); // figure, with its numbers below
+  const differences = new FigureView("differences", options); // the figure, with the table of its numbers below
   differences.numbers.hidden = false;
   differences.button.remove();
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
   const empty = h(
     "p",
     { class: "empty" },
-    "Nothing to compare yet. Runs that you make, open or measure are listed here if two of them have the same prompt.",
+    "Nothing to compare yet. Runs that you make, open or measure can be chosen here if two of them have the same prompt.",
   );
   const parts = [h("div", { class: "panel top" }, result, more, legend, reading, how), texts.box, differences.box];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));

@@ -26,7 +26,7 @@ from d2sd.trace.metrics import verdict
 from d2sd.trace.text import encodable
 
 EXPLANATION = "Compare two methods, drafters or settings on the same prompts. Everything that you run, open or measure is listed here."
-OPENING = ("dflash", "d2sd")  # lanes of the recorded race, compared until something is run
+OPENING = ("dflash", "d2sd")  # lanes of the recorded race that are compared before anything is run
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts shown side by side
 MAX_LABEL = 80
@@ -50,7 +50,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
             )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
-            # event ``select``: opens ``step`` of ``run`` of ``side`` (0 or 1) in Explore
+            # the view's event ``select`` opens ``step`` of ``run`` of ``side`` (0: A, 1: B) in Explore
             sheets = ("compare/compare.css",)
             view = drawn_view(None, "compare/main.js", constants=FIGURES, sheets=sheets, elem_id="compare-view")
 
@@ -58,7 +58,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     ticket = gr.State(Ticket())
     opened = tab.select(offer, inputs, sides, **AT_ONCE)
     swapped = swap.click(lambda session, a, b: offer(session, b, a), inputs, sides, **AT_ONCE)
-    chosen = sides[0].input(offer, inputs, sides, **AT_ONCE)  # B offers only what can be compared with A
+    chosen = sides[0].input(offer, inputs, sides, **AT_ONCE)  # B offers only runs and sets that can be compared with A
     for event in (go.click, sides[1].input, opened.then, swapped.then, chosen.then):
         answer(event, show_comparison, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
@@ -66,9 +66,10 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
-    """Returns the dropdowns: A offers the runs and sets that share a prompt with another one, B the partners of A.
+    """Returns the dropdowns. A offers the runs and sets that share a prompt with another run or set. B offers those that share a
+    prompt with the selection of A.
 
-    The selection is kept if possible. Otherwise the two newest partners are selected, or two lanes of the recorded race.
+    The selection is kept if possible. Otherwise, the newest pair that shares a prompt is selected, or two lanes of the recorded race.
     """
     known = {name: (title, _asked(session.history, name)) for title, name in choices(session.history)}
 
@@ -88,24 +89,24 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 
 
 def _asked(history: History, name: str) -> set[str]:
-    """Returns the prompts of a run or set; logs have no prompts, which counts as one empty prompt."""
+    """Returns the prompts of a run or set. A log without prompts counts as one empty prompt."""
     return {str(recording.header.get("prompt") or "") for recording in pick(history, name).runs}
 
 
 def show_comparison(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
     if not (a and b):
-        return gr.skip(), sentence(note="Nothing can be compared yet: no two of the runs have the same prompt.")
+        return gr.skip(), sentence(note="Nothing can be compared yet: no two runs have the same prompt.")
     return comparison_drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
-    """Store trace files as a set and offer it."""
+    """Store trace files as a set, and offer the set in both dropdowns."""
     if not paths:
         return [gr.skip(), gr.skip(), sentence(problem="Choose one or more trace files first.")]
     good, bad = read_uploads([Path(p) for p in paths])
     runs: list[Recording] = [recording for recording, _ in good]
     if not runs:
-        return [gr.skip(), gr.skip(), sentence(problem=f"No file could be read. The first: {bad[0]}")]
+        return [gr.skip(), gr.skip(), sentence(problem=f"No file could be read. The first error: {bad[0]}")]
     title = runs[0].label if len(runs) == 1 else f"{len(runs)} traces: {runs[0].label} …"
     session.history.keep_set(title, runs)
     boxes = offer(session, a, b)
@@ -118,13 +119,13 @@ def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tup
         return gr.skip(), gr.skip(), gr.skip()
     runs = pick(session.history, (a, b)[side] or "").runs
     if not 0 <= run < len(runs):
-        raise InputError("this run is no longer there; compare again")
+        raise InputError("this run is no longer stored; compare again")
     call.check()
     wanted = {"step": max(0, step), "node": None}
     return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()
 
 
-# The choices, and the value of the view.
+# The runs and sets to choose from, and the value of the view.
 
 
 def choices(history: History) -> list[tuple[str, str]]:
@@ -138,7 +139,7 @@ def choices(history: History) -> list[tuple[str, str]]:
 
 
 def pick(history: History, name: str | None) -> RunSet:
-    """Returns the runs of a choice. Raises ``InputError`` if they are no longer stored."""
+    """Returns the runs of a dropdown's entry. Raises ``InputError`` if the runs are no longer stored."""
     kind, _, which = (name or "").partition(" ")
     race = recorded_race()
     if kind == "lane" and which in race.methods:
@@ -158,7 +159,7 @@ def comparison_drawing(a: RunSet, b: RunSet) -> str:
 
 
 def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
-    """Returns the texts of both sides, prompt by prompt, with their steps over the same characters."""
+    """Returns, for each common prompt, the texts of both sides with their steps, aligned by characters."""
     pairs: list[dict[str, Any]] = []
     size = 0
     for left, right in partners(a.prompts, b.prompts):
@@ -182,7 +183,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
 
 
 def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
-    """Returns pairs of runs with the same prompt, by index; two single runs are always a pair."""
+    """Returns the indices of runs of A and B with the same prompt, as pairs. Two single runs are always a pair."""
     if len(a) == len(b) == 1:
         return [(0, 0)]
     places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}
@@ -191,7 +192,7 @@ def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
-    """Returns per step: end in characters, tokens with proposers, ``verdict``, accepted length of the first draft (−1: unknown)."""
+    """Returns for each step: end in characters, tokens with proposers, ``verdict``, and accepted length of the first draft (−1: unknown)."""
     return [
         [
             end,

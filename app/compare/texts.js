@@ -36,11 +36,11 @@ function readPair(raw) {
   };
 }
 
-/** States the first step that ends at different places on both sides, and its number of tokens. */
+/** A sentence about the first step that ends at different places on both sides, with its number of tokens on each side. */
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
-  return `The steps differ from step ${parts + 1} on: A has ${a}, B has ${b}.`;
+  return `The steps differ from step ${parts + 1} on: this step has ${a} in A and ${b} in B.`;
 }
 
 const lengthOf = ({ sides }) => Math.max(...sides.map((steps) => steps.at(-1)?.end ?? 0));

@@ -1,4 +1,4 @@
-// The address of the page contains tab, run, step and node, after the fields that reproduce the run. So Back and Forward move
+// Keeps the page's address up to date: the fields that reproduce the run, then tab, run, step and node. Back and Forward then move
 // between views, and a reload restores the view. A link can also name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
@@ -8,7 +8,7 @@ const PATIENCE_MS = 4000;
 
 export const explorer = () => document.querySelector("#explorer [data-run]");
 const tour = () => document.querySelector("#learn [data-chapter]");
-/** Whether two states belong to one history entry: only step, node or chapter differ. */
+/** Whether two states belong to one history entry: they have the same tab and run. */
 const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
 const tabButton = (tab) =>
   [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
@@ -34,8 +34,8 @@ export class Address {
   }
 
   /** Schedules writing the address. The first change within a view is written immediately, so that a reload or Back right after a
-   *  click keeps it. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in a view that is not
-   *  shown, where a run may play for long, so it does not postpone a scheduled write. */
+   *  click keeps it. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in Explore while
+   *  another tab is open. Such changes may go on for long, so they do not postpone a scheduled write. */
   soon(hidden = false) {
     const now = this.now();
     if (same(now, this.before)) {
@@ -60,7 +60,7 @@ export class Address {
     const { pinned, node } = view.dataset;
     if (active.dataset.tabId === "learn")
       return { tab: "learn", run: "", step: "", node: "", chapter: tour()?.dataset.chapter ?? "", query: "" };
-    if (!entry && !shown) return null; // keeps the address of a link that was not run yet
+    if (!entry && !shown) return null; // keeps the address of a link whose run was not started yet
     return {
       tab: active.dataset.tabId,
       run: entry ? entry.key : "",
@@ -88,7 +88,7 @@ export class Address {
     this.unwritten = null;
   }
 
-  /** Whether the run of Back or Forward is still awaited, and no other tab or run was opened since. */
+  /** Whether the run requested by Back or Forward has not arrived yet, and no other tab or run was opened since. */
   arriving(now) {
     return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
   }
@@ -120,8 +120,8 @@ export class Address {
   }
 }
 
-// ?trace=URL: a trace from this page's host or a host on the owner's list, opened like a file that the user chose. The browser
-// fetches it, never the server.
+// ?trace=URL opens a trace from this page's host or a host on the owner's list, like a file that the user chose. The browser
+// fetches the trace, never the server.
 
 /** Returns the `address` to fetch, or a `problem`. `here`: address of the page; `hosts`: the owner's list. */
 export function traceAddress(wanted, here, hosts) {
@@ -172,7 +172,7 @@ export async function fetchTrace(address, megabytes) {
   return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
 }
 
-/** Uploads the trace that the page's address names; the server opens it at the step of the address. `say(words)`: shows a problem. */
+/** Uploads the trace that the page's address names. The server opens it at the address's step. `say(words)` shows a problem. */
 export async function openLinked({ hosts, megabytes }, say) {
   const { trace } = readAddress(location.search);
   if (!trace) return;

@@ -12,7 +12,7 @@ function clock(seconds) {
   return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString()} ${time}`;
 }
 
-/** A row of the list with its buttons. `number`: number of the run, also in class files; `ticked`: whether it is included in class
+/** A row of the list with its buttons. `number`: number of the run, also in class files; `ticked`: whether the run is included in class
  *  files; `act`: handlers of the buttons by name, called with the run. */
 function runRow(run, { number, shown, ticked }, act) {
   const tick = h("input", {
@@ -54,7 +54,7 @@ function runRow(run, { number, shown, ticked }, act) {
   return row;
 }
 
-/** Replaces the name by an input; calls `done(words)` once, with null if the name stays. */
+/** Replaces the name by an input. At the end, calls `done(words)` with the new name, or with null if the name stays. */
 function nameField(row, label, done) {
   const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
   const open = row.querySelector(".open");
@@ -68,7 +68,7 @@ function nameField(row, label, done) {
   input.addEventListener("keydown", (event) => {
     event.stopPropagation();
     if (event.key !== "Enter" && event.key !== "Escape") return;
-    event.preventDefault(); // otherwise Enter would press the button that gets the focus next
+    event.preventDefault(); // otherwise Enter would also press the next button with the focus
     end(event.key === "Enter" ? input.value : null);
   });
   input.addEventListener("blur", () => end(input.value));
@@ -106,7 +106,7 @@ function listenForKeys() {
   );
 }
 
-/** The list of this window's runs, with buttons for each run and for all. */
+/** The list of this window's runs, with buttons for each run and for all runs together. */
 class RunsView {
   constructor(element, trigger, options) {
     Object.assign(this, {
@@ -163,7 +163,7 @@ class RunsView {
     };
   }
 
-  /** Shows a new state of the list (JSON) and saves its file, if there is one. */
+  /** Shows a new state of the list (JSON), and saves the file in it, if there is one. */
   load(value) {
     const { shown, runs, file } = readJson(value) ?? { shown: "", runs: [] };
     this.data = { shown, runs };
@@ -216,7 +216,7 @@ class RunsView {
     setTimeout(() => this.said.textContent === words && (this.said.textContent = ""), 6000);
   }
 
-  /** Requests one file of all or of the ticked runs, opened at the pinned step. */
+  /** Requests one file: the traces of all runs, or the class file, which opens at the pinned step. */
   together(kind) {
     const { pinned } = explorer() ? explorer().dataset : {};
     const keys = this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));

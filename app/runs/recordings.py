@@ -1,4 +1,4 @@
-"""Named runs in lists and sets of the page, and reading them from uploaded files.
+"""Named runs for the page's lists and sets, and reading runs from uploaded files.
 
 Logs of serving engines are converted to traces.
 """
@@ -24,13 +24,13 @@ from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Reader, lines_of
 
-FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # of traces and logs
-MAX_MEGABYTES = 96  # of a file, unpacked: a browser can still draw it
+FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # suffixes of traces and logs
+MAX_MEGABYTES = 96  # of a file, unpacked; browsers can still draw this much
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured together, unpacked
-SECONDS_KEPT = 3600  # lifetime of an uploaded file; the run read from it stays
+SECONDS_KEPT = 3600  # lifetime of an uploaded file; runs that were read from the file stay
 NEXT_RUN = re.compile(rb'\n\{"event":"Header"')
-MAX_OPENED = 24  # runs of one file in the list
-LABEL = 200  # characters of a prompt that names its run
+MAX_OPENED = 24  # runs that opening one file adds to the list
+LABEL = 200  # maximum characters of a prompt in the name of its run
 
 
 def short(text: str, most: int = 60) -> str:
@@ -111,15 +111,15 @@ class RunSet:
 
 @dataclass(slots=True)
 class Recordings:
-    """The measured runs of one window, in the order of the drawing, and their title."""
+    """The measured runs of one window, in the order in which the view numbers them, and their title."""
 
     runs: list[Recording] = field(default_factory=list)
     title: str = ""
 
 
 def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
-    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note: whether there are more, and the
-    findings of a log.
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note about further runs and the findings of
+    a log.
 
     A log with only totals has no runs. Only checked fields reach the page. Raises ``InputError``.
     """
@@ -138,7 +138,7 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
 
 
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
-    """Returns the uploaded traces that can be read, and a sentence for each other file."""
+    """Returns the uploaded traces that can be read, and a sentence for each file that cannot."""
     good, bad = [], []
     room = MAX_MEGABYTES_TOGETHER * 10**6
     for path in paths:
@@ -160,13 +160,13 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
 
 
 def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
-    """Returns the runs of a trace file or log, stored and parsed. Raises ``InputError``."""
+    """Returns each run of a trace file or log, as a stored and as a parsed run. Raises ``InputError``."""
     if not is_log(path):
         readers = [(Reader(), part) for part in _parts(raw)]
         return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
     runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
     if not runs:
-        raise InputError("it is a log with only totals, without steps; “Open a trace” in Explore explains them")
+        raise InputError("it is a log with only totals, without steps; “Open a trace” in Explore explains the totals")
     return runs
 
 

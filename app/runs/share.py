@@ -1,6 +1,6 @@
-"""Files made on the server: of the shown run (GraphML of a step, a standalone page) and of all runs of a window.
+"""Files that the server makes: GraphML of a step, a page of the shown run, and files of all runs of a window.
 
-The other formats (JSON lines, SVG, PNG) are made in the browser.
+The browser makes the other formats: JSON lines, SVG and PNG.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MAX_TITLE = 120  # characters
 MAX_PART = 40  # characters of each part of a file name
 PROMPT_WORDS = 3
 PLAIN_WORD = re.compile(r"[a-z0-9]+")
-MAX_PAGE_MEGABYTES = 32  # of traces; the page is a fifth of this, which a browser opens quickly
+MAX_PAGE_MEGABYTES = 32  # of traces in a page; the page is a fifth as large, which browsers open quickly
 
 
 def window_file(runs: Sequence[Recording]) -> bytes:
-    """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
+    """Returns the traces of all runs as a gzip file for “Open a trace”, newest first. Raises ``InputError``."""
     _check([recording.run for recording in runs], MAX_MEGABYTES)
     lines = (f"{line}\n" for recording in runs for line in recording.run.lines())
     return gzip.compress("".join(lines).encode("utf-8", "replace"), 6)
@@ -48,14 +48,14 @@ def class_page(
     chosen: Collection[str] | None = None,
     title: str = "",
 ) -> str:
-    """Returns an offline page of runs, each with its quiz and the chapters of Learn, numbered as in the list.
+    """Returns an offline page of runs, numbered as in the list. Each run has a quiz and the chapters of Learn.
 
     runs: runs of the list, newest first; the oldest is number 1.
     shown: key of the run that opens at ``step``.
     chosen: keys of the runs to include; None: all.
     title: title of the page; empty: name of the application.
 
-    Raises ``InputError``.
+    Raises ``InputError`` if the title or the traces are too long, or no run can be included.
     """
     title = " ".join(title.split())
     if len(title) > MAX_TITLE:
@@ -80,7 +80,7 @@ def class_page(
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
-    """Returns an offline page of one run, opened at this step and node. Raises ``InputError``."""
+    """Returns an offline page of one run that opens at this step and node. Raises ``InputError`` if it is too large."""
     _check([run], MAX_PAGE_MEGABYTES)
     page = PageRun(run, step=step, node=node, tour=_tour(run))
     return tours_page([page], TITLE)
@@ -129,7 +129,7 @@ def file_name(header: Mapping[str, Any]) -> str:
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Returns the requested file as a segment without lines, and a notice."""
+    """Returns the requested file in a note of the shown run, and a notice."""
     fields = event_fields(data)
     try:
         file = make_file(session.shown, fields.get("kind"), fields.get("step"), fields.get("node"))

@@ -1,4 +1,4 @@
-"""The runs of this window: showing, naming, removing, saving, and restoring them after a reload."""
+"""Shows, names, removes and saves the runs of a window, and restores the window after a reload."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from d2sd.trace.run import RecordedRun
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
-ELSEWHERE = "The run of this link is not stored here, or no longer. It is run again with the settings of the link."
-NOT_KEPT = "The run of this link is not stored here, or no longer. The link does not contain its settings."
+ELSEWHERE = (
+    "The run of this link is not (or no longer) stored here. It will be run again with the settings of the link."
+)
+NOT_KEPT = "The run of this link is not (or no longer) stored here. The link does not contain the run's settings."
 NOT_YET = "This link describes a run that has not been made yet."
 STAYS = "The run below is a different one. Press Run to use the settings of the link."
-PRESS_RUN = "Press Run to load its models and to start it."
-# Presses the button that a link starts, by its id. The button's tab may not be built yet.
+PRESS_RUN = "Press Run to load the models and start the run."
+# Presses the button with this id, which starts the run of a link. Waits until the button's tab is built.
 PRESS_BUTTON = """async (id) => {
   for (let tries = 0; id && tries < 100; tries += 1) {
     const button = document.getElementById(id);
@@ -103,7 +105,7 @@ def tab_of(query: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The effect of a link on Explore, by default none.
+    """The effect of a link on Explore. By default, a link changes nothing.
 
     segment: update of the view.
     notice: update of the notice box.
@@ -164,7 +166,7 @@ def move(session: Session, data: gr.EventData) -> str:
 
 
 def remove(session: Session, data: gr.EventData) -> str:
-    """Remove a run from the list. If it is the shown one, it remains visible until another one is shown."""
+    """Remove a run from the list. If the run is shown, it remains visible until another run is shown."""
     session.history.remove(event_fields(data).get("key"))
     return runs_view.runs_drawing(session.history, session.shown.key)
 

@@ -1,4 +1,4 @@
-"""The list of runs of a window, and the address of the shown run."""
+"""The list of a window's runs, with the query of each run's link."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from d2sd.trace.metrics import SYMBOLS
 
 MAX_LINK = 8000  # characters; longer links may be truncated in transit
 DEFAULTS = {s.name: s.default for s in SETTINGS}
-ABOUT = ("num_branches", "block_size", "temperature", "node_budget")  # in the list if not the default
+ABOUT = (
+    "num_branches",
+    "block_size",
+    "temperature",
+    "node_budget",
+)  # settings that the list shows if they are not the default
 HOSTS_VARIABLE = "D2SD_TRACE_HOSTS"
 USUAL_PORTS = (":80", ":443")  # default ports, which a browser omits from addresses
 HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
@@ -34,7 +39,7 @@ def trace_hosts() -> list[str]:
     """Returns the hosts from which a link may load a trace (``?trace=URL``), besides the page's own host.
 
     They are in ``D2SD_TRACE_HOSTS``, separated by commas, with a port if it is not the default. The visitor's browser fetches
-    the trace, never this server. Raises ``InputError``.
+    the trace, never this server. Raises ``InputError`` if a host is invalid.
     """
     hosts = [host.strip().lower() for host in os.environ.get(HOSTS_VARIABLE, "").split(",") if host.strip()]
     for host in hosts:

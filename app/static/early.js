@@ -11,7 +11,7 @@ const follow = (address) => {
 follow(location.href);
 addEventListener("hashchange", ({ newURL }) => follow(newURL)); // location.href may have changed since
 
-// Applies the theme chosen with the switch: Gradio reads it from the query.
+// Applies the theme that the user chose with the theme button. Gradio reads the theme from the query.
 const themed = new URLSearchParams(location.search);
 const chosen = remembered("d2sd-theme");
 if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
@@ -19,9 +19,9 @@ if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
   history.replaceState(history.state, "", `${location.pathname}?${themed}${location.hash}`);
 }
 
-// Gradio 6.31 removes its status “Loading…” while the clock in it still runs. The clock then ticks invisibly 60 times a second, which
+// Gradio 6.31 removes its status “Loading…” while the clock of the status still runs. The clock then ticks invisibly 60 times a second, which
 // takes 6% of a core, and no option disables it. Five ticks per second suffice, since clocks show tenths of a second. The returned 0
-// is no valid frame id, but Gradio never cancels a tick.
+// is not a valid frame id, which does no harm: Gradio never cancels a tick.
 const CLOCK = /^\(\)=>\{\w+\(\w+,\(performance\.now\(\)-/;
 const nextFrame = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = (work) => (CLOCK.test(work) ? (setTimeout(work, 200), 0) : nextFrame(work));

@@ -1,4 +1,4 @@
-// Opens and closes a part of the page with its button. ✕, Escape and a press outside also close it.
+// A button that opens and closes a part of the page. ✕, Escape and a press outside the part also close it.
 
 export function start(element, trigger, props) {
   const make = (words, label) => {
@@ -39,7 +39,7 @@ export function start(element, trigger, props) {
     },
     true,
   );
-  // drop-down lists and dialogs are outside the part in the document
+  // presses in drop-down lists and dialogs are ignored: these are not inside the part's element
   document.addEventListener("pointerdown", ({ target }) => {
     if (
       isOpen() &&

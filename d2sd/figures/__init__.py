@@ -1,4 +1,4 @@
-"""Calibrations and comparisons as plotly figures and HTML reports, and the viewer that draws whole runs."""
+"""Plotly figures and HTML reports of calibrations and comparisons, and the viewer of whole runs."""
 
 from __future__ import annotations
 

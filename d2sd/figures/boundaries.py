@@ -43,7 +43,7 @@ from d2sd.figures.style import (
 
 LEAST_OUTCOMES = 6
 LEAST_RANKS = 8
-FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to its centre
+FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to the cell's centre
 
 
 def matrix_panel(report: Report) -> Panel:
@@ -61,7 +61,7 @@ def matrix_panel(report: Report) -> Panel:
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
-        "Where was the first draft predicted to end, and where did it end? On the diagonal, the likeliest boundary was the true one.",
+        "Where was the first draft predicted to end, and where did it end? In cells on the diagonal, the prediction was right.",
         boundary_matrix(matrix),
         FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
@@ -112,7 +112,9 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
 
 
 def outcomes(matrix: Matrix) -> list[int]:
-    """Returns the outcomes to draw: all up to the last one that occurs, and full acceptance if it occurs."""
+    """Returns the outcomes to draw, as numbers of accepted tokens. Full acceptance is drawn only if it occurs; other outcomes up to
+    the largest that occurs, but at least ``LEAST_OUTCOMES``.
+    """
     whole = len(matrix.counts) - 1
     used = [i for i in range(whole + 1) if any(matrix.counts[i]) or any(row[i] for row in matrix.counts)]
     last = max([min(whole, LEAST_OUTCOMES) - 1, *(i for i in used if i < whole)])
@@ -138,7 +140,7 @@ def ranks_panel(report: Report) -> Panel:
     return Panel(
         "ranks",
         "Rank of the true boundary",
-        "Bars: how often the true boundary was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
+        "Bars: how often the true boundary was the likeliest, the second likeliest, … Line: how often it was among the K likeliest.",
         boundary_ranks(ranks),
         FigureTable(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
         {n: f"True boundary ranked {n + 1}" for n in range(len(rows))},
@@ -146,14 +148,14 @@ def ranks_panel(report: Report) -> Panel:
 
 
 def boundary_ranks(ranks: Ranks) -> go.Figure:
-    """Draws the ranks of the true boundary as bars, and the share of steps where it is among the K likeliest as a line."""
+    """Draws a bar for each rank of the true boundary, and a line: how often the boundary is among the K likeliest."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
     within = ranks.within[: len(counts)]
     hits = values_of(within)
 
     def words(n: int) -> str:
-        among = f"<br>among the {n} likeliest in {with_interval(ranks.within[n - 1])}, at random {percent(ranks.chance[n - 1])}"
+        among = f"<br>among the {n} likeliest in {with_interval(ranks.within[n - 1])}; with random prefixes {percent(ranks.chance[n - 1])}"
         return f"True boundary ranked {n}: {count(counts[n - 1], 'step')} of {ranks.steps}{among}"
 
     def ranked(name: str, kind: str, shown: list[int]) -> Trace:
@@ -200,13 +202,13 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
 
 
 def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
-    """Returns steps by rank, up to the last rank that occurs."""
+    """Returns the number of steps at each rank, up to the last rank that occurs or was used."""
     last = max((n for n, steps in enumerate(ranks.counts, 1) if steps), default=0)
     return ranks.counts[: max(LEAST_RANKS, last, used_branches(ranks) or 0)]
 
 
 def used_branches(ranks: Ranks) -> int | None:
-    """Returns K if all runs used the same one."""
+    """Returns K if all runs used the same K, otherwise None."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None
 
@@ -237,7 +239,7 @@ def gains_panel(report: Report) -> Panel:
     return Panel(
         "gains",
         "Tokens gained, nodes spent",
-        "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
+        "For a re-draft, only tokens that no earlier draft contains are counted. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
         FigureTable(("Source", "Tokens gained", "Nodes without the anchor", "Wasted", "Added tokens in"), tuple(rows)),
         names,
@@ -245,7 +247,7 @@ def gains_panel(report: Report) -> Panel:
 
 
 def tokens_gained(gains: Gains) -> go.Figure:
-    """Draws tokens gained and nodes verified per step, one row per draft; the last row is the target's own token."""
+    """Draws tokens gained and nodes verified per step, with a row for each draft. The last row is the target's own token."""
     names = [source_name(g) for g in gains.sources]
     last = len(gains.sources)
     kinds = ["first" if g.branch == 0 else "second" for g in gains.sources]
@@ -308,7 +310,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
     return Panel(
         "domain",
         "By prompt group",
-        "In which groups does the first drafter’s confidence differ from acceptance?",
+        "In which groups does the first drafter’s mean confidence differ from the accepted share?",
         by_group(groups),
         FigureTable(
             ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows
@@ -364,6 +366,6 @@ def group_words(group: Group) -> str:
 
 
 def _accepted(group: Group) -> Estimate:
-    """Returns the accepted share of a group. Its interval is the interval of the gap, shifted by the mean confidence."""
+    """Returns the accepted share of a group. The share's interval is the gap's interval, shifted by the mean confidence."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)

@@ -1,4 +1,4 @@
-"""The results of a calibration as the page and the reports show them, and the figures of confidence against outcome."""
+"""Results of a calibration for the page and the reports, and figures of confidence and acceptance."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from d2sd.figures.style import (
 )
 from d2sd.figures.thresholds import stop_sentences, stops_panel
 
-COUNTS = 0.13  # share of the figure's height for the counts
+COUNTS = 0.13  # share of a figure's height for the bars of counts
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFigures:
-    """A calibration as the page and the reports show it.
+    """The parts of a calibration that the page and the reports show.
 
     reading: sentences, the verdict first.
-    stats: headline figures.
-    panels: the figures.
+    stats: headline numbers.
+    panels: the plots with their tables.
     """
 
     reading: tuple[Sentence, ...]
@@ -58,10 +58,7 @@ class CalibrationFigures:
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
-    """Returns sentences, headline figures and panels.
-
-    runs: the measured runs.
-    """
+    """Returns the results of measured runs."""
     report = runs.report()
     reading = *read_report(report), *stop_sentences(report.stops, report.head is not None)
     return CalibrationFigures(reading, tuple(headline(report)), tuple(calibration_panels(report)))
@@ -73,7 +70,7 @@ def headline(report: Report) -> Iterator[Stat]:
         "ECE",
         digits(report.ece.value),
         "" if report.confidence is None else known,
-        "Expected calibration error: the mean absolute difference of confidence and acceptance over ten bins of equal width. 0 is "
+        "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
         "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
     )
     ranks = report.ranks
@@ -100,9 +97,9 @@ def _range(figure: Estimate, write: Write = digits) -> str:
 
 
 def calibration_panels(report: Report) -> Iterator[Panel]:
-    """Yields every figure of a report that has data, in reading order.
+    """Yields the panels of a report in reading order. Panels without data are left out.
 
-    report: of ``d2sd.calibration.calibrate``.
+    report: result of ``d2sd.calibration.calibrate``.
     """
     if not report.steps:
         return
@@ -121,15 +118,15 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
         yield groups_panel(report.domains)
 
 
-# Confidence and acceptance, by confidence bin or by position.
+# Confidence and acceptance, by bin of confidence or by position.
 
 
 @dataclass(frozen=True, slots=True)
 class FigureColumn:
     """One column of a figure: a bin of confidence, or a position in the draft.
 
-    place: coordinate on the axis, and the key of its mark.
-    words: hover text of its bar.
+    place: the column's coordinate on the x axis; also identifies the column's mark in ``Panel.names``.
+    words: hover text of the column's bar.
     """
 
     place: int
@@ -141,7 +138,7 @@ class FigureColumn:
 
 
 def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[FigureColumn], name: str) -> Panel:
-    """Returns the panel of these columns. ``name``: prefix of the names of its marks."""
+    """Returns the panel of these columns. ``name``: prefix of the marks' names."""
     rows = tuple(
         (
             c.name,
@@ -164,8 +161,8 @@ def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Seque
 
 def _second(second: Second) -> Panel:
     question = (
-        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a correct prefix. Up to their first rejected token, how many "
-        "of the tokens drafted with this confidence does the target accept?"
+        f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these count, up to their first rejected token. "
+        "Of their tokens with this confidence, how many does the target accept?"
     )
     return _reliability(
         "second", "Second drafter’s confidence", question, second.uniform, "Second drafter’s confidence"
@@ -178,7 +175,7 @@ def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: 
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # label every second edge: not all fit
+        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # every second: not all labels fit
         "range": [-0.5, len(bins) - 0.5],
     }
     figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
@@ -190,7 +187,7 @@ def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     last = max((c.place for c in columns), default=1)
     scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2 if last <= 20 else 5}
     figure = _column_figure(columns, "first", "position in the draft", **scale)
-    question = "Of the drafts accepted up to this position, how many had the token at this position accepted?"
+    question = "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?"
     return _panel("positions", "By position", question, figure, columns, "Position")
 
 
@@ -202,7 +199,7 @@ def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> F
 
 
 def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
-    """Draws accepted shares as bars with intervals, confidence as diamonds, the gap between both, and counts below.
+    """Draws accepted shares as bars with intervals, mean confidence as diamonds, the gap between both, and counts below.
 
     scale: options of the x axis.
     """

@@ -1,4 +1,4 @@
-"""The results of a comparison as the page and the reports show them, and the figure of the differences."""
+"""Results of a comparison for the page and the reports, and the figure of the differences."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from d2sd.trace.metrics import what_differs
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResults:
-    """A comparison of two sets of runs as the page and the reports show it.
+    """The parts of a comparison that the page and the reports show. The sides A and B are sets of runs.
 
-    comparison: the figures of both sides and their differences.
-    short: whether B commits more tokens per step: a title, and a sentence with the figures.
-    reading: a sentence about differing settings, then sentences about the figures.
-    how: a sentence about the intervals.
+    comparison: the values of both sides and their differences.
+    short: title and sentence that state whether B commits more tokens per step.
+    reading: a sentence about the settings that differ, then sentences about the differences.
+    how: an explanation of the intervals.
     panel: the differences as a figure.
     """
 
@@ -65,10 +65,7 @@ def method_name(method: str) -> str:
 
 
 def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
-    """Compares two sets of runs.
-
-    a, b: the sides.
-    """
+    """Compares two sets of runs, side A and side B."""
     found = compare_runs(a, b)
     return ComparisonResults(
         found,
@@ -83,7 +80,7 @@ def differences_panel(found: Comparison) -> Panel:
     return Panel(
         "differences",
         "B − A",
-        "Every difference with its interval, each on a separate scale. A difference is clear if its interval excludes 0.",
+        "The differences with their intervals. Every row has a separate scale. A difference is clear if its interval excludes 0.",
         differences(found),
         _differences(found.figures),
     )
@@ -100,7 +97,7 @@ def _differences(rows: Sequence[Difference]) -> FigureTable:
 
 
 NO_INTERVALS = {
-    "text": "Too few steps for intervals: the table has the values.",
+    "text": "There are too few steps for intervals. The table has the values.",
     "xref": "paper",
     "yref": "paper",
     "x": 0.5,
@@ -111,7 +108,7 @@ NO_INTERVALS = {
 
 
 def differences(found: Comparison) -> go.Figure:
-    """Draws B − A of every figure with an interval, each on a separate scale around 0. Clear differences are filled."""
+    """Draws every difference B − A that has an interval, each on a separate scale. Dots of clear differences are filled."""
     rows = [d for d in found.figures if d.difference.low is not None]
     traces = []
     for clear, name in ((True, "clear"), (False, "not clear")):
@@ -141,7 +138,7 @@ def differences(found: Comparison) -> go.Figure:
 
 
 def _scaled(figure: Estimate) -> Estimate:
-    """Returns a difference scaled so that the end of its interval farther from 0 is at 1 or -1."""
+    """Returns a difference, scaled so that the interval's end farther from 0 is at 1 or -1."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)
     return Estimate(value / reach, low / reach, high / reach)

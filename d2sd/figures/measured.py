@@ -1,4 +1,4 @@
-"""Figures of entries measured on the same texts: the rows of a benchmark, or the checkpoints of a training run."""
+"""Figures of the rows of a benchmark, or of the checkpoints of a training run, measured on the same texts."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def bench_panels(rows: Rows) -> Iterator[Panel]:
-    question = "How many tokens does a step commit? Bars: 95% interval over prompts."
+    question = "How many tokens does a step commit? Lines: 95% interval over prompts."
     yield _measured(
         "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
     )
-    question = "How many tokens does decoding produce per second? Bars: 95% interval over prompts."
+    question = "How many tokens does decoding produce per second? Lines: 95% interval over prompts."
     yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
 
 
 def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
-    """Returns a panel with one dot per row and the interval of the field ``name``. The first row is at the top."""
+    """Returns a panel with a dot for each row: the field ``name`` with its interval. The first row is at the top."""
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
     words = [with_interval(figure, decimal) for figure in figures]
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
@@ -61,11 +61,11 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
 
 
 def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:
-    """Yields the figures of α and of the first position. A checkpoint without a known step appears only in the tables.
+    """Yields the panels of α and of the first position. A checkpoint whose training step is unknown appears only in the tables.
 
     rows: result of ``compare_checkpoints``.
     steps: training step of each row.
-    second: whether they are second drafters.
+    second: whether the checkpoints are second drafters.
     """
     kind = "second" if second else "first"
     alphas = [row.whole.alpha for row in rows]
@@ -81,18 +81,18 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
     yield Panel(
         "alpha",
         "α over training",
-        "Committed tokens per step of every checkpoint over the same texts.",
+        "For every checkpoint: committed tokens per step, over the same texts.",
         _over_steps(
             rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
         ),
-        FigureTable(("Checkpoint", "α [95%]", "Against the last [95% for all]", "Steps"), tuple(table)),
+        FigureTable(("Checkpoint", "α [95%]", "Difference from the last [95% for all]", "Steps"), tuple(table)),
     )
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
     words = [first_position(row) for row in rows]
     yield Panel(
         "first-position",
         "First position over training",
-        "Of all steps, how many accept a drafted token at the first position?",
+        "In how many of all steps is the first drafted token accepted?",
         _over_steps(rows, steps, shares, [f"first position accepted: {w}" for w in words], kind, share_axis()),
         FigureTable(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
     )
@@ -106,7 +106,7 @@ def _over_steps(
     kind: str,
     up: Trace,
 ) -> go.Figure:
-    """Draws a line with intervals over training steps; a ring marks the best checkpoint."""
+    """Draws a line with intervals over training steps. A ring marks the best checkpoint."""
     shown = [
         (step, figure, f"{row.name}: {said}", row)
         for row, step, figure, said in zip(rows, steps, figures, words, strict=True)

@@ -1,6 +1,6 @@
-"""ES modules joined into one script, and HTML files that consist of such scripts, styles and data.
+"""Joins ES modules into one script, and makes HTML files of scripts, styles and data.
 
-A joined script needs no server and no build step. Each module becomes a function around its unchanged lines of code.
+A joined script needs no server and no build step. Each module becomes a function that contains the module's code.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 from d2sd.__about__ import HOME
 
 FONTS = HOME / "assets" / "fonts"
-FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for text, and for tokens
+FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # fonts of text and of tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
-# Comment lines, empty lines and indentation: a sixth of a script. No string in the sources spans several lines.
+# Comment lines, empty lines and indentation, which are a sixth of a script. Removing them is safe: no string in the sources spans
+# several lines.
 MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
@@ -31,7 +32,7 @@ OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 class Module:
     """A parsed source file.
 
-    imports: by imported file, the local name of every imported name.
+    imports: for each imported file, the local name of every imported name.
     exports: names that other modules can import.
     body: the source without its import and export keywords, comments and indentation.
     """
@@ -42,10 +43,10 @@ class Module:
 
 
 def read_module(path: Path) -> Module:
-    """Parses a source file. It may use two forms: ``import { a, b as c } from "./file.js";``, and ``export`` before a
-    function, class or constant at the start of a line.
+    """Parses a source file. Only two forms are supported: ``import { a, b as c } from "./file.js";``, and ``export``
+    before a function, class or constant at the start of a line.
 
-    Raises ``ValueError`` for other forms, and for a template literal over several lines, which would lose its indentation.
+    Raises ``ValueError`` for other forms, and for template literals over several lines, which would lose their indentation.
     """
     source = path.read_text(encoding="utf-8")
     if any(line.count("`") % 2 for line in source.splitlines()):
@@ -66,7 +67,7 @@ def read_module(path: Path) -> Module:
 def join_modules(entry: Path) -> str:
     """Returns one JavaScript expression with the entry module and everything that it imports.
 
-    Its value is an object with the entry's exports. Every module runs once, after the modules that it imports.
+    The expression's value is an object with the entry's exports. Every module runs once, after the modules that it imports.
 
     Raises ``ValueError`` for circular imports, and for an import of a name that is not exported.
     """
@@ -90,10 +91,10 @@ def join_modules(entry: Path) -> str:
 
 
 def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
-    """Returns the script of a Gradio component: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``.
+    """Returns the script of a Gradio component: a function body with ``element``, ``trigger``, ``props``, ``watch``, ``server``.
 
-    entry: a module whose ``start`` is called with these five arguments and ``options``.
-    sheets: style sheets by element id. Each is added to the page once, before the call.
+    entry: a module whose ``start`` is called with these five values and ``options``.
+    sheets: style sheets by element id. Each is added to the page once, before ``start`` is called.
     options: values for the script, passed as JSON.
     """
     return f"""for (const [id, rules] of Object.entries({json.dumps(dict(sheets))})) {{
@@ -116,7 +117,7 @@ def _name(path: Path) -> str:
 
 
 def font_faces(address: Callable[[str], str]) -> str:
-    """Returns the CSS rules of the fonts. ``address``: returns the URL of a file in ``FONTS``."""
+    """Returns the CSS rules of the fonts. ``address``: returns the URL of a file of ``FONTS``, given its name."""
     return "".join(
         f'@font-face {{ font-family: "{family}"; src: url("{address(name)}") format("woff2"); font-weight: 400 600; }}\n'
         for family, name in FAMILIES.items()
@@ -129,7 +130,7 @@ def inlined_fonts() -> str:
 
 
 def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images: str = "blob:") -> str:
-    """Returns an HTML file that needs no network. Its security policy allows only these scripts, and no connections.
+    """Returns an HTML file that needs no network. Its security policy allows only ``scripts``, and no connections.
 
     title: plain text.
     styles: CSS.

@@ -16,8 +16,8 @@ from d2sd.figures.modules import html_page, join_modules
 from d2sd.figures.style import COLOURS, VIEWER, FigureTable, Panel, Stat
 from d2sd.trace.text import escaped
 
-MAX_VALUES = 4  # listed values of a setting that differs between runs
-MAX_CHARACTERS = 300
+MAX_VALUES = 4  # maximum number of values listed for a setting that differs between runs
+MAX_CHARACTERS = 300  # of a listed value
 
 
 def report_page(
@@ -32,8 +32,8 @@ def report_page(
     title: title of the report.
     sentences: the verdict, then the findings that support it.
     panels: the figures.
-    stats: the headline figures.
-    facts: further tables with their names, such as the result of ``settings``.
+    stats: the headline numbers.
+    facts: names and tables, such as the result of ``settings``.
 
     All texts are escaped. The page's security policy allows only its own two scripts, and no connections.
     """
@@ -59,10 +59,10 @@ def report_page(
 
 
 def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, FigureTable]]:
-    """Yields tables of settings, models, versions and hardware with their names.
+    """Yields name and table of settings, models, versions and hardware.
 
-    sides: run headers of each side, which has one column.
-    names: headings of these columns.
+    sides: for each side, the run headers. A side has one column.
+    names: column headings, one for each side.
     """
     for part in ("config", "models", "versions", "hardware"):
         found: dict[str, list[str]] = {}
@@ -89,7 +89,7 @@ def _distinct(values: Sequence[Any]) -> str:
 
 
 def _panel(panel: Panel) -> str:
-    """Returns a figure as data for the script, and its table for readers without JavaScript."""
+    """Returns a figure as data for the script, and as a table, which is also visible without JavaScript."""
     return (
         f'<section class="panel" data-panel="panel-{panel.id}"><h3>{_text(panel.title)}</h3>'
         f'<p class="question">{_text(panel.question)}</p><div class="numbers">{_table(panel.table)}</div></section>\n'
@@ -123,7 +123,7 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _styles() -> str:
-    """Returns the page's colours, with the dark ones for readers whose system is dark, and the report's own rules."""
+    """Returns the rules of the report and the page's colours. The dark colours apply if the user's system is dark."""
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"

@@ -1,6 +1,6 @@
 """Shared parts of all figures: panels with their tables, the page's colours, axes and marks.
 
-Figures use the colours of the light theme. In the dark theme, the page's script replaces them by value.
+Figures use the colours of the light theme. In the dark theme, the page's script replaces each colour.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VIEWER = HOME / "assets" / "viewer"
 
 
 def _light_colours() -> dict[str, str]:
-    """Returns the colours of the light theme by name, without those for text on filled shapes."""
+    """Returns the colours of the light theme by name, except the colours of text on filled shapes."""
     light = (VIEWER / "colours.css").read_text(encoding="utf-8").partition(".dark")[0]
     found: list[tuple[str, str]] = re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light)
     return {name: value for name, value in found if not name.endswith("-on")}
@@ -30,20 +30,20 @@ def _light_colours() -> dict[str, str]:
 
 COLOURS = _light_colours()
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
-FEW = 30  # positions; bars with fewer are drawn faint
+FEW = 30  # positions; bars of fewer positions are drawn faint
 HEIGHT = 330
 PATTERNS = {"first": "", "second": "/", "target": "."}
 FINE = {"size": 12, "color": MUTED}
 ROW = 26  # pixels per row
-BAR = 0.64  # width of a bar; places are 1 apart
+BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
 Trace = dict[str, Any]
-Cell = str | tuple[str, int]  # a text, or a text and the mark whose steps it lists
+Cell = str | tuple[str, int]  # a text, or a text and a mark: a click on the text lists the mark's steps
 
 
 @dataclass(frozen=True, slots=True)
 class FigureTable:
-    """The numbers of a figure. The first cell of a row is its name."""
+    """The numbers of a figure. The first cell of a row is the row's name."""
 
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
@@ -54,11 +54,10 @@ class Panel:
     """A figure with its title, question and table.
 
     id: name of the figure, as in ``Sentence.chart``.
-    title: the title.
-    question: the question that it answers.
+    question: the question that the figure answers.
     figure: the plotly figure.
-    table: the same numbers.
-    names: titles for the steps of a mark, by mark.
+    table: the numbers of the figure.
+    names: for each mark, the title of the list of its steps.
     """
 
     id: str
@@ -78,7 +77,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A headline figure as text. ``note``: its interval or sample. ``meaning``: its definition."""
+    """A headline number as text. ``note``: interval or sample size. ``meaning``: definition of the number."""
 
     name: str
     value: str
@@ -87,12 +86,12 @@ class Stat:
 
 
 def safe(text: str, most: int = 40) -> str:
-    """Returns untrusted text for a figure: plotly interprets some HTML in its texts, and TeX between dollar signs."""
+    """Returns untrusted text, escaped for a figure: plotly interprets some HTML, and TeX between dollar signs."""
     return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
 
 
 def cut(text: str, most: int = 40) -> str:
-    """Returns untrusted text, shortened and on one line."""
+    """Returns untrusted text on one line, cut to ``most`` characters."""
     shown = escaped(text[: most + 1])
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
 
@@ -156,7 +155,7 @@ def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Tra
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
-    """Returns colour and pattern of one drafter's bars. ``faint``: a pale fill, for too few positions to judge."""
+    """Returns the fill of bars. ``kind``: a key of ``PATTERNS``. ``faint``: pale, for bars of too few positions."""
     colour = COLOURS[kind]
     if faint:
         return {"color": COLOURS[f"{kind}-tint"], "line": {"color": colour, "width": 1}}
@@ -177,10 +176,10 @@ def bars(
 ) -> Trace:
     """Returns bars.
 
-    at: their places along the axis.
-    values: their lengths.
+    at: places of the bars along the axis.
+    values: lengths of the bars.
     words: hover text of each bar.
-    across: whether they are horizontal.
+    across: whether the bars are horizontal.
     options: further plotly properties.
     """
     x, y = (values, at) if across else (at, values)

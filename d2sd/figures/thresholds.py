@@ -1,7 +1,7 @@
-"""Where drafting should stop: sentences, settings of serving engines, and the figure of thresholds and lengths.
+"""Advice on where drafting should stop: sentences, settings of serving engines, and a figure.
 
-Settings as of September 2026, from llama.cpp's ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's ``SpeculativeConfig``,
-SGLang's ``arg_groups/fields/spec.py``.
+The engines' settings are as of September 2026. Sources: llama.cpp's ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's
+``SpeculativeConfig``, SGLang's ``arg_groups/fields/spec.py``.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from d2sd.figures.style import (
 )
 from d2sd.trace.metrics import Work
 
-CHAINLESS = ("autoregressive", "eagle3")  # methods whose first draft is missing or is not a chain
-EXAMPLE = "product", 0.05  # shown if there are too few prompts to choose a threshold
-LOOKS = {  # name, colour, line, points
+CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft, or whose first draft is not a chain
+EXAMPLE = "product", 0.05  # rule and threshold, shown if there are too few prompts to choose a cut
+LOOKS = {  # by rule: name, colour, dash pattern, marker
     "product": ("product of confidences", "first", "solid", "circle"),
     "single": ("single confidence", "second", "dash", "diamond"),
     "length": ("fixed length", "target", "dot", "square"),
 }
 RING = "chosen on one half"
-MOST_TIME = 1.5  # upper end of the axis, relative to whole drafts; very short drafts take several times as long
-HALVES = "Chosen on one half of the prompts, measured on the other."
+MOST_TIME = 1.5  # upper end of the time axis (1: time with whole drafts); very short drafts exceed it
+HALVES = "This cut was chosen on one half of the prompts and measured on the other half."
 tenths = partial(digits, places=1)
 
 
 def draft_costs(machine: Machine, method: str) -> DraftCosts | None:
-    """Returns the costs of steps that verify the first draft alone, or None if a method's first draft is not a chain.
+    """Returns the costs of steps that verify only the first draft; None for the methods in ``CHAINLESS``.
 
-    Raises ``InputError`` if the costs are unknown.
+    Raises ``InputError`` if the machine's costs of the method are unknown.
     """
     if method in CHAINLESS:
         return None
@@ -63,30 +63,30 @@ def milliseconds(seconds: float | None) -> str:
     return digits(None if seconds is None else 1e3 * seconds)
 
 
-# In words.
+# Sentences.
 
 
 def caption(stops: Stops) -> str:
-    """Returns the assumptions of the figures, as sentences."""
+    """Returns sentences about the assumptions of the figures."""
     kind = (
-        "does not shrink when drafting stops"
+        "does not shrink when drafting stops earlier"
         if not stops.sequential
         else "shrinks with every token that is not drafted"
     )
     time = f" Drafting time {kind}." if stops.machine else ""
     return (
-        "Only the first draft counts, as if it were verified alone, as a chain. The steps are those of the recording: with another "
-        f"cut, later steps would start at other positions.{time}"
+        "Only the first draft counts, as if it were verified alone, as a chain. Cuts are applied to the recorded steps, although a "
+        f"real run with a cut would have other steps.{time}"
     )
 
 
 def _figure_words(figure: Estimate, write: Write = percent) -> str:
-    """Returns a figure with its interval, or without it if the interval is a single point."""
+    """Returns a value with its interval. The interval is left out if it is a single point."""
     return write(figure.value) if figure.low == figure.high else with_interval(figure, write)
 
 
 def place_words(stop: Stop) -> str:
-    """Returns a clause: where a cut ends the drafts."""
+    """Returns a clause that states where a cut ends drafts."""
     if stop.rule == "length":
         return f"after {count(int(stop.value), 'drafted token')}"
     if stop.rule == "single":
@@ -95,20 +95,20 @@ def place_words(stop: Stop) -> str:
 
 
 def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
-    """Returns a clause: the effect of a cut, compared with whole drafts."""
+    """Returns a clause that compares a cut with whole drafts."""
     before, after = decimal(whole.alpha.value), decimal(stop.alpha.value)
     alpha = f"α stays at {after}" if before == after else f"α falls from {before} to {after}"
     if stop.kept.low is not None and stop.kept.low < 1:
-        alpha += f" (at worst to {percent(stop.kept.low)} of it)"
+        alpha += f" (at worst {percent(stop.kept.low)} of {before})"
     words = f"stopping {place_words(stop)} verifies {tenths(stop.nodes.value)} instead of {tenths(whole.nodes.value)} nodes a step; {alpha}"
     if stop.slowdown.value is None:
         return words
     times = f"{milliseconds(stop.seconds.value)} instead of {milliseconds(whole.seconds.value)} ms"
-    return f"{words}; a token takes {times}, {with_interval(stop.slowdown)} of the time, calculated for {cut(machine)}"
+    return f"{words}; a token takes {times}, {with_interval(stop.slowdown)} of the time with whole drafts, calculated for {cut(machine)}"
 
 
 def verdict(stops: Stops) -> Sentence:
-    """Returns a sentence about the best cut, or one that no cut is clearly better than whole drafts."""
+    """Returns a sentence about the best cut. It states whether the cut is clearly better than whole drafts."""
     whole = stops.stops[-1]
     if stops.advice is None:
         stop = next(s for s in stops.stops if (s.rule, s.value) == EXAMPLE)
@@ -125,11 +125,11 @@ def verdict(stops: Stops) -> Sentence:
     words = stop_words(best.stop, best.whole, stops.machine)
     if best.clear:
         return Sentence("good", f"{words[0].upper()}{words[1:]}. {HALVES}")
-    return Sentence("note", f"Nothing is clearly better than whole drafts: {words}. {HALVES}")
+    return Sentence("note", f"Nothing is clearly better than whole drafts. The best cut found: {words}. {HALVES}")
 
 
 def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
-    """Yields the verdict, and the settings of serving engines that apply the same cut.
+    """Yields the verdict, and settings with which serving engines apply that cut.
 
     has_head: whether the drafter also has a confidence head, like a DSpark drafter.
     """
@@ -141,37 +141,37 @@ def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sent
 
 
 def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
-    """Yields a sentence per serving engine that has a setting for a clearly better cut, and sentences about engines without one.
+    """Yields sentences that name serving engines' settings for clearly better cuts, and engines without such settings.
 
-    For a DSpark drafter (``has_head``), no setting is given if the engine compares the confidence head instead of the softmax,
-    or refuses other lengths.
+    For a DSpark drafter (``has_head``), a setting is left out if the engine compares the threshold with the confidence head instead
+    of the softmax, or if the engine refuses other lengths.
     """
     clear = {a.stop.rule: a.stop for a in stops.advice or () if a.clear}
     drafted = int(stops.stops[-1].value)
     if "single" in clear and not has_head:
         yield (
-            f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. It compares the token’s share "
-            "among the ten likeliest tokens, which is at least the confidence used here, so it drafts somewhat more."
+            f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. llama.cpp compares the token’s "
+            "share among the ten likeliest tokens. This share is at least the confidence used here, so drafts are somewhat longer."
         )
     elif "length" in clear:
         yield f"llama.cpp: --spec-draft-n-max {clear['length'].value:g}."
     if "length" in clear and not has_head:
         n = int(clear["length"].value)
         steps = f"--speculative-num-steps {n} --speculative-eagle-topk 1 " if stops.sequential else ""
-        yield f'vLLM: "num_speculative_tokens": {n} in --speculative-config; the anchor does not count.'
-        yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; the anchor counts."
+        yield f'vLLM: "num_speculative_tokens": {n} in --speculative-config; this number does not include the anchor.'
+        yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; this number includes the anchor."
     if has_head and clear:
         yield (
             "vLLM has no threshold for a DSpark drafter. With enable_adaptive_verification, the confidence head and the load decide "
             "how many tokens are verified."
         )
     if clear and "length" not in clear and not has_head:
-        yield f"vLLM and SGLang have no setting for {'this' if len(clear) == 1 else 'these'}: neither takes a threshold on the draft’s confidence."
+        yield f"vLLM and SGLang have no setting for {'this cut' if len(clear) == 1 else 'these cuts'}: neither takes a threshold on the draft’s confidence."
     if set(clear) == {"product"}:
-        yield "llama.cpp has none either: its threshold applies to single confidences."
+        yield "llama.cpp has no such setting either: its threshold applies to single confidences, not to their product."
 
 
-# As a figure.
+# The figure.
 
 
 def stops_panel(stops: Stops) -> Panel:
@@ -180,7 +180,7 @@ def stops_panel(stops: Stops) -> Panel:
 
 
 def stop_rows(stops: Stops) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Returns the head and the rows of the table: whole drafts, every cut, and the best cut of each prompt group."""
+    """Returns the head and the rows of the table: whole drafts, every cut, and the first cut of ``stops.advice`` by prompt group."""
     timed = bool(stops.machine)
     whole, others = stops.stops[-1], stops.stops[:-1]
     rows = [("whole drafts", *_cells(whole, timed)), *((_name(s), *_cells(s, timed)) for s in others)]
@@ -202,7 +202,7 @@ def _cells(stop: Stop, timed: bool) -> tuple[str, ...]:
 
 
 def stops_figure(stops: Stops) -> go.Figure:
-    """Draws α, nodes and, if costs are known, time per token: on the left by threshold, on the right by length of the draft."""
+    """Draws α, nodes and, if costs are known, time per token. The left half is by threshold, the right half by draft length."""
     whole = stops.stops[-1]
     chosen = {(advice.stop.rule, advice.stop.value) for advice in stops.advice or ()}
     lines: list[Trace] = []
@@ -237,7 +237,7 @@ def stops_figure(stops: Stops) -> go.Figure:
 
 
 def _figures(shown: Sequence[Stop]) -> Iterator[tuple[str, list[Estimate]]]:
-    """Yields the y axis and the figures of every row of the plot whose figures are known."""
+    """Yields the y axis and the values of each row of the plot, if all of the row's values are known."""
     rows = {"y": [s.alpha for s in shown], "y2": [s.nodes for s in shown], "y3": [s.slowdown for s in shown]}
     yield from ((yaxis, figures) for yaxis, figures in rows.items() if all(f.value is not None for f in figures))
 
@@ -264,7 +264,7 @@ def _lines(rule: str, at: Sequence[float], shown: Sequence[Stop]) -> Iterator[Tr
 
 
 def _rings(rule: str, chosen: Sequence[tuple[float, Stop]]) -> Iterator[Trace]:
-    """Yields rings around the chosen cuts, for every row of the plot."""
+    """Yields rings around the chosen cuts, one trace for every row of the plot."""
     at = [x for x, _ in chosen]
     for yaxis, figures in _figures([s for _, s in chosen]) if chosen else ():
         ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}

@@ -34,8 +34,8 @@ def viewer_styles() -> str:
 def viewer_script() -> str:
     """Returns the viewer as the script of a Gradio component.
 
-    The script adds the style sheet, because Gradio evaluates a ``css_template`` on every change of the value. That would restyle
-    the whole page several times a second during a stream.
+    The script adds the style sheet. Gradio would evaluate a ``css_template`` on every change of the value, and so restyle the
+    whole page several times a second during a run.
     """
     return view_script(VIEWER / "main.js", {"explorer-style": viewer_styles()}, {})
 
@@ -52,7 +52,7 @@ class PageRun:
     step: the step to open, from 0; None: the viewer chooses.
     node: the node to select in that step.
     tour: data of the run's tour in Learn; empty if it has no tour.
-    number: number of the run in links; 0: its place in the list, from 1.
+    number: number of the run in links; 0: the run's place in the list, from 1.
     """
 
     run: RecordedRun
@@ -63,14 +63,14 @@ class PageRun:
     number: int = 0
 
     def value(self, key: str) -> str:
-        """Returns the run in the viewer's input format. ``key``: identifies it among the runs of the page."""
+        """Returns the run in the viewer's input format. ``key``: identifies the run on the page."""
         wanted = None if self.step is None else {"step": self.step, "node": self.node}
         value = self.run.segment(key=key, recorded=True, wanted=wanted)
         return value if self.run.ended else value + to_line(CUT_OFF)
 
 
 def standalone_page(run: RecordedRun, title: str, step: int | None = None, node: int | str | None = None) -> str:
-    """Returns one run as an HTML file; see ``runs_page``."""
+    """Returns one run as an HTML file, like ``runs_page``."""
     return runs_page([PageRun(run, step=step, node=node)], title)
 
 
@@ -81,10 +81,10 @@ def runs_page(
     styles: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns one self-contained HTML file, which needs no network.
+    """Returns one self-contained HTML file of runs, which needs no network.
 
-    Its address selects a view: ``#run=2&step=10&node=7``, all counted from 1, or ``chapter=4``, ``quiz=1``, ``draft=1``,
-    ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy allows only its own script.
+    The address of the file selects a view: ``#run=2&step=10&node=7`` (runs and steps count from 1), ``chapter=4``, ``quiz=1``,
+    ``draft=1`` or ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy allows only its own script.
 
     entry: the module whose ``start`` draws the page. A module other than the default can add tours.
     styles: CSS in addition to the viewer's.
@@ -119,7 +119,7 @@ FRAME = (
 
 @dataclass(frozen=True, slots=True)
 class NotebookView:
-    """A notebook's output: a self-contained page in a sandboxed frame of ``height`` pixels."""
+    """Output of a notebook cell: a self-contained page in a sandboxed frame of ``height`` pixels."""
 
     page: str
     title: str
@@ -136,7 +136,7 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     step: the step to open, from 1; None: the first one.
     height: height of the view in pixels.
 
-    Raises ``InputError`` if the file is not a trace, or has no such step.
+    Raises ``InputError`` if the file is not a trace, or if the trace has no such step.
     """
     run = trace if isinstance(trace, Trace) else load_trace(trace)
     steps = len(run.steps)

@@ -29,7 +29,7 @@ from d2sd.figures.style import (
 )
 from d2sd.methods import METHODS
 
-# tone and dash pattern only, since colours mark drafters
+# methods differ in tone and dash pattern only, since colours mark drafters
 LINES = (
     ("ink", "solid"),
     ("ink", "dash"),
@@ -45,9 +45,8 @@ SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 class Point(msgspec.Struct, frozen=True, array_like=True):
     """The result of one method at one value of the setting.
 
-    at: index of the value.
-    alpha: α.
-    low, high: its 95% interval.
+    at: index of the value in ``Sweep.values``.
+    low, high: 95% interval of α.
     nodes: verified nodes per step.
     less, more: 95% interval of α minus the recorded run's α.
     speedups: calculated speedups over plain decoding, by machine id.
@@ -76,7 +75,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """A varied setting: its values in order, the index of the recorded run's value (``own``), and a line per method."""
+    """A varied setting with its values in order, and a line for each method. ``own``: index of the recorded run's value."""
 
     symbol: str
     label: str
@@ -128,7 +127,7 @@ def lane_name(lane: str) -> str:
 
 
 def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
-    """Returns colour, line pattern and point shape by method, the same in all sweeps. Up to 30 methods get different looks."""
+    """Returns colour, dash pattern and point shape of each method, the same in all sweeps. Up to 30 methods look different."""
     methods = dict.fromkeys(line.method for sweep in sweeps for line in sweep.lines)
     out = {}
     for n, method in enumerate(methods):
@@ -139,7 +138,7 @@ def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
 
 
 def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Figure:
-    """Draws α above and nodes per step below, over the same values. A ring marks the recorded run."""
+    """Draws α, and below it nodes per step, for each value of the setting. Rings mark the recorded run."""
     traces: list[Trace] = []
     for line in sweep.lines:
         at, words = [p.at for p in line.points], [point_words(sweep, line, p) for p in line.points]
@@ -176,7 +175,7 @@ def _setting(sweep: Sweep, line: Line, point: Point) -> str:
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     value = _setting(sweep, line, point)
     there = "".join(
-        f"<br>8B on {machine.name}: {point.speedups[name]:.2f}×, calculated"
+        f"<br>8B model on {machine.name}: {point.speedups[name]:.2f}×, calculated"
         for name, machine in MACHINES.items()
         if name in point.speedups
     )
@@ -184,14 +183,14 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
-    """Returns the point with the fewest nodes whose rounded α is at least that of ``own``; None if it saves less than a tenth."""
+    """Returns the point with the fewest nodes and at least the rounded α of ``own``; None if it saves less than 10% of nodes."""
     equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
     least = min(equal, key=lambda p: p.nodes, default=own)
     return least if least.nodes < 0.9 * own.nodes else None
 
 
 def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
-    """Returns a sentence about the recorded method in a sweep."""
+    """Returns a sentence about a sweep: about the recorded method, if the sweep contains it."""
     lines = [line for line in sweep.lines if line.points]
     own_line = next((line for line in lines if line.method == recorded.method), None)
     line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
@@ -209,17 +208,19 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
         fewer = 100 * (1 - cheaper.nodes / own.nodes)
         return (
-            f"{method}: {words(own)} as recorded; {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
+            f"{method}: as recorded, {words(own)}. {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
             f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
         )
     if own is None or line is not own_line:
-        return f"{method}: highest {words(best)}{best.interval}; a single text is weak evidence"
+        return f"{method}: the highest is {words(best)}{best.interval}, but a single text is weak evidence"
     if best.alpha <= own.alpha + 1e-9:
-        return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
+        return f"{method}: the recorded setting has the highest α on this text, {words(own)}{own.interval}"
     less, more = best.less, best.more
     if less is None or more is None:
         difference = "the text is too short for an interval"
     else:
         ends = " to ".join(map(signed_decimal, (less, more)))
-        difference = f"{ends}, {'clearly higher on this text' if less > 0 or more < 0 else 'no clear difference'}"
-    return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"
+        difference = (
+            f"difference {ends}, {'clearly higher on this text' if less > 0 or more < 0 else 'no clear difference'}"
+        )
+    return f"{method}: as recorded, {words(own)}. The highest is {words(best)} ({difference})"

@@ -182,7 +182,7 @@ def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening)
     assert session.shown.header["run"] in segment
     assert tab.selected == "explore"
     for unknown in ({}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}):
-        with pytest.raises(InputError, match="no longer there"):
+        with pytest.raises(InputError, match="no longer stored"):
             _open(Call(session, data=unknown), session, recordings)
 
 

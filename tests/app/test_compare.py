@@ -79,12 +79,12 @@ def test_compare_figure_says_too_few_steps(session):
     drawn = json.loads(comparison_drawing(*sides))
     assert drawn["short"][0] == "Too few steps for a comparison."
     figure = drawn["panel"]["figure"]
-    assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
+    assert "too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])
 
 
 def test_compare_missing_choice_is_one_sentence(session):
-    assert "no two of the runs" in answered(show_comparison, Ticket(), session, None, None)[1].value
+    assert "no two runs" in answered(show_comparison, Ticket(), session, None, None)[1].value
     assert "still in the list" in answered(show_comparison, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         pick(session.history, "magic")
@@ -131,6 +131,6 @@ def test_compare_step_opens_in_explore(session):
     answered(open_step, session, session, "set mine", b, side=0, run=0, step=0)
     assert session.shown.header["run"] == presets.opening().header["run"]
     assert (
-        "no longer there"
+        "no longer stored"
         in answered(open_step, session, session, "set mine", b, side=0, run=9, step=0, outputs=2)[2].value
     )

@@ -339,7 +339,7 @@ def test_turns_news_gives_queue_place_and_wait_time():
     others = turns.taken("others", iter([Update(news="a")]))
     next(others)
     now[0] = 55.0
-    assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
+    assert "2 more are ahead of yours. You are number 3 in the queue" in turns.news(mine, 2)
     waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
     assert waits == ["about 30 s.", "about 70 s.", "about 2 minutes."]
     now[0] = 90.0  # longer than the previous turns

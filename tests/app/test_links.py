@@ -29,7 +29,7 @@ def test_link_round_trips_every_setting():
 
 
 def test_link_to_sampled_text_says_that_it_may_differ():
-    assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("Its text is sampled at temperature 0.5")
+    assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("The text is sampled at temperature 0.5")
     assert links.read_link({"temperature": "0"}).sampling_note == ""
 
 

@@ -74,7 +74,7 @@ def test_offer_states_slow_cpu_or_memory_obstacle(monkeypatch):
     small, large = offers["Qwen/Qwen3-4B"], offers["Qwen/Qwen3-8B"]
     assert small.obstacle is None
     assert small.note == "on the CPU: slow"
-    assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of memory free" in large.obstacle
+    assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of free memory" in large.obstacle
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def unreachable(monkeypatch):
 def test_published_pair_is_offered_behind_proxy(unreachable, monkeypatch):
     monkeypatch.setattr(machine, "memory", lambda: 1e12)
     pair = models.pairs()["Qwen/Qwen3-4B"]
-    assert models.obstacle(pair) == "is not in the local hub cache, and there is no network"
+    assert models.obstacle(pair) == "not in the local hub cache, and there is no network"
     store.hub_answers.cache_clear()
     monkeypatch.setattr(store, "getproxies", lambda: {"https": "http://proxy.example:3128"})
     assert models.obstacle(pair) is None
@@ -164,7 +164,7 @@ def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(machine, "memory", lambda: 4e9)
     labels = {id: label for label, id in model_choice.model_picker().choices}
-    why = "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of memory free"
+    why = "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of free memory"
     assert labels["Qwen/Qwen3-8B"] == f"Qwen/Qwen3-8B ({why})"
     assert labels["tiny"] == "tiny (bundled)"
     with pytest.raises(InputError, match="choose other models"):

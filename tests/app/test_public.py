@@ -148,7 +148,7 @@ def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     assert runs == []
     assert note.startswith("sglang, 33 steps, 7 drafted tokens per step, α 3.09, accepted up to position 1: 88%")
     good, bad = recordings.read_uploads([log])
-    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with only totals, without steps; “Open a trace” in Explore explains them"])  # fmt: skip
+    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with only totals, without steps; “Open a trace” in Explore explains the totals"])  # fmt: skip
 
 
 def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):

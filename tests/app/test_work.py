@@ -62,7 +62,7 @@ class Window:
         ("explore", {"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
         ("explore", {"node_budget": 1.5}, "nodes B must be a whole number"),
         ("explore", {"seed": "7"}, "seed must be a whole number"),
-        ("explore", {"model": "Qwen/Qwen3-8B"}, "this machine has no CUDA GPU and 4 GB of memory free"),
+        ("explore", {"model": "Qwen/Qwen3-8B"}, "this machine has no CUDA GPU and 4 GB of free memory"),
         ("explore", {"vp": "/nowhere"}, "cannot load the drafter"),
         ("race", {"methods": []}, "no method is ticked"),
         ("measure", {"limit": 0}, "at least 1"),

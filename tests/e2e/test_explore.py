@@ -297,7 +297,7 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     expect(shown.locator("#examples-tiny")).to_be_hidden()
     unfold(shown)
     expect(shown.locator("#able")).to_be_hidden()
-    expect(shown.locator("#second-drafter")).to_contain_text("or the first drafter if there is none")
+    expect(shown.locator("#second-drafter")).to_contain_text("or the first drafter if there is no vp/")
     shown.get_by_label("Folder with target/").fill("/nowhere")
     fold(shown)
     shown.locator("#run").click()

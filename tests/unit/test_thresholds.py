@@ -117,7 +117,9 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
     assert verdict(same).tone == "good"
     assert "verifies 2.0 instead of 5.0 nodes a step; α stays at 2.00." in verdict(same).text
     unclear = stop_report(halves(fit, judged))
-    assert verdict(unclear).text.startswith("Nothing is clearly better than whole drafts: stopping ")
+    assert verdict(unclear).text.startswith(
+        "Nothing is clearly better than whole drafts. The best cut found: stopping "
+    )
 
 
 def test_threshold_with_costs_is_the_fastest():
@@ -186,14 +188,14 @@ def test_engine_settings_are_named_only_where_they_exist():
     assert settings_for("") == []
     none, neither = settings_for(["product"])
     assert "have no setting for this" in none
-    assert "none either" in neither
+    assert "no such setting either" in neither
     llama, others = settings_for(["product", "single"])
     assert "llama.cpp: --spec-draft-n-max 15 --spec-draft-p-min 0.3." in llama
     assert "have no setting for these" in others
     llama, vllm, sglang = settings_for(["length"])
     assert llama == "llama.cpp: --spec-draft-n-max 7."
     assert '"num_speculative_tokens": 7' in vllm
-    assert sglang == "SGLang: --speculative-num-draft-tokens 8; the anchor counts."
+    assert sglang == "SGLang: --speculative-num-draft-tokens 8; this number includes the anchor."
     *_, sglang = settings_for(["length"], sequential=True)
     assert "--speculative-num-steps 7 --speculative-eagle-topk 1 --speculative-num-draft-tokens 8;" in sglang
     # The thresholds apply to the softmax, but llama.cpp reads the confidence head of a DSpark drafter.
@@ -211,7 +213,7 @@ def test_stops_panel_has_a_row_of_times_only_with_costs(recorded):
         panel = stops_panel(stops)
         rows = {trace.yaxis for trace in panel.figure.data}
         assert rows == {"y", "y2", "y3"} if costs else {"y", "y2"}
-        assert "The steps are those of the recording" in panel.question
+        assert "Cuts are applied to the recorded steps" in panel.question
         assert ("Drafting time does not shrink" in panel.question) == bool(costs)
 
 
