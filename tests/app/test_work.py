@@ -89,7 +89,11 @@ def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, 
     ("work", "reached", "shown"),
     [
         ("ask", lambda u: u.value and u.value.outcomes, lambda value: 1 <= len(value.outcomes) < 6),
-        ("examine", lambda u: u.news.startswith("Drafting over the texts"), lambda value: "Stopped before the end" in value),
+        (
+            "examine",
+            lambda u: u.news.startswith("Drafting over the texts"),
+            lambda value: "Stopped before the end" in value,
+        ),
     ],
 )
 def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):

@@ -228,7 +228,10 @@ test("stageWords describes each stage with the numbers of the step", () => {
       ["Nine tokens in one pass.", "One by one, they would take nine passes."],
     ],
   );
-  assert.deepEqual(said(EAGLE)[0], ["Two passes grow a tree, level by level.", "Each pass continues the likeliest paths."]);
+  assert.deepEqual(said(EAGLE)[0], [
+    "Two passes grow a tree, level by level.",
+    "Each pass continues the likeliest paths.",
+  ]);
   assert.deepEqual(said(PLAIN), [
     ["The large model reads the latest token.", "4.00 ms"],
     ["One token in one pass.", ""],

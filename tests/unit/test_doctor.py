@@ -282,10 +282,7 @@ def test_repair_confirmed_only_near_known_level(bundled):
     named = concluded(repair=replace(found, level=9.0), run=run, asked=asked)
     assert (named.cause, named.changes) == ("below", ())
     assert "α rises from 1.00 to 4.55 (known to be possible: 9.00)" in named.sentence
-    assert (
-        "and other changes still help. Something else is wrong too, so the cause is still unknown."
-        in named.sentence
-    )
+    assert "and other changes still help. Something else is wrong too, so the cause is still unknown." in named.sentence
 
 
 @pytest.fixture

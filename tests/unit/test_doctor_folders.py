@@ -48,9 +48,17 @@ NOTES = {
     "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
     "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
     "rope": (rope(5e5), "RoPE", "the target has base 10000, type default"),
-    "window": (window(512), "window", "3 of 3 layers see only the last 512 positions; attention within the block is causal"),
+    "window": (
+        window(512),
+        "window",
+        "3 of 3 layers see only the last 512 positions; attention within the block is causal",
+    ),
     "eps": (outer(rms_norm_eps=1e-3), "rms_norm_eps", "0.001; the target's is 1e-06"),
-    "eos": (outer(eos_token_id=5), "end tokens", "its config names the end tokens [5], but the target's end tokens are [0]"),
+    "eos": (
+        outer(eos_token_id=5),
+        "end tokens",
+        "its config names the end tokens [5], but the target's end tokens are [0]",
+    ),
 }
 
 
