@@ -206,7 +206,7 @@ class MembersView {
           h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
           ...(data.report.of_paths
             ? []
-            : [", target wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
+            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
         ];
   }
 

@@ -346,7 +346,7 @@ def compared_in_short(comparison: Comparison) -> tuple[str, str]:
     difference = alpha.difference
     if difference.value is None or difference.low is None:
         return "Too few steps for a comparison.", "An interval needs at least four prompts or blocks of text."
-    more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, a difference of {with_interval(difference, signed_decimal)}."
+    more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, difference {with_interval(difference, signed_decimal)}."
     speed = next((d for d in comparison.figures if d.name == "speed" and d.difference.value is not None), None)
     if speed is not None:
         clear = "" if speed.difference.excludes_zero else ", no clear difference"

@@ -6,7 +6,7 @@ import { unstated } from "../../app/compare/main.js";
 test("sentences whose figures are in the headline are left out", () => {
   const headline = [
     "B commits more.",
-    "Tokens per step α: 4.58 → 7.86, a difference of +3.27. Tokens per second: 344 → 272.",
+    "Tokens per step α: 4.58 → 7.86, difference +3.27. Tokens per second: 344 → 272.",
   ];
   const reading = [
     "What differs: method (DFlash → D²SD).",
