@@ -58,7 +58,10 @@ class CalibrationFigures:
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
-    """Returns the results of measured runs."""
+    """Returns the sentences and figures about measured runs.
+
+    runs: the statistics of the runs.
+    """
     report = runs.report()
     reading = *read_report(report), *stop_sentences(report.stops, report.head is not None)
     return CalibrationFigures(reading, tuple(headline(report)), tuple(calibration_panels(report)))

@@ -65,7 +65,10 @@ def method_name(method: str) -> str:
 
 
 def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
-    """Compares two sets of runs, side A and side B."""
+    """Compares two sets of runs.
+
+    a, b: the statistics of side A and of side B.
+    """
     found = compare_runs(a, b)
     return ComparisonResults(
         found,

@@ -51,9 +51,10 @@ class FigureTable:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A figure with its title, question and table.
+    """A figure with a heading and a table.
 
     id: name of the figure, as in ``Sentence.chart``.
+    title: the heading.
     question: the question that the figure answers.
     figure: the plotly figure.
     table: the numbers of the figure.
