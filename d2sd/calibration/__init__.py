@@ -1,7 +1,8 @@
 """Calibration of drafters: reliability of the confidence, ECE, boundary hits, gains, temperature advice.
 
 ``calibrate(traces)`` returns all figures of recorded runs; ``read_report`` summarizes them in sentences.
-Intervals are 95% percentile bootstrap intervals over whole prompts (``steps.units``); for a share of 0 or 1, Wilson intervals.
+Intervals are 95% percentile bootstrap intervals over whole prompts or, with few prompts, over blocks of steps (``steps.units``).
+Bins, positions, and shares of 0 or 1 have Wilson intervals.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.boundary import boundary_posteriors
 
 # Sequential temperature scaling: one temperature per position, fitted from left to right. It calibrates the product of the
-# confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product, and
-# temperatures fitted to each position alone need not calibrate it.
+# confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product.
+# Temperatures that are fitted to each position alone may leave the product uncalibrated.
 #
 # Steps may hold the probability of every drafted token at several temperatures. Between these, the log-odds are interpolated
 # linearly in the logarithm of the temperature. On logits of the bundled drafters the error is at most 0.025.
@@ -27,7 +27,7 @@ from d2sd.tree.boundary import boundary_posteriors
 EDGE = 1e-6
 KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
 AT_ONE = KNOWN.index(1.0)
-TRIED, ROUNDS = 13, 3  # temperatures per round, and rounds; each round narrows the range, to 1% in the last
+TRIED, ROUNDS = 13, 3  # temperatures per round, and number of rounds; the last one narrows the range to 1%
 MIN_FITTED_POSITIONS = 50
 MIN_OUTCOMES = 30  # per position; with fewer, a position takes the previous position's temperature
 
@@ -41,8 +41,9 @@ class TemperatureAdvice:
     temperatures: one per position.
     error_before, error_after: ECE of the probability that the first k tokens are all accepted, for all k with a known outcome.
     improvement: error_before − error_after.
-    hits_before, hits_after: share of steps whose true boundary is among the K likeliest prefixes; None without re-drafts.
-    changed: share of steps that would select other prefixes; None without selected prefixes.
+    hits_before, hits_after: share of steps whose true boundary is among the K likeliest prefixes, where K is the number of
+        prefixes that the step selected; None without re-drafts.
+    changed: share of steps that would select other prefixes; None if no step selected prefixes.
     """
 
     temperatures: tuple[float, ...]
@@ -55,7 +56,7 @@ class TemperatureAdvice:
 
 
 def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Returns the confidence at all of ``KNOWN``, (…, len(KNOWN)). ``confidence`` is at 1, ``tempered`` at ``TEMPERATURES``."""
+    """Joins ``confidence``, (…), at temperature 1, and ``tempered``, (…, len(TEMPERATURES)), in the order of ``KNOWN``."""
     return np.insert(tempered, AT_ONE, confidence, axis=-1)
 
 
@@ -100,7 +101,7 @@ def likelihoods(
 def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:
     """Returns the maximum-likelihood temperature of every position, fitted from left to right.
 
-    curve: result of ``curves``, (N, G, len(KNOWN)).
+    curve: result of ``curves`` for N steps and G positions, (N, G, len(KNOWN)).
     survived: whether all tokens up to each position were accepted, (N, G).
     observed: whether ``survived`` is known, (N, G).
     """
@@ -133,7 +134,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         return None
     at = np.arange(known.shape[1])
     survived = at < table.matched[:, None]
-    # After a rejection, no token is accepted. Positions beyond the verified nodes are left out: accepted tokens would not be seen.
+    # After a rejection, no token is accepted. Positions beyond the verified nodes are left out, since their outcome is unknown.
     observed = survived | (table.partly[:, None] & (at <= table.nodes[:, :1]))
     temperatures = fit_temperatures(curve, survived, fit & observed)
     other = scaled(curve, temperatures)
@@ -163,14 +164,14 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
 
 
 def _likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Returns a mask, (N, G), of the likeliest prefixes of each step, as many as its ``count``, (N,); ties: the shorter first."""
+    """Returns a mask, (N, G), of the ``count``, (N,), likeliest prefixes of each step; equally likely ones: the shorter first."""
     posterior, _ = boundary_posteriors(confidence)
     place = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
     return (place < count[:, None]) & (posterior >= 0)
 
 
 def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
-    """Returns the share of steps whose true boundary is among the K likeliest; K is its number of selected prefixes."""
+    """Returns the share of steps whose true boundary is among the K likeliest prefixes; K: number that the step selected."""
     return float((ranks(confidence, steps.boundary) < steps.selected).mean()) if len(steps) else None
 
 

@@ -25,7 +25,7 @@ class Matrix:
     Outcome i < G means that exactly i drafted tokens are accepted, and outcome G that all are; G is the longest draft's length.
 
     counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
-    unseen: number of steps that drafted but whose boundary is unknown.
+    unseen: number of steps with a draft whose boundary is unknown.
     """
 
     counts: tuple[tuple[int, ...], ...]
@@ -34,16 +34,16 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Rank of the true boundary among all r(i), over the steps whose first draft was not accepted completely.
+    """Rank of the true boundary among all r(i) (``boundary_posteriors``), over the steps with a rejected first-draft token.
 
     counts: [n]: number of steps in which the true boundary has rank n+1.
-    within: [n]: share of steps in which it is among the n+1 likeliest boundaries (the hit rate at K = n+1).
+    within: [n]: share of steps whose true boundary is among the n+1 likeliest boundaries (the hit rate at K = n+1).
     chance: [n]: expected hit rate of n+1 prefixes drawn at random.
     chosen: number of steps that re-drafted. The figures below are over these steps; None without them.
     used: hit rate of the prefixes that were re-drafted from.
     chance_used: expected hit rate of the same number of prefixes drawn at random.
-    repaired: share of steps in which re-drafts also added tokens at the boundary.
-    mean_used: mean number of re-drafted prefixes.
+    repaired: share of steps that re-drafted from the true boundary and thereby added tokens.
+    mean_used: mean number of prefixes that were re-drafted from.
     """
 
     steps: int
@@ -84,7 +84,7 @@ def outcome_matrix(table: StepTable) -> Matrix:
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among r(i), (N,): 0 = likeliest, ties: the shorter first; G without boundary."""
+    """Returns the rank of the true boundary among all r(i), (N,): 0 = likeliest; G without a boundary. Ties: smaller i first."""
     r, _ = boundary_posteriors(confidence)
     rows, size = np.arange(len(r)), r.shape[1]
     if not size:
@@ -159,7 +159,6 @@ class Gains:
 
 
 def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
-    """Returns tokens and nodes per step by source."""
     count = max(1, len(table))
     last = table.nodes.shape[1] - 1
     sources = []

@@ -1,6 +1,6 @@
 """Comparison of two sets of runs: figures of both sides, differences with intervals, and an alignment of two texts.
 
-If both sides have the same prompts or texts, differences use a paired bootstrap, in which the difficulty of a text cancels.
+If both sides have the same prompts or texts, differences use a paired bootstrap, in which the difficulty of a text cancels out.
 Otherwise each side is resampled separately. The figures of one side have the same intervals as in its calibration report.
 """
 
@@ -28,7 +28,7 @@ class Side:
 
     table: its steps.
     prompts: prompt of every run, by the run's number in the table.
-    drafter: fingerprint of the first drafter; empty if unknown or not the same in all runs.
+    drafter: fingerprint of the first drafter's weights; empty if it is unknown or differs between runs.
     """
 
     table: StepTable
@@ -57,7 +57,7 @@ class ResampledSide:
     """One side with its resampler.
 
     scores: all positions with a known outcome and a confidence.
-    alone: the side as resampled in its calibration report; None if that is the same resampling.
+    alone: the side as it is resampled in its calibration report; None if ``resampler`` already does this.
     """
 
     table: StepTable
@@ -99,7 +99,7 @@ def text_starts(table: StepTable) -> np.ndarray:
 
 
 def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns a figure of both sides; the interval of the difference is one of ``tests`` that hold simultaneously."""
+    """Returns a figure of both sides; the interval of the difference is one of ``tests`` simultaneous intervals."""
     sides = [(side, *rows(side)) for side in (a, b)]
     counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
     found = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
@@ -144,7 +144,7 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether both sides have the same texts in the same order of runs.
+    same_text: whether both sides have the same texts. With few prompts, blocks of text are then paired in the order of runs.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
@@ -154,7 +154,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     same = bool(a.drafter) and a.drafter == b.drafter
     tests = len(FIGURES) + 1
     figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
-    if same:  # one drafter at different positions of the text: its calibration is not tested
+    if same:  # a difference of calibration would only come from different positions, so it gets no interval
         figures = tuple(
             replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
         )
@@ -164,7 +164,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
     """Returns α of each of two runs over the same text, and the difference (``other`` − ``own``).
 
-    own, other: numbers of committed tokens of each step, (N,) and (M,), with equal sums.
+    own, other: number of tokens that each step commits, (N,) and (M,), with equal sums.
     """
     steps = [np.asarray(lengths, dtype=float) for lengths in (own, other)]
     length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
@@ -178,8 +178,8 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
 def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """Returns, for both sides and as B − A, the ECE minus the ECE expected by chance (``chance_error``).
 
-    Even a calibrated drafter has an ECE above 0, which depends on the number of positions; it would appear as a difference between
-    the sides. Resampling adds such chance error once more, so the resamples are shifted until their mean equals the figure.
+    Even a calibrated drafter has an ECE above 0 by chance, and this chance error depends on the number of positions. Resampling
+    adds the chance error once more, so the resamples are shifted until their mean equals the figure.
     """
 
     def above_chance(side: ResampledSide) -> Resampled:
@@ -223,9 +223,9 @@ class Alignment:
     """Where the steps of two runs end, in characters of the generated text.
 
     ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
-    differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
-        None if the texts are equal.
-    parts_at: number of the first step that does not end at the same index on both sides; None if all do.
+    differs_at: index of the first different character; the length of the shorter text if the longer text begins with it;
+        None if the texts are equal or not compared.
+    parts_at: number of the first step that does not end at the same index on both sides; None if all ends are equal.
     by_tokens: whether ends are in tokens and texts are not compared, because a side is an imported log without text.
     """
 

@@ -1,6 +1,7 @@
 """Comparison of drafters, or of checkpoints of a training run, on the same recorded texts: tokens per step and acceptance.
 
-Drafters are compared with the first drafter, checkpoints with the last checkpoint, by a paired bootstrap over texts.
+Each drafter is compared with the first one of the list, and each checkpoint with the last checkpoint, by a paired bootstrap
+over texts.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ SHOWN_POSITIONS = 8
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """Committed tokens of one drafter.
+    """Committed tokens per step with one drafter.
 
     alpha: committed tokens per step.
-    difference: α minus the first drafter's α; None for the first drafter. The 95% intervals of all differences in a table hold
-        simultaneously (Bonferroni).
+    difference: α minus the α of the first drafter of the list; None for that drafter. The 95% intervals of all differences in a
+        table hold simultaneously (Bonferroni).
     steps: number of steps.
     """
 
@@ -53,7 +54,7 @@ def compare_replays(
 ) -> list[DrafterFigures]:  # fmt: skip
     """Returns one row per drafter.
 
-    committed: [drafter][text]: committed tokens of each step.
+    committed: [drafter][text]: number of tokens that each step commits.
     groups: prompt group of every text.
     cut: [drafter][text]: whether the text ended within the draft of its last step.
     """
@@ -95,7 +96,7 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
     """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more than k.
 
     accepted: number of drafted tokens that each step accepts.
-    at_least: for steps in which the text ends, the number accepted before the end. Whether they would accept more is unknown.
+    at_least: number of drafted tokens accepted by each step in which the text ends; this step might have accepted more.
     """
     counts = range(max([*accepted, *(a - 1 for a in at_least)], default=-1) + 1)
     return [
@@ -120,7 +121,7 @@ def _words(found: Replayed) -> str:
     return (
         words
         if found.difference is None
-        else f"{words}; difference from the first drafter {with_interval(found.difference, signed_decimal, '[]')}"
+        else f"{words}; difference from the first one listed {with_interval(found.difference, signed_decimal, '[]')}"
     )
 
 
@@ -138,7 +139,7 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
 def compare_checkpoints(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
 ) -> list[DrafterFigures]:
-    """Returns one row per checkpoint, in the order of ``names``. Differences are from the last checkpoint, which has none.
+    """Returns one row per checkpoint, in the order of ``names``. Each is compared with the last checkpoint.
 
     committed, cut: as for ``compare_replays``.
     """

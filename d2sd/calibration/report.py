@@ -1,4 +1,4 @@
-"""The calibration report of a set of runs, whose statistics are collected run by run, and the list of steps."""
+"""The calibration report and the list of steps of a set of runs. Statistics are collected run by run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header tha
 
 @dataclass(frozen=True, slots=True)
 class Report(ConfidenceFigures):
-    """Figures of the first draft's confidence.
+    """Calibration figures of recorded runs; those of the confidence are about the first draft.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
     of_paths: whether positions are verified tree nodes, each scored by the probability of its path.
@@ -73,10 +73,10 @@ class Report(ConfidenceFigures):
     matrix: predicted against actual boundaries.
     ranks: how often the actual boundary was among the boundaries predicted as likeliest.
     gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
-    advice: effect of fitted softmax temperatures; None with too few positions.
+    advice: effect of fitted softmax temperatures; None if too few positions have probabilities at other temperatures.
     head: ECE of a trained confidence head; None without such a head.
     second: figures of the second drafter's confidence; None without re-drafts.
-    domains: figures by prompt group; empty if there is only one.
+    domains: figures by prompt group; empty if there is only one group.
     stops: effect of thresholds and shorter drafts; None without confidences.
     """
 
@@ -180,7 +180,7 @@ class RunStatistics:
 
         trace: the run.
 
-        Raises ``InputError`` if its drafts are too long to tabulate.
+        Raises ``InputError`` if the runs have too many steps, or too long drafts, to tabulate.
         """
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: prompts are resampled as units; every figure is a ratio of sums over units."""
+"""Bootstrap intervals: units, usually prompts, are resampled; every figure is a ratio of sums over units."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, both summe
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A measured figure and its 95% percentile interval.
+    """A measured figure and its 95% interval.
 
-    value: None without observations.
+    value: the figure; None without observations.
     low, high: ends of the interval; None if there are too few prompts, or blocks of text, to resample.
     """
 
@@ -57,11 +57,12 @@ class Resampler:
         self.count = count
         self.weights = np.zeros((RESAMPLES, count))
         draw = np.random.default_rng(seed)
-        for row in self.weights if count else ():  # one row at a time: drawing all needs twice the memory
+        # one row at a time, since drawing all rows together would need twice the memory
+        for row in self.weights if count else ():
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Returns the sum of the rows ``values``, (M, …), in every resample, (RESAMPLES, …). unit: unit of each row, (M,)."""
+        """Returns the sum of the rows of ``values``, (M, …), in every resample, (RESAMPLES, …). unit: unit of each row, (M,)."""
         flat = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
         by_unit = np.zeros((self.count, flat.shape[1]))
         for column in range(flat.shape[1]):
@@ -116,14 +117,14 @@ class Resampler:
 
 
 def bounded(share: Estimate, count: int) -> Estimate:
-    """Returns a share of ``count`` rows; if it is 0 or 1, with Wilson's interval, since all resamples are equal then."""
+    """Returns a share of ``count`` rows. A share of 0 or 1 gets Wilson's interval, since all its resamples are equal."""
     if share.low is None or share.value is None or 0 < share.value < 1:
         return share
     return Estimate(share.value, *wilson(share.value, count))
 
 
 def wider(figure: Estimate, tests: int) -> Estimate:
-    """Returns a 95% interval widened so that ``tests`` of them hold simultaneously (Bonferroni).
+    """Returns a 95% interval widened so that ``tests`` such intervals hold simultaneously (Bonferroni).
 
     The factor comes from a normal distribution, since there are too few resamples for extreme quantiles.
     """
@@ -143,7 +144,7 @@ def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
 
 
 def newcombe(a: Estimate, b: Estimate) -> Estimate:
-    """Returns B − A for two shares. Its interval, which also works for shares of 0 or 1, is computed from the intervals of both
+    """Returns B − A for two shares. Its interval, which also works for shares of 0 or 1, is computed from both shares' intervals
     (Newcombe 1998, method 10)."""
     ends = (a.value, a.low, a.high, b.value, b.low, b.high)
     if any(end is None for end in ends):

@@ -71,7 +71,7 @@ class Bin:
 class PositionAcceptance:
     """Acceptance of the first draft at a position, among the ``count`` steps that reached it; interval as in ``Bin``.
 
-    confidence: mean confidence; None if a step recorded no confidence."""
+    confidence: mean confidence; None if one of these steps recorded none."""
 
     position: int
     count: int
@@ -138,7 +138,7 @@ def resampled_error(scores: Scores, resampler: Resampler) -> Resampled:
 
 
 def chance_error(confidence: np.ndarray) -> float:
-    """Returns the expected ECE of a perfectly calibrated drafter with the same number of positions.
+    """Returns the expected ECE of a perfectly calibrated drafter with these confidences.
 
     The summed gap of a bin is then close to normally distributed with variance Σ c(1−c), and E|x| = σ·√(2/π).
     """
@@ -157,7 +157,7 @@ class ConfidenceFigures:
     gap: accepted − confidence; negative if the drafter is over-confident.
     ece: expected calibration error, the mean |accepted − confidence| over the bins of ``uniform``, weighted by their counts.
     chance: expected ECE of a perfectly calibrated drafter.
-    uniform: reliability diagram.
+    uniform: bins of the reliability diagram.
     """
 
     positions: int
@@ -203,7 +203,7 @@ class Group:
 def by_domain(
     table: StepTable, scores: Scores, unit: np.ndarray, domains: Sequence[str], resampler: Resampler
 ) -> tuple[Group, ...]:
-    """Returns the figures of every prompt group; empty if there is only one.
+    """Returns the figures of every prompt group; empty if there is only one group.
 
     domains: prompt group of each run, by the run's number in the table."""
     names = sorted(set(domains))

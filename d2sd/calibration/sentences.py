@@ -87,7 +87,7 @@ Tone = Literal["good", "bad", "mixed", "few", "note"]
 class Sentence:
     """A sentence about figures.
 
-    tone: how to display it: "good", "mixed", "bad", "few" (observations) or "note".
+    tone: how to display it: "good", "mixed", "bad", "few" (too few observations) or "note".
     text: the sentence.
     chart, places: id of the chart that the sentence describes, and indices of the described marks; empty without a chart.
     """
@@ -181,7 +181,7 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
             bins = [report.uniform[p] for p in places]
             n = sum(b.count for b in bins)
             says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
-            text = f"{word.capitalize()}-confident at {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n} positions."
+            text = f"{word.capitalize()}-confident at confidences of {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n} positions."
             yield Sentence(tone, text, "uniform", places)
     clear = [p for kind, p in runs if kind in ("over", "under")]
     fine = [p for kind, p in runs if kind == "fine"]
@@ -192,7 +192,7 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
         yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet, so single bins cannot be judged.")
     elif few:
         spans = listed([_span([report.uniform[p] for p in places]) for places in few])
-        yield Sentence("few", f"Too few positions at {spans}: fewer than {MIN_IN_BIN} per bin.")
+        yield Sentence("few", f"Too few positions at confidences of {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
 def _span(bins: list[Bin]) -> str:
@@ -275,7 +275,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
             text += ". Its share of the nodes is more than twice its share of the tokens, so "
-            text += f"fewer than K = {len(redrafts)} may do as well. Check it with What if"
+            text += f"a K below {len(redrafts)} may do as well. Check this with What if"
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 
@@ -329,7 +329,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
-            "No clear difference: every simultaneous interval contains 0. More prompts would narrow the intervals."
+            "No clear difference: the intervals of all differences contain 0. More prompts would narrow them."
             if some
             else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
@@ -337,7 +337,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
     if alpha.difference.value is not None and alpha not in clear:
         yield f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, no clear difference."
     if comparison.same_drafter:
-        yield "Same first drafter: its calibration cannot differ, so it is not compared."
+        yield "Both sides have the same first drafter, so its calibration is not compared."
 
 
 def compared_in_short(comparison: Comparison) -> tuple[str, str]:
@@ -364,5 +364,5 @@ def how_compared(comparison: Comparison) -> str:
     )
     return (
         f"The intervals of A and B are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
-        f"{together}. All intervals of the differences in a table hold simultaneously with 95% confidence."
+        f"resampling {together}. All intervals of the differences in a table hold simultaneously with 95% confidence."
     )

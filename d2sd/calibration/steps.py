@@ -95,8 +95,8 @@ class StepTable:
 
     @property
     def scored(self) -> np.ndarray:
-        """Whether the outcome of each position is known, (N, G) bool: positions equal to the committed tokens, and the first
-        that differs.
+        """Whether the outcome of each position is known, (N, G) bool: true up to the first drafted token that differs from the
+        committed one.
 
         A node budget does not change this: the target's choice after the last verified node shows whether the next drafted
         token would have been accepted.
@@ -113,7 +113,8 @@ class StepTable:
 def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) -> StepTable:
     """Returns the steps of runs as columns.
 
-    prompts: prompt of each run, an empty string if unknown; if empty, every run counts as a different prompt.
+    prompts: prompt of each run; an empty string if unknown, which counts as a different prompt from all others. Without
+        prompts, all are unknown.
 
     Raises ``InputError`` if the table would take too much memory.
     """
@@ -219,7 +220,7 @@ def _with_sources(counts: np.ndarray, width: int) -> np.ndarray:
 
 
 def _numbered(prompts: Sequence[str]) -> np.ndarray:
-    """Returns a number for the prompt of each run: the same for equal prompts, and a separate one for an unknown prompt."""
+    """Returns a number for the prompt of each run: equal for equal prompts; each unknown prompt has a separate number."""
     numbers = {key: n for n, key in enumerate(dict.fromkeys(prompts))}
     return np.array([numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts)], dtype=int)
 
@@ -244,7 +245,7 @@ def observed(step: StepDone) -> tuple[int, int]:
 
 
 def _by_source(steps: Sequence[StepDone]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns ``nodes`` and ``gained`` of ``StepTable``. A node counts for the first draft that contains it."""
+    """Returns ``nodes`` and ``gained`` of ``StepTable``. A node counts for the earliest draft that contains it."""
     most = max((len(s.branches) for s in steps), default=0)
     sizes = [len(s.nodes) for s in steps]
     owners = np.fromiter((min(n.candidates, default=most + 1) for s in steps for n in s.nodes), int, sum(sizes))
@@ -338,7 +339,7 @@ def candidates(step: StepDone) -> list[tuple[int, ...]]:
 
 
 def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:
-    """Yields position, confidence and acceptance of a re-draft's tokens, up to the first rejected one."""
+    """Yields position, confidence and acceptance of a re-draft's tokens, up to and including the first rejected one."""
     seen = zip(draft.ids, draft.confidence, written[draft.prefix :], strict=False)
     for position, (token, confidence, wrote) in enumerate(seen, 1):
         yield position, confidence, float(token == wrote)

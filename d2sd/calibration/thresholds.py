@@ -1,4 +1,4 @@
-"""Effect of shorter drafts on α, verified nodes and time per token, if drafts are cut by their confidence or at a length.
+"""Effect of shorter drafts on α, verified nodes and time per token, if drafts are cut by their confidence or at a fixed length.
 
 Only first drafts count, each as a chain. The recorded steps are used, even though shorter drafts would change where steps start.
 """
@@ -67,7 +67,7 @@ class Stops:
     machine: machine of the calculated times; empty without costs.
     stops: figures of all rules and values; the last entry cuts nothing.
     advice: one entry per rule that pays on the fitted prompts, clear entries first; None with too few prompts.
-    groups: prompt group, figures without a cut, and figures with the cut of the first advice.
+    groups: for each prompt group, its name, its figures without a cut, and its figures with the cut of the first advice.
     """
 
     steps: int
@@ -106,7 +106,7 @@ class _Chains:
         return Stop(rule, value, *(self.resampler.figure(float(r[0]), r[1:], tests) for r in ratios))
 
     def _sums(self, rule: str, value: float) -> np.ndarray:
-        """Returns steps, tokens, nodes and seconds, summed over all rows and over each resample, (4, 1 + RESAMPLES)."""
+        """Returns the sums of steps, tokens, nodes and seconds over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
         whole = np.minimum(
             table.matched + table.seen, table.committed

@@ -31,7 +31,7 @@ class _Kind(msgspec.Struct):
 
 
 class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
-    """The checked fields of a header; it may have more fields."""
+    """The checked fields of a header. A header may have more fields."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
     run: Annotated[str, msgspec.Meta(max_length=200)]
@@ -57,7 +57,7 @@ def kind_of(line: Line) -> str:
 
 
 def read_kind(line: Line) -> str:
-    """Returns the field ``event`` of a line. Raises ``InputError`` unless the whole line is JSON."""
+    """Returns the field ``event`` of a line. Raises ``InputError`` unless the whole line is JSON with this field."""
     return _decoded(_kind, line).event
 
 
@@ -94,7 +94,7 @@ def is_json(line: Line) -> bool:
 
 
 def _check_size(header: dict[str, Any]) -> None:
-    """Limits the size and depth of a header, whose content is otherwise free."""
+    """Raises ``InputError`` if a header is too large or nested too deeply; fields of any name are allowed."""
     level: list[Any] = [header]
     for _ in range(MAX_HEADER_DEPTH):
         level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
@@ -142,7 +142,7 @@ def check_prefill(prefill: PrefillDone) -> None:
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
     """Check the number, the anchor and the time of a step against the events before it. Raises ``InputError``.
 
-    before: the previous step; None for the first step, whose anchor is the last token of ``prefill``.
+    before: the previous step; None for the first step. The first anchor is the last token that ``prefill`` read or committed.
     """
     _need(step.step == number, "step", f"steps are numbered from 0; this is step {number}")
     if before is not None:
@@ -153,8 +153,8 @@ def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | 
         position, token = len(read) - 1, read[-1]
     else:
         return
-    _need(step.anchor_position == position, "anchor_position", f"the previous token is at position {position}")
-    _need(step.anchor == token, "anchor", f"it must be the previous token, {token}")
+    _need(step.anchor_position == position, "anchor_position", f"the step follows the token at position {position}")
+    _need(step.anchor == token, "anchor", f"the step follows the token with id {token}")
 
 
 def _need(ok: bool, field: str, sentence: str) -> None:
@@ -183,7 +183,7 @@ def _check_tree(step: StepDone) -> list[int]:
     below[0] = 0
     if depths != below:
         wrong = _first(a != b for a, b in zip(depths, below, strict=True))
-        raise InputError(f"nodes[{wrong}].depth: it must be {below[wrong]}, one more than its parent's")
+        raise InputError(f"nodes[{wrong}].depth: it must be {below[wrong]}, one more than its parent's depth")
     most = len(step.branches)
     if max(chain.from_iterable([n.candidates for n in nodes]), default=0) > most:
         wrong = _first(max(n.candidates, default=0) > most for n in nodes)
@@ -207,18 +207,18 @@ def _check_path(step: StepDone, parents: list[int]) -> list[int]:
     reached = set(path)
     for node, state in enumerate(states):
         if state == "rejected" and parents[node] not in reached:
-            raise InputError(f"nodes[{node}].state: only a child of the accepted path can be rejected")
+            raise InputError(f"nodes[{node}].state: only children of nodes on the accepted path can be rejected")
     return path
 
 
 def _check_committed(step: StepDone, path: list[int]) -> None:
-    """Checks that the committed tokens are the accepted ones and at most one bonus token, and equal ``choices``."""
+    """Checks that the accepted tokens and at most one bonus token are committed, beginning with the tokens of ``choices``."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
     drafted = [c for c in committed if c.node is not None]
     _need([c.node for c in drafted] == path[1:], "committed", "their nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
-    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last one may have no node")
+    _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token may have no node")
     for at, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
         if c.token != step.nodes[node].token:
             raise InputError(f"committed[{at}].token: it must be the token of node {node}")

@@ -1,7 +1,7 @@
 """The events of a generation: plain, frozen data without tensors.
 
-Positions are absolute (0 = first prompt token). Probabilities are in [0, 1]: at temperature 1 for drafters, and at the
-run's temperature for the target. Times are in seconds.
+Positions are absolute (0 = first prompt token). Times are in seconds. Probabilities of drafters are at temperature 1.
+Probabilities of the target are at the run's temperature, or at 1 if the run's temperature is 0.
 
 These classes are the schema of a trace. A line of a trace is an event as JSON, with the name of its class under ``event``.
 Reading a line checks every field against its annotation here; ``d2sd.trace.checks`` checks that the fields are consistent.
@@ -24,8 +24,8 @@ Score = Annotated[float, Meta(le=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
 Speed = Annotated[float, Meta(gt=0)]
-MAX_ITEMS = 4096  # length of any list in a step, such as its nodes
-MAX_TEXTS = 2**20  # length of the lists of a whole prompt or output
+MAX_ITEMS = 4096  # maximum length of each list in a step, such as ``nodes``
+MAX_TEXTS = 2**20  # maximum length of the lists of a whole prompt or output
 Items = Annotated[tuple[Item, ...], Meta(max_length=MAX_ITEMS)]
 LongItems = Annotated[tuple[Item, ...], Meta(max_length=MAX_TEXTS)]
 State = Literal["root", "accepted", "rejected", "unreached"]
@@ -35,7 +35,7 @@ TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # for ``StepDone.tempered``
 
 
 class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """Base of all events and their parts. They hold no cycles, so the garbage collector need not track them."""
+    """Base of all events and their parts. They hold no reference cycles, so the garbage collector need not track them."""
 
 
 class Alternative(Data, frozen=True):
@@ -64,7 +64,7 @@ class Draft(Data, frozen=True):
 
 
 class DraftLevel(Data, frozen=True):
-    """One pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the next pass continued.
+    """The result of one pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the next pass continued.
 
     Entry j is the j-th best of ``scored`` candidates.
 
@@ -86,8 +86,8 @@ class Node(Data, frozen=True):
 
     candidates: numbers of the drafts that contain the node (0 = first draft, n = ``branches[n − 1]``); empty if the node is only
         a lower-ranked alternative of a drafter.
-    drafter_probability: probability of this token under its proposer (``d2sd_tree``: weighted product of both drafters).
-    target_probability: probability of this token under the target, given its parent path; None for the anchor.
+    drafter_probability: probability of this token under its proposer; in ``d2sd_tree``, a weighted product over both drafters.
+    target_probability: probability of this token under the target, given the path to its parent; None for the anchor.
     target_rank: rank of this token under the target, 0 = likeliest; None for the anchor.
     """
 
@@ -121,7 +121,7 @@ class TargetTop(Data, frozen=True):
 
 
 class Committed(Data, frozen=True):
-    """One token of the output. ``text``: what the token adds to the decoded text; empty if it ends inside a character."""
+    """One token of the output. ``text``: what the token adds to the decoded text; empty if the token ends inside a character."""
 
     token: Count
     text: str
@@ -144,11 +144,11 @@ class StageSeconds(Data, frozen=True):
 
 
 class Option(Data, frozen=True):
-    """One option of a cost-aware step.
+    """One of the options that a cost-aware step compares.
 
     block_size: γ of the first draft; 0 for plain decoding.
     branches: number of re-drafts.
-    tokens, seconds: expected number of committed tokens, and expected time.
+    tokens, seconds: expected number of committed tokens, and expected time of the step.
     """
 
     block_size: Count
@@ -197,21 +197,22 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     first_draft: the first draft; None if no block was drafted.
     boundary_posterior: [i]: r(i), the probability that exactly i drafted tokens are accepted, i = 0 … γ−2.
     full_acceptance: the probability that all drafted tokens are accepted, ∏ c_k.
-    selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from, the likeliest boundary first.
+    selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from, the likeliest boundary first
+        (``random_prefix``: in random order).
     branches: the re-drafts.
     nodes: the verified token tree, parents before children; node 0 is the anchor.
     choices: the target's choice at every node of the accepted path.
     accepted: ids of the accepted nodes, from the anchor's child on.
     committed: tokens that the step adds to the output: the accepted ones, and the bonus token of the target.
-    actual_boundary: number of leading first-draft tokens that the target accepted; None if generation ended before this number
-        was decided, or nothing was drafted.
+    actual_boundary: number of leading first-draft tokens that the target accepted; None if there is no first draft, or
+        generation ended before this number was decided.
     seconds: measured time by stage.
     elapsed: time from the end of prefill to the end of this step.
     draft_passes: number of sequential drafter passes; None if unknown.
     levels: levels of a tree that a drafter grew level by level (EAGLE-3); empty otherwise.
     decision: None unless the step was cost-aware.
     target_tops: the target's likeliest tokens after each node that has children or a choice; empty if not inspected.
-    trained: [d][k]: confidence of a trained head for token k of draft d, 0 = first draft; empty without such a head.
+    trained: [d][k]: confidence of a trained head for token k of draft d (d = 0: first draft); empty without such a head.
     tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
     """
 
@@ -263,10 +264,10 @@ EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # names of the even
 class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
     """The measured speed of plain decoding in tokens per second. The page adds this line to its runs.
 
-    Explore measures plain decoding once per model and machine, and reuses the result. A race runs plain decoding as one lane.
+    Explore measures plain decoding once per model and machine, and reuses the result. A race includes a plain run.
 
-    unwatched: tokens per second of this run without the time of recording: its tokens divided by the sum of its stage times. In
-        Explore on a CPU, time used by other programs, such as the browser, is also left out.
+    unwatched: tokens per second of the run that the line is added to, without the time of recording: the run's tokens divided
+        by the sum of its stage times. In Explore on a CPU, time used by other programs, such as the browser, is also left out.
     disturbed: whether the measured times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
     measured: ISO date of the reused measurement; empty in a race and in older traces.
     context: number of tokens before the measured step; None if unknown.

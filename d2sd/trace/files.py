@@ -1,4 +1,4 @@
-"""Reads files, plain or gzip, and writes them atomically: after a full disk or Ctrl-C, the old file is unchanged."""
+"""Reads files, plain or gzip, and writes them atomically: a full disk or Ctrl-C leaves the old file unchanged."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ UNREADABLE = (OSError, zlib.error)  # errors of opening and reading with ``opene
 
 @contextmanager
 def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
-    """Context manager for reading a binary file; gzip is unpacked on the fly. Opening and reading may raise ``UNREADABLE``.
+    """Opens a binary file for reading; gzip is unpacked on the fly. Opening and reading may raise any of ``UNREADABLE``.
 
-    path: path, or a file descriptor.
+    path: path or descriptor of the file.
     """
     with open(path, "rb") as file:
         if file.peek(2)[:2] != b"\x1f\x8b":
@@ -67,7 +67,7 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
 def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
     """Context manager for writing a binary file, which replaces the old one at the end. On failure the old file is unchanged.
 
-    Raises ``InputError`` with the reason.
+    Raises ``InputError`` if the file cannot be written.
     """
     device = str(path).startswith("/dev/")  # devices and pipes are written directly, since they cannot be replaced
     place = Path(path) if device else Path(os.path.realpath(path))
@@ -87,7 +87,7 @@ def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
 
 
 def write_whole(path: str | Path, data: str | bytes) -> None:
-    """Write a file atomically: on failure the old file is unchanged. Raises ``InputError`` with the reason."""
+    """Write a file atomically: on failure the old file is unchanged and ``InputError`` is raised."""
     with whole_file(path) as file:
         file.write(data.encode() if isinstance(data, str) else data)
 

@@ -20,16 +20,17 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 def graph(step: StepDone) -> networkx.DiGraph:
     """Returns the token tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
-    step: such as ``trace.steps[0]``.
+    step: the step, such as ``trace.steps[0]``.
 
     Node attributes:
 
-    * token, text (characters that GraphML cannot hold are replaced), depth, proposer, state;
+    * token, depth, proposer, state;
+    * text, in which characters that GraphML cannot hold are replaced;
     * if known, drafter_probability, target_probability, target_rank;
     * score, the natural logarithm of the drafters' probability of the path to the node;
-    * in trees that grew level by level (EAGLE-3), level, and kept: whether the next pass continued the node.
+    * only in trees that grew level by level (EAGLE-3): level; kept, whether the next pass continued the node.
 
-    Graph attributes: step, counted from 1; anchor_position; if known, prediction (``d2sd.trace.metrics.verdict``).
+    Graph attributes: step, counted from 1; anchor_position; prediction, if the ``d2sd.trace.metrics.verdict`` is known.
     """
     import networkx
 

@@ -27,10 +27,10 @@ class Totals:
 
     tokens: number of output tokens.
     mean_acceptance_length: α, committed tokens per step, including the bonus token.
-    nodes_per_step: verified tree nodes, including the anchor.
+    nodes_per_step: verified tree nodes per step, including the anchor.
     boundary_hit_rate: among the steps with selected prefixes and a rejected first-draft token, the share whose true boundary was
         selected; None without such steps.
-    repaired_rate: among these steps, the share in which re-drafts also added tokens at the boundary.
+    repaired_rate: among the same steps, the share whose true boundary was selected and in which re-drafts added tokens there.
     tokens_per_redraft: mean number of tokens that a re-draft adds; None without re-drafts.
     stage_seconds: total seconds by stage.
     """
@@ -47,13 +47,11 @@ class Totals:
     stage_seconds: dict[str, float]
 
     def __repr__(self) -> str:
-        """Returns the main figures in one line, for notebooks."""
         figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
         return f"{self.tokens} tokens in {self.steps} steps: {figures}"
 
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
-    """Returns the totals of the steps of one run and of its prefill, in one pass over the steps."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
     verdicts: list[Verdict] = []
     gained, redrafts = 0, 0
@@ -84,7 +82,7 @@ def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Tot
 
 
 def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float]]:
-    """Returns a row for every depth of the token tree: depth, number of steps that reached it, share of them that accepted.
+    """Returns (depth, number of steps that reached it, share of these steps that accepted a token there) for all depths.
 
     Depth 1 is the first token below the anchor. A step reaches depth d if the node accepted at depth d − 1 (for d = 1 the
     anchor) has children in the tree and a choice of the target.
@@ -105,11 +103,12 @@ def tokens_gained(step: StepDone) -> int:
 
 
 def verdict(step: StepDone) -> Verdict | None:
-    """Returns the outcome of the first draft; None if its true boundary is unknown or no prefixes were selected.
+    """Returns the outcome of the first draft; None if its true boundary is unknown, or one of its tokens
+    was rejected and no prefixes were selected.
 
     * "repaired": the true boundary was a selected prefix, and re-drafts added tokens there;
     * "found": the true boundary was a selected prefix, but re-drafts added no tokens;
-    * "missed": prefixes were selected, but not the true boundary;
+    * "missed": prefixes were selected, but the true boundary was not among them;
     * "all": the whole first draft was accepted, so there was no boundary.
     """
     boundary = step.actual_boundary
@@ -157,7 +156,7 @@ def boundary_hit(step: StepDone) -> bool | None:
 
 
 def closed_from(step: StepDone, method: str) -> int | None:
-    """Returns the length of the shortest prefix that was not selected although a less likely one was.
+    """Returns the length of the shortest prefix that was not selected although a less likely prefix was.
 
     Such a prefix contains a drafted end-of-text token. Returns None if there is no such prefix, or if ``method`` draws prefixes
     at random.
@@ -245,7 +244,7 @@ def what_differs(
     left_out = IGNORED.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
     found = [*_models(a, b), *_settings(a, b, left_out, named)]
     if not found:
-        return "What differs: none of the recorded models, methods and settings."
+        return "No recorded model, method or setting differs."
     return f"What differs: {', '.join(found)}."
 
 
@@ -301,6 +300,6 @@ def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
 
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """Returns the descriptions of the parts that are equal in all headers."""
+    """Returns each part whose description is equal in all headers, with this description."""
     first, *others = [header.get("parts", {}) for header in headers] or [{}]
     return {part: about for part, about in first.items() if all(other.get(part) == about for other in others)}

@@ -122,7 +122,7 @@ class RecordedRun:
 
 
 def pack_line(line: str) -> str:
-    """Returns the compressed form of a line: ``~`` and the base64 of its raw deflate stream, about a tenth as long."""
+    """Returns the compressed form of a line: ``~`` and the base64 of its raw deflate stream. It is about ten times shorter."""
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
     return f"{PACKED}{base64.b64encode(packed).decode()}"

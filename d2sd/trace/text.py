@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 BROKEN = "\ufffd"
 WINDOW = 16
-SECONDS = 10.0  # interval of progress lines, and delay of the first
+SECONDS = 10.0  # interval of progress lines, and delay of the first line
 LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} elapsed, {remaining} left{postfix}"
 MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
@@ -36,7 +36,7 @@ class TokenTexts(dict[int, str]):
 class Detokenizer:
     """Decodes tokens one by one; the concatenated pieces are the decoded text.
 
-    If a token ends inside a character, its piece is empty; the piece of the token that completes the character contains it.
+    If a token ends inside a character, its piece is empty; the character is in the piece of the token that completes it.
     Only a window of recent tokens is decoded, so the cost per token does not grow with the length of the text.
     """
 

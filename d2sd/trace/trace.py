@@ -47,7 +47,7 @@ class Trace:
     """A recorded run.
 
     header: models, settings, versions and hardware, as in the first line of a trace file.
-    prefill: the event of prefill; None if the recording ended before it.
+    prefill: the event of prefill; None if the recording ended before prefill did.
     steps: the steps, in order.
     finished: totals of the run; None if the recording ended before the run did.
     """
@@ -82,7 +82,7 @@ class Trace:
 
     @property
     def domain(self) -> str:
-        """The prompt group in the header, cut to 60 characters; "all" if there is none."""
+        """The prompt group in the header, cut to 60 characters; "all" if the header names no group."""
         name = encodable(str(self.header.get("domain") or "all"))
         return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
 
@@ -125,7 +125,7 @@ class Trace:
         accepted: number of accepted drafted tokens.
         predicted_boundary: likeliest number of accepted tokens of the first draft, according to its confidences.
         actual_boundary: number of tokens of the first draft that the target accepted.
-        outcome: outcome of the first draft: "repaired", "found", "missed" or "all".
+        outcome: outcome of the first draft: "repaired", "found", "missed" or "all" (``d2sd.trace.metrics.verdict``).
         confidence_first, confidence_mean: confidence of the first draft's first token, and mean confidence of all its tokens.
         seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
             step and of its stages.
@@ -175,7 +175,7 @@ def load_trace(path: str | Path) -> Trace:
 
 
 def parse_trace(raw: bytes) -> Trace:
-    """Returns the trace in these lines. A truncated last line (a killed run) is dropped. Raises ``InputError``."""
+    """Returns the trace in these lines. A truncated last line is dropped. Raises ``InputError`` if another line is invalid."""
     reader = Reader()
     reader.read(lines_of(raw))
     return reader.trace
@@ -234,7 +234,7 @@ class RecordedSteps(Sequence[StepDone]):
 class Reader:
     """Reads the lines of a trace one by one and checks each line against the previous lines.
 
-    token_ids: all committed tokens.
+    token_ids: ids of all tokens committed so far.
     """
 
     def __init__(self) -> None:
@@ -281,7 +281,7 @@ class Reader:
             raise InputError("the trace is empty")
 
     def file_records(self, path: str | Path) -> Iterator[Record]:
-        """Yields the content of all lines of a trace file, plain or gzip, as ``records`` does. Raises ``InputError``."""
+        """Yields the content of all lines of a trace file, plain or gzip. Raises ``InputError`` as ``records`` does."""
         try:
             with opened(path) as file:
                 # line by line, so that the limits stop a small file that unpacks to a huge one
@@ -290,7 +290,7 @@ class Reader:
             raise cannot_read("trace", path, error) from None
 
     def take(self, line: Line) -> Record | None:
-        """Read one line and return its content; None for empty lines and unknown events. Raises ``InputError``."""
+        """Read one line and return its content; None for an empty line or unknown event. Raises ``InputError`` if it is invalid."""
         if line in (b"\n", b"\r\n"):
             return None
         kind = kind_of(line)
@@ -331,7 +331,7 @@ class Reader:
 
 
 def lines_of(raw: bytes) -> Iterator[Line]:
-    """Yields the lines of a text as memory views, since copying takes a quarter of the time to read a long trace."""
+    """Yields the lines of a text as memory views. Copies would take up a quarter of the time needed to read a long trace."""
     view, at = memoryview(raw), 0
     while at < len(raw):
         end = raw.find(b"\n", at) + 1 or len(raw)
@@ -343,7 +343,7 @@ def lines_of(raw: bytes) -> Iterator[Line]:
 
 
 def read_traces(path: str | Path) -> Iterator[Trace]:
-    """Yields the traces of a file that holds one or more.
+    """Yields the traces of a file that holds one or more of them.
 
     path: path of the file, plain or gzip.
 

@@ -193,7 +193,9 @@ def test_read_report_advises_temperature_for_over_confidence():
     sentences = calibration.read_report(report)
     assert sentences[0].tone == "bad"
     assert "over-confident" in sentences[0].text
-    assert any(s.chart == "uniform" and 9 in s.places and "Over-confident at" in s.text for s in sentences)
+    assert any(
+        s.chart == "uniform" and 9 in s.places and "Over-confident at confidences of" in s.text for s in sentences
+    )
     assert report.advice is not None
     assert report.advice.temperatures[0] == pytest.approx(2.5, rel=0.2)
     assert report.advice.error_after < report.advice.error_before / 2
@@ -402,4 +404,4 @@ def test_read_report_advises_fewer_redrafts_without_gain():
         return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts add"))
 
     assert "the first draft alone does as well" in advice(0.0)
-    assert "fewer than K = 2 may do as well" in advice(0.01)
+    assert "a K below 2 may do as well" in advice(0.01)

@@ -61,7 +61,7 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "ece_above_chance"))
     said = list(read_comparison(result))
     assert not any(s.startswith("ECE") for s in said)
-    assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)
+    assert any(s.startswith("Both sides have the same first drafter") for s in said)
 
 
 def test_compare_corrects_intervals_and_always_states_alpha():

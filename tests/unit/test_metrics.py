@@ -121,7 +121,7 @@ def test_header_names_parts_and_is_readable(tokenizer):
 
 def test_what_differs_names_weights_and_settings(tokenizer):
     a, b, fewer = headers(tokenizer, 1), headers(tokenizer, 2), headers(tokenizer, 1, block_size=4)
-    assert what_differs([a], [a]) == "What differs: none of the recorded models, methods and settings."
+    assert what_differs([a], [a]) == "No recorded model, method or setting differs."
     assert what_differs([a], [b, b]) == "What differs: first drafter (different weights)."
     assert what_differs([a], [fewer]) == "What differs: γ (6 → 4), γ₂ (6 → 4)."
     one, two = ({"method": "dflash", "config": {"num_branches": k, "block_size": 8 * k}} for k in (1, 2))
@@ -137,7 +137,7 @@ def test_what_differs_compares_headers_of_other_engines():
     assert said.startswith("What differs: first drafter (a/b → c")
     assert "\x1b" not in said
     assert said.endswith("K (4 → 8).")
-    assert what_differs([], []).startswith("What differs: none of the recorded models")
+    assert what_differs([], []).startswith("No recorded model")
 
 
 def test_weights_of_ignores_network_names():

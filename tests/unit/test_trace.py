@@ -97,7 +97,7 @@ def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
         (lambda s: s["accepted"].pop(), "accepted: it must list every node"),
         (lambda s: s.update(committed=[]), "committed: a step commits at least one token"),
         (lambda s: s["committed"][0].update(token=7), r"committed\[0\]\.token: it must be the token of node"),
-        (lambda s: s["committed"].insert(0, s["committed"][-1]), "committed: only the last one may have no node"),
+        (lambda s: s["committed"].insert(0, s["committed"][-1]), "committed: only the last token may have no node"),
         (lambda s: s["choices"][0].update(token=7), r"choices\[0\]\.token"),
         (lambda s: s["choices"].reverse(), "choices: their nodes must be the accepted path"),
         (lambda s: s["first_draft"]["texts"].pop(), r"first_draft\.texts: one for each of the 15 ids"),
@@ -112,7 +112,7 @@ def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
         (lambda s: s["selected_prefixes"].append(16), "selected_prefixes: only 15 tokens were drafted"),
         (lambda s: s.update(actual_boundary=16), "actual_boundary: only 15 tokens were drafted"),
         (lambda s: s.update(step=1), "step: steps are numbered from 0"),
-        (lambda s: s.update(anchor_position=3), "anchor_position: the previous token is at position"),
+        (lambda s: s.update(anchor_position=3), "anchor_position: the step follows the token at position"),
     ],
 )  # fmt: skip
 def test_parse_trace_error_names_line_and_field(recorded, change, sentence):
@@ -146,7 +146,7 @@ def test_parse_trace_refuses_mismatched_levels(engine):
     ("build", "sentence"),
     [
         (lambda t: [t[0], t[1], t[2], t[4]], "line 4: step: steps are numbered from 0"),
-        (lambda t: [t[0], t[1], t[2], {**t[3], "anchor": 7, "nodes": [{**t[3]["nodes"][0], "token": 7}, *t[3]["nodes"][1:]]}], "line 4: anchor: it must be the previous token"),
+        (lambda t: [t[0], t[1], t[2], {**t[3], "anchor": 7, "nodes": [{**t[3]["nodes"][0], "token": 7}, *t[3]["nodes"][1:]]}], "line 4: anchor: the step follows the token with id"),
         (lambda t: [t[0], t[1], t[2], {**t[3], "elapsed": 0}], "line 4: elapsed: it must not be less than in the previous step"),
         (lambda t: [t[0], t[2], t[1]], "line 3: PrefillDone must come once"),
         (lambda t: [t[0], {**t[1], "texts": []}], "line 2: texts: one text per prompt token"),

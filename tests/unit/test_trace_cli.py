@@ -76,7 +76,7 @@ def test_trace_validate_names_line_and_field(capfd, trace, tmp_path):
     captured = capfd.readouterr()
     assert (captured.out, captured.err) == (
         "",
-        "error: trace line 4: nodes[1].depth: it must be 1, one more than its parent's\n",
+        "error: trace line 4: nodes[1].depth: it must be 1, one more than its parent's depth\n",
     )
 
 

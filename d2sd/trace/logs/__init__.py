@@ -1,7 +1,7 @@
 """Reads logs of serving engines as traces. The source of a log is recognised by its content. Needs no torch.
 
-The header of such a trace lists, under ``missing``, the parts that the log lacks; an unknown token has the text ``UNKNOWN``. A
-log without single steps is read as ``LogTotals``, a row of figures.
+The header of such a trace lists, under ``missing``, the parts that the log lacks. An unknown token has the text ``UNKNOWN``. A
+log without single steps is read as rows of figures, ``LogTotals``.
 """
 
 from __future__ import annotations

@@ -215,7 +215,6 @@ class Timings(Struct):
 
 
 def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
-    """Returns the counts of a reply of llama.cpp's server."""
     place = f"{where}: timings"
     parts = [p for p in record.get(PARTS, ()) if isinstance(p.get("timings"), dict)]
     if sum(isinstance(p.get("tokens"), list) for p in parts) > 1:
@@ -239,7 +238,8 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     """Returns the counts of a streamed reply of llama.cpp's server, by step if the steps can be separated.
 
     Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
-    drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent; the reply then has totals only.
+    drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent for this step, and the request is
+    read as totals.
 
     prompt_tokens: ids and pieces of the prompt from ``/tokenize``; empty if unknown.
     parts: the parts of the reply that have ``timings``.
@@ -287,7 +287,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-# By source: a function that recognises its records, and their reader, which takes a record and its place in the log.
+# For each source: a function that recognises its records, and a function that reads a record, given its place in the log.
 READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
     "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
     "vllm": (lambda r: "metrics" in r, read_vllm),

@@ -20,8 +20,8 @@ class Form:
 
     Patterns contain ``<name>`` in place of a value. Some names:
 
-    * tokens: output tokens of a request; written: the same without the first token, which belongs to no step;
-    * emitted: committed tokens of all steps;
+    * tokens: number of output tokens of a request; written: tokens − 1, since the first token belongs to no step;
+    * emitted: number of committed tokens of all steps;
     * at, at_percent: acceptance at one position, printed once per position;
     * counts: numbers of steps by number of accepted tokens; histogram: shares of steps by number of committed tokens;
     * first: number of drafts with at least one accepted token;
@@ -30,9 +30,9 @@ class Form:
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
     before: patterns of values in the lines before the row.
-    alone: pattern of the line that begins a row without drafts, whose values match ``before``.
+    alone: pattern of the line that begins a row without drafts. The values of such a row match ``before``.
     requests: number of requests that the program decodes concurrently; 0 if it varies.
-    keys: whether, as in JSON, any field may begin a row, and a repeated field begins the next row.
+    keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
     """
 
     engine: str

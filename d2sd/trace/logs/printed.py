@@ -22,7 +22,7 @@ MAX_WAITING = 10_000  # rows held back by ``read_printed``
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 ROUNDED = 0.01  # precision of printed α and rates by position
 LONGEST = 15.0  # seconds; longer intervals of vLLM are assumed to include idle time
-MOST_PROMPT = 100.0  # prompt tokens per second; an interval with more includes prefill
+MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval includes prefill
 NOT_PRINTED = "not in this log: single requests, the places in the text where steps end, and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
@@ -115,7 +115,7 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
         if row is not None and without is not None and row.form.keys and without.before is not row.form.before:
             without = None  # llama.cpp's examples print two eval times in a row, of drafter and target
         if row is not None and (form or without or len(row.lines) > AROUND):
-            # figures printed before the drafts of a request belong to the same row
+            # the figures of a request are printed before the figures of its drafts; both belong to one row
             taken = row.alone and form is not None and set(form.before) & set(row.form.before)
             if not taken:
                 yield row
@@ -154,7 +154,7 @@ def _row(found: _Found) -> LogTotals | None:
     """Returns the figures of a row; None if it has none."""
     form, text = found.form, "\n".join(found.lines)
     fields, before = PATTERNS[form]
-    # of repeated values, the last before the row and the first within it count
+    # of a repeated value, the first one in the row counts, or else the last one before the row
     known = dict(values(before, found.before))
     own: dict[str, str] = {}
     at: list[float] = []
@@ -191,7 +191,7 @@ def _row(found: _Found) -> LogTotals | None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
     if alpha == 1 and form.unit == "benchmark" and steps is None:
-        alpha = None  # benchmarks print 1 if nothing was drafted
+        alpha = None  # benchmarks print α = 1 if nothing was drafted
     if alpha is None and "rate" in number and number.get("chunk") and number.get("token"):
         alpha = number["chunk"] / number["token"]  # vLLM sends one chunk per step
     if alpha is None and steps and "emitted" in number:

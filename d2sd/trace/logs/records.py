@@ -21,8 +21,8 @@ from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES
 
 T = TypeVar("T")
 MAX_DOCUMENT = 96 * 10**6
-Record = tuple[str, dict[str, Any]]  # place in the log, for error messages, and fields
-Bad = Callable[[str], None]  # called with the error of each skipped record
+Record = tuple[str, dict[str, Any]]  # place in the log (for error messages), and fields
+Bad = Callable[[str], None]  # called with the error message of each skipped record
 
 STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
@@ -39,11 +39,11 @@ class NotJSON(InputError):
 
 
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
-    """Yields the nonempty lines of a log, plain or gzip, in UTF-8 or UTF-16, with their numbers.
+    """Yields the number and content of each nonempty line of a log, which may be gzipped, and in UTF-8 or UTF-16.
 
     path: path of the log, or ``-`` for standard input. Ctrl-C also ends standard input, since a log in progress has no end.
 
-    Raises ``InputError`` if the log is too large.
+    Raises ``InputError`` if the log cannot be read, or if the log or a line is too large.
     """
     standard = str(path) == "-"
     try:
@@ -91,7 +91,7 @@ def parsed(line: bytes) -> Any:
 def read_records(lines: Iterator[tuple[int, bytes]], most: int, bad: Bad | None) -> Iterator[Record]:
     """Yields the records in the lines from ``numbered``. Raises ``InputError`` for a record that is not a JSON object.
 
-    bad: called with the error message of such a line instead; the line is then skipped.
+    bad: in JSON lines, called with the error message instead; the line is then skipped.
     """
     found = 0
     for number, line in lines:

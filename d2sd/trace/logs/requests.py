@@ -1,4 +1,4 @@
-"""Figures of logged requests. ``Counts`` with single steps become a ``Trace``, and without steps a row, ``LogTotals``."""
+"""Figures of logged requests. ``Counts`` of single steps become a ``Trace``; other ``Counts`` become a row of ``LogTotals``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import boundary_posterior
 
 STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
-UNKNOWN = "▯"  # text of a token that is not in the log; its id is 0
+UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a token is 0
 
 
 class Texts:
@@ -132,13 +132,13 @@ def chain_step(
     )  # fmt: skip
 
 
-# A row covers one request, or all requests of an interval, of a program since its start ("running"), or of a benchmark.
+# The requests in a row: one request, or all requests in an interval, since the program's start ("running"), or in a benchmark.
 Unit = Literal["request", "interval", "running", "benchmark"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTotals:
-    """Figures of the requests that ``unit`` covers; None if unknown.
+    """Figures of the requests that ``unit`` covers. A figure is None if it is unknown.
 
     model, drafter: names of target and drafter in the log.
     replica: number of the engine, if several serve the same model.
@@ -149,13 +149,13 @@ class LogTotals:
     remote_prefill: whether prompts are processed on another server.
     prefilled: whether prompts were also processed, so that ``tokens_per_second`` is not the speed of decoding alone.
     gamma: drafted tokens per step, from the options in the log.
-    start: how often the program was restarted before, inferred from its counters.
+    start: how often the program was restarted before this row, inferred from its counters.
     seconds: time of the output without prefill.
     draft_seconds: time of the drafter per step.
     seconds_per_token: mean time of an output token of one request.
     tokens_per_second: speed of all running requests together.
-    mean_acceptance_length: α, accepted tokens and the bonus token per step.
-    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all drafts had the same length.
+    mean_acceptance_length: α, number of accepted tokens per step, plus 1 for the bonus token.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known only if all drafts had the same length.
     unknown: a sentence about what the log lacks.
     """
 
@@ -193,7 +193,6 @@ class LogTotals:
         return any(figure is not None for figure in known)
 
     def row(self) -> str:
-        """Returns the figures as one line of text."""
         parts = [self.engine]
         if self.tokens is not None:
             parts.append(f"{self.tokens} tokens")
@@ -237,7 +236,7 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
     for row in rows:
         known = lengths.get(kind(row), set())
         gamma = len(row.by_position) if len(known) > 1 else None
-        # settings may differ between benchmarks, and between starts of a server, so each is a separate group
+        # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
         lone = row.unit == "interval" and row.steps is None and row.running is None  # neither steps nor load are known
         alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
         groups.setdefault((*kind(row), gamma, alone), []).append(row)
@@ -280,7 +279,7 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Figures of one request; None if the log does not contain them.
+    """Figures of one request. A figure is None if the log does not contain it.
 
     place: place in the log, for error messages.
     accepted, drafted: for each step, the numbers of accepted and of drafted tokens.
@@ -350,7 +349,7 @@ class Counts:
             yield ".acceptance_histogram: it does not match per_step_accepted"
 
     def result(self, texts: Texts) -> Trace | LogTotals:
-        """Returns the request as a trace, or as totals if it has no steps.
+        """Returns the request as a trace, or as totals if its single steps are unknown.
 
         Raises ``InputError``, which names line and field, if the figures contradict each other.
         """
@@ -447,7 +446,7 @@ def totals_of(counts: Counts) -> LogTotals:
 
 
 def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
-    """Returns a histogram as a tuple. If it is a dict, its keys are numbers of accepted tokens."""
+    """Returns a histogram as a tuple. The keys of a dict are numbers of accepted tokens."""
     if not isinstance(histogram, dict):
         return tuple(histogram)
     if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):

@@ -32,7 +32,7 @@ class _Refuse(request.HTTPRedirectHandler):
 
 class Server:
     def __init__(self, address: str, allow_remote: bool = False):
-        """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or is remote without ``allow_remote``."""
+        """address: URL, with or without /v1. Raises ``InputError`` if it is invalid, or remote and ``allow_remote`` is false."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is not the address of a server; use one like http://127.0.0.1:8000")
@@ -42,7 +42,7 @@ class Server:
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the JSON reply to a POST of ``data`` or, if that is None, to a GET. Raises ``InputError`` if this fails."""
+        """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
         try:
             with self._reply(path, data) as reply:
                 raw = reply.read(MAX_REPLY + 1)

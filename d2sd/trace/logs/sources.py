@@ -33,9 +33,9 @@ NOTHING = (
 def import_log(
     path: str | Path, source: str = "auto", texts: Texts | None = None, most: int = MAX_BYTES, bad: Bad | None = None
 ) -> Iterator[Trace | LogTotals]:
-    """Yields the requests of a log one at a time. Raises ``InputError``, which names the line and field.
+    """Yields the requests of a log, or its rows of totals, one at a time. Raises ``InputError``, which names the line and field.
 
-    A record is a reply, or an object with the reply under ``response``, and optionally ``prompt`` and ``domain``.
+    A record is either a reply, or an object with the fields ``response`` (the reply) and, optionally, ``prompt`` and ``domain``.
 
     most: maximum size of the unpacked file in bytes.
     bad: called with the error of an invalid record, which is then skipped.
@@ -68,13 +68,13 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log; a trace has an ``event`` in its first line. Raises ``InputError`` if unreadable."""
+    """Returns whether a file is a log, not a trace, whose first line has an ``event``. Raises ``InputError`` if unreadable."""
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
-    """Yields the runs of a trace file, or the requests with steps of a log. Raises ``InputError``, also for a log without steps."""
+    """Yields the runs of a trace, or the requests of a log that have steps. Raises ``InputError`` if there are no steps."""
     if not is_log(path):
         yield from read_traces(path)
         return
@@ -98,7 +98,7 @@ def no_steps(row: LogTotals) -> str:
 
 
 def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Returns whether a log is printed text. The first of these lines that is a record or has figures of drafts decides."""
+    """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
     first = head[0][1]
     if is_stream(first):
         return False
