@@ -144,7 +144,7 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether both sides have the same texts. With few prompts, blocks of text are then paired in the order of runs.
+    same_text: whether both sides have the same texts in the same order. With few prompts, blocks of text are then paired.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]

@@ -238,7 +238,7 @@ def calibrate(traces: Iterable[Trace]) -> Report:
 
 
 def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
-    return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
+    return compare(a.side(), b.side(), same_text=a.texts == b.texts)
 
 
 def _together(parts: list[Counted]) -> Counted:

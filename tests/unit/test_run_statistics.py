@@ -78,3 +78,9 @@ def test_run_statistics_release_counted_runs(monkeypatch):
     gc.collect()
     assert seen() is None
     assert len(found) == 1
+
+
+def test_compare_runs_pairs_blocks_only_of_texts_in_same_order(recorded_runs):
+    own, reordered = RunStatistics(recorded_runs[:2]), RunStatistics(recorded_runs[1::-1])
+    assert module.compare_runs(own, own).paired
+    assert not module.compare_runs(own, reordered).paired
