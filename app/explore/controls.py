@@ -24,7 +24,7 @@ from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
-# Settings that are always sent, because a number field that never received a value shows None as 0.
+# Settings that `filled_in` always contains: a number field that was never set shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
 RECENT = 8  # number of filled-in forms to remember: the page may still hold the values of an earlier form
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
@@ -32,7 +32,7 @@ ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Components of the form. ``inputs``: the components that a run depends on, by name."""
+    """Components of the form. ``inputs``: the components with values for a run, by name."""
 
     inputs: dict[str, Any]
     run: gr.Button
@@ -49,7 +49,7 @@ class Controls:
         return list(self.inputs.values())
 
     def restored(self, link: Link) -> list[Any]:
-        """Returns updates that set inputs to the values of a link; other inputs are unchanged."""
+        """Returns an update for each input: the link's value, if any, and whether the link's method uses this setting."""
         values = filled_in(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
@@ -113,7 +113,7 @@ def build_controls() -> Controls:
             label = presets.second_label(other)
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
-    # any change clears the notice, because it may be about the changed value
+    # any change clears the notice, which may be about the previous value
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get, runs, example)
 
@@ -144,7 +144,7 @@ def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     of_methods = [s.name for s in SETTINGS if s.name in TREE_SETTINGS]
 
     def explain(chosen: str) -> list[Any]:
-        if chosen not in d2sd.METHODS:  # comes from a program that calls the API, not from the page
+        if chosen not in d2sd.METHODS:  # only programs that call the API send other methods
             return [gr.skip() for _ in range(1 + len(of_methods))]
         used = used_by(chosen)
         return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
@@ -165,7 +165,7 @@ def explorer_view(value: str | None = None) -> View:
     Events and their data:
 
     * ``select``: a step or node is pinned (``run``, ``step``, ``node``);
-    * ``missed``: the page lacks lines (``key``, ``start``);
+    * ``missed``: requests the lines that the page lacks (``key`` of the run, ``start``: index of the first line);
     * ``export``: requests a file that the server makes (``kind``, ``step``);
     * ``redraft``: asks what a re-draft would have added (``key``, ``step``, ``prefix``, ``number`` of the question). The answer is
       the note ``redraft`` of a segment, see ``app.explore.questions``;
@@ -193,7 +193,7 @@ class ExploreTab:
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
-        """Store the user's settings, and fill the settings of the shown run into the form."""
+        """Returns updates. If another run is shown, they fill in its settings, and the user's settings are stored."""
         listed = runs_drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
@@ -201,12 +201,12 @@ class ExploreTab:
         session.followed = session.shown.key
         link = links.read_link(links.query_fields(session.shown.header))
         session.filled = [*session.filled, filled_in(link)][-RECENT:]
-        note = f"Some settings of this run cannot be filled in, so your values are kept: {'; '.join(link.ignored)}."
+        note = f"Some settings of this run cannot be filled in; the form keeps your values for these: {'; '.join(link.ignored)}."
         return [
             *self.controls.restored(link),
             gr.Button(visible=True),
             listed,
-            # a server's log has no settings of this page and shows a different note
+            # not for a server's log: it has none of these settings, and another note is shown
             sentence(note=note) if link.ignored and not session.shown.header.get("missing") else gr.skip(),
         ]
 
@@ -215,6 +215,6 @@ class ExploreTab:
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 
     def started(self, session: Session) -> tuple[Any, str]:
-        """Forget the stored settings: a run was started with the form's. Returns updates of the button and of the list of runs."""
+        """Forget the stored settings when a run starts. Returns updates of the button *Back* and of the list of runs."""
         session.own, session.followed = None, session.shown.key
         return gr.Button(visible=False), runs_drawing(session.history, session.shown.key)

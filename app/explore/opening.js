@@ -4,7 +4,7 @@ import { oneWait } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/meaning.js";
 
 const NARROW = 640; // pixels: on narrower pages the start of a run scrolls to the prompt
-const PATIENCE_MS = 20000; // timeout: Learn is built when it is first opened
+const PATIENCE_MS = 20000; // longest wait for Learn, which is built when it is first opened
 
 export function start(element, trigger) {
   const whenReady = oneWait(PATIENCE_MS);

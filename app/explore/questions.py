@@ -29,11 +29,11 @@ Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the G
 def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
     """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
 
-    Yields nothing if a newer question has replaced this one.
+    Yields nothing if the job is cancelled while it computes the answer, for example by a newer question.
 
     name: a key of ``QUESTIONS``.
     job: its ``data`` comes from the page and is untrusted: ``key`` of the run, ``number`` and arguments of the question.
-    shown: the run that is shown; a question about another run is a ``problem``.
+    shown: the run on the page; the answer to a question about another run is a ``problem``.
     """
 
     def answered(**fields: Any) -> Update[Answer]:
@@ -106,7 +106,7 @@ def _models_of(header: dict[str, Any]) -> Chosen:
     preset = names.get("preset")
     if preset in d2sd.presets() and preset not in REMOTE:
         return Chosen(preset)
-    name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
+    name = str(preset or names.get("target") or "unknown")[:MAX_NAME]
     raise InputError(
         f"the models of this run ({name}) are not loaded here; choose them above and press Run. Then ask again in the new "
         "run, or open this run again from the list of runs"

@@ -1,6 +1,6 @@
 """Runs of Explore, from pressing Run to the page's updates: request → engine → stream → recorded run → update.
 
-``app.streaming`` has the parts that other tabs share: preparing a run, and its events from the engine's thread or a ZeroGPU.
+``app.streaming`` has the parts that other tabs use too: it prepares runs and yields events from the engine's thread or a ZeroGPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 def wire_run(shown: ExploreTab) -> None:
-    """Wire the events that start a run: the Run button, Enter in the prompt, and the view's *quickest here*."""
+    """Wire the events that start a run: the Run button, Enter in the prompt, and the view's *Run quickest here*."""
     session, controls = shown.session, shown.controls
 
     def work(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
@@ -99,8 +99,8 @@ def button_text(update: Update[str], session: Session) -> str:
 class RunRequest:
     """A requested run.
 
-    settings: values by name.
-    compare: whether its speed is compared with plain decoding.
+    settings: value of each setting, by name.
+    compare: whether to compare the run's speed with plain decoding.
     """
 
     prompt: str
@@ -111,7 +111,7 @@ class RunRequest:
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> RunRequest:
-        """Returns the request for these values of the controls, by their names in ``Controls.inputs``."""
+        """Returns the request. ``values``: values of the controls, by the names in ``Controls.inputs``."""
         return cls(
             prompt=values["prompt"] or "",
             models=Chosen.read(values["model"], values["folder"], values["vp"]),
@@ -120,13 +120,13 @@ class RunRequest:
         )
 
     def config(self) -> DecodeConfig:
-        """Returns the configuration. Raises ``InputError``, also if the prompt is too long for the page."""
+        """Returns the configuration. Raises ``InputError`` if a setting is invalid or the prompt is too long for the page."""
         check_length(self.prompt)
         return settings.config(self.method, self.settings)
 
 
 def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
-    """Run a request, record it in the session and yield new segments.
+    """Execute the requested run, record it in the session and yield its new segments.
 
     Raises ``InputError`` if the request is invalid; the page then still shows the previous run.
     """
@@ -149,13 +149,13 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
-            # A run that is no longer shown continues, for the list of runs. If shown again, the page requests missing lines.
+            # While another run is shown, no lines are sent. If this run is shown again, the page requests them.
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
                 continue
             yield Update(shown.segment(sent) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
-    except Exception as error:  # also recorded in the run
+    except Exception as error:  # the failure is also recorded in the run
         sentence = failure_sentence(error)
         shown.append([{"event": "Failed", "sentence": sentence}])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
@@ -165,7 +165,7 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 
 
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
-    """Yields the trace lines of a run after its header, then its speedup if requested; None while no line is ready."""
+    """Yields the trace lines of a run after its header, and a ``Baseline`` if measured; None while no line is ready."""
     plain, share = PlainStep(run, stop), ThreadShare()
     drafts = run.request.config.method != PLAIN
     compared = compare and drafts and not ON_ZERO_GPU  # a ZeroGPU decodes in another process, which ends with the run
@@ -187,9 +187,9 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
 
 
 def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
-    """Do the one-time work for these settings. Waits for the work that was started when the page was opened.
+    """Do the one-time work for the run's settings, after such work on other threads has ended.
 
-    plain: iterated last; measures a step of plain decoding unless its time is known.
+    plain: a ``PlainStep``, iterated last to measure a step of plain decoding; empty if this time is not needed.
     """
     while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_YIELDS):
         yield
@@ -202,7 +202,7 @@ def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = (
 
 
 def get_ready_for(request: RunRequest) -> None:
-    """Load the models of a run and do its one-time work, on another thread, unless the models are loaded.
+    """If the models of a run are not loaded, load them and do the run's one-time work, on another thread.
 
     Failures are only logged, since the run itself will report them.
 
@@ -222,7 +222,7 @@ def get_ready_for(request: RunRequest) -> None:
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Decode a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
+    """Decode a few tokens if the engine has not run with these settings yet, so that the timed run includes no one-time work.
 
     One-time work is the first use of memory and, on a GPU, the capture of passes.
     """

@@ -99,9 +99,9 @@ def _wire_download(shown: ExploreTab) -> None:
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show the first run of a trace file or log, with a note. For a log without runs, the note explains its totals.
+    """Show the first run of a trace file or log, with a note. For a log, the note has the findings about its drafter.
 
-    If another run was requested while the file was read, the trace is only added to the list.
+    A log with only totals has no run to show. If another run was requested while the file was read, the trace is only listed.
     """
     wanted, session.fetched = session.fetched, None
     if not path:

@@ -8,7 +8,7 @@ import { count, fixed, percent, probability, quoted, visible } from "../../asset
 const [WIDE, HIGH] = [340, 160];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
 const ROWS = [1, 4, 16, 64, 256];
-const [MOST_ROWS] = MEASURED.verify.at(-1); // largest measured number
+const [MOST_ROWS] = MEASURED.verify.at(-1); // largest measured number of tokens in a pass
 
 /** Cost of a pass over `nodes` tokens on the H200, in plain steps. */
 export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
@@ -46,7 +46,7 @@ class PassView {
     this.value.textContent = nodes;
     const here =
       this.own.ratio && this.own.nodes > 1
-        ? ` ✕ marks this step’s pass over ${this.own.nodes} tokens on the machine of the recording: ${fixed(this.own.ratio, 1)} times as long as a plain step (a pass over one token).`
+        ? ` ✕ marks this step’s pass over ${this.own.nodes} tokens on the machine of the recording. It took ${fixed(this.own.ratio, 1)} times as long as a plain step (a pass over one token).`
         : "";
     this.said.textContent = passWords(nodes) + here;
     this.draw(nodes);
@@ -138,9 +138,9 @@ class DrawsView {
     const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
     const now =
       times === 1
-        ? `Drawn: ${name}. ${last.drafted ? "A node has this token, so it is accepted" : "No node has this token, so the path ends here"}. `
+        ? `Drawn: ${name}. ${last.drafted ? "A node has this token, so the token is accepted" : "No node has this token, so the path ends here"}. `
         : "";
-    this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
+    this.show(`${now}A drafted token was accepted in ${hits} of ${count(this.total, "draw")}.`);
   }
 
   show(words) {

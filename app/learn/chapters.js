@@ -59,7 +59,7 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     name: "One by one",
     title: "One word at a time",
     say: [
-      "A large language model writes one token, a word or a piece of a word, each time it runs. One such run is a pass.",
+      "A large language model writes one token (a word or a piece of a word) each time it runs. One such run is a pass.",
       `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"} in ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
       each,
     ],
@@ -67,7 +67,7 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     to: RESTS,
     asked: [
       [
-        `Why does it start at ${word(anchorText)}?`,
+        `Why does the step start at ${word(anchorText)}?`,
         "This token is the anchor of the step: the last token that is certain so far. The first anchor of a run comes from the pass over the prompt.",
       ],
     ],
@@ -200,7 +200,7 @@ function prepare(step, time) {
       ],
       [
         "Can a second draft help if it did not start at the boundary?",
-        "Yes. It may repeat tokens of the first draft up to the boundary and differ only after it. Of all drafts, the longest path that the large model accepts is taken.",
+        "Yes. It may repeat tokens of the first draft up to the boundary and differ only after the boundary. Of all paths through the drafts, the longest accepted one is taken.",
       ],
     ],
   };
@@ -306,14 +306,14 @@ function whatItBuys(step, store, there) {
     ],
     asked: [
       [
-        "What does a step cost, and where?",
+        "What does a step cost in this run, and on an H200?",
         `${cycle ? cycleWords(cycle) : "Plain decoding was not timed with this run."} ${elsewhereWords(header.method, there, alpha)}`,
       ],
     ],
   };
 }
 
-/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact, because a smaller K selects these. */
+/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these. */
 export function tokensWith({ accepted, nodes, committed }, most) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
   const reached = accepted.findIndex((id) => later(nodes.get(id)));

@@ -100,7 +100,7 @@ class Tour {
     const { store } = view;
     this.step = Math.min(step, store.length - 1);
     view.selection.pin(this.step);
-    this.run ??= store.run; // run of the example, which comes first
+    this.run ??= store.run; // the first run is the example
     this.own = store.run !== this.run;
     const works = store.summaries.map(({ work }) => work);
     const told = store.step(this.step);
@@ -122,7 +122,7 @@ class Tour {
     return this.go(this.placeOf(chapter));
   }
 
-  /** Index of the chapter with this number, or if it is missing, of the chapter before it. */
+  /** Index of the chapter with this number; if the step has no such chapter, index of the chapter before. */
   placeOf(chapter) {
     const at = this.chapters.findLastIndex(({ id }) => id <= chapter);
     return Math.max(0, at);
@@ -272,7 +272,7 @@ class Tour {
   /** Keeps the scene at its initial position while the page scrolls. */
   settle() {
     const { track } = this;
-    this.settled = track.offsetParent !== null; // otherwise another tab is open and scrolls
+    this.settled = track.offsetParent !== null; // if false, another tab is open, and the page scrolls that tab
     if (!this.settled) return;
     track.style.setProperty("--top", `${Math.round(track.getBoundingClientRect().top + scrollY)}px`);
     this.align();

@@ -149,7 +149,7 @@ export class SettingsView {
     if (own)
       this.time.replaceChildren(
         h("b", {}, milliseconds((own * here.milliseconds) / 1000)),
-        ` on the machine of the recording, ${gain(own)}, calculated from the time of each pass on this machine.`,
+        ` on the machine of the recording, ${gain(own)}, calculated from the time of each pass on that machine.`,
       );
     const price =
       there === null

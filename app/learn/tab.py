@@ -1,4 +1,4 @@
-"""The Learn tab: explains a step of a run chapter by chapter beside its drawing. Appendices: settings, hardware, sampling."""
+"""The Learn tab: explains a step chapter by chapter, beside a drawing of the step. Appendices: settings, hardware, sampling."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HANDOUT = APP / "learn" / "handout.js"
 
 def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
     """Lay out the tab and wire it. ``explore_tab``: the tab that opens the recorded run."""
-    # The view requests the tour when it is built. Event ``select``: opens a ``step`` in Explore.
+    # When the view is built, it requests the tour. Event ``select``: opens a ``step`` in Explore.
     learn = drawn_view(
         None,
         "learn/main.js",
@@ -43,7 +43,7 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         fields = event_fields(event)
         if fields.get("own"):  # Explore has this run already
             return gr.skip(), gr.Tabs(selected="explore")
-        # the step is sent with the run, because an earlier selection would be lost when the run arrives
+        # the step is sent with the run: a selection that the page receives before the run would be lost
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
@@ -59,7 +59,7 @@ def tours_page(runs: Sequence[PageRun], title: str) -> str:
 
 
 def tour(_: Any = None) -> str:
-    """Returns the recorded run, the first step of its tour and its replayed settings: base64 of a raw deflate stream of JSON.
+    """Returns the recorded run with its replayed settings and the first step of its tour: base64 of raw-deflated JSON.
 
     The argument is unused; calls from the page always have one.
     """
@@ -67,7 +67,7 @@ def tour(_: Any = None) -> str:
 
 
 def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
-    """Returns tokens per second of plain decoding, and of the run without the time for drawing; None if not measured."""
+    """Returns two speeds in tokens per second, None if not measured: plain decoding, and the run without time for drawing."""
     return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
 
 
@@ -86,9 +86,9 @@ def packed_tour() -> str:
 
 
 def tour_of(trace: Trace) -> str:
-    """Returns the packed tour of any run, without the run's lines, because the standalone page contains these.
+    """Returns the packed tour of any run, without the run's lines, which the standalone page contains already.
 
-    Sliders for K and γ need replays, so only the recorded run has them.
+    The sliders for K and γ need replays, which only the recorded run has.
     """
     start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
     return _packed(trace, start, **_settings(trace))

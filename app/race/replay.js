@@ -10,7 +10,7 @@ import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 
-/** Reads a lane; `elapsed` and `end` are seconds since the prompt was read. */
+/** Parses a lane; `elapsed` and `end` are in seconds since the end of prefill. */
 export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
     const [elapsed, tokens] = list(step);
@@ -156,7 +156,7 @@ export class Player {
     };
   }
 
-  /** Goes to the start of a new race. Sets the fastest speed at which the replay takes `LEAST_SECONDS`, or else the slowest speed. */
+  /** Goes to the start of a new race. Sets the fastest speed at which the replay takes at least `LEAST_SECONDS`, or if there is none, the slowest. */
   load(duration) {
     this.duration = duration;
     this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];

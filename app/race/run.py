@@ -69,14 +69,14 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """Figures of one lane. The reference for texts is plain decoding, or the first complete lane if plain decoding is missing.
+    """Figures of one lane. Texts are compared with the reference: plain decoding if complete, or else the first complete lane.
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
     there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if unknown.
     disturbed: whether other work disturbed the lane's times or the times of plain decoding (``d2sd.costs.runs``).
-    identical: whether the lane's text equals the reference's; None if one of the lanes is not complete.
-    differs_at: length of the texts' common prefix in tokens; None if ``identical`` is not False.
+    identical: whether the lane's text equals the reference's; None if one of the two lanes is not complete.
+    differs_at: if ``identical`` is False, number of tokens in the texts' common prefix; otherwise None.
     """
 
     method: str
@@ -109,14 +109,14 @@ def run_race(
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
-    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` before the first
-    update, so the page still shows the previous race.
+    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` only
+    before the first update with a race, so that the page still shows the previous race.
 
     methods: names of lanes.
-    values: settings by name.
+    values: value of each setting, by name.
     """
     check_length(prompt)
-    # without details for drawing trees: only decoding is timed
+    # these configs record no details for drawing trees, so that only decoding is timed
     configs = [_config(lane, values) for lane in LANES if lane in methods]
     if not configs:
         raise InputError("no method is ticked; tick at least one, preferably two")
@@ -160,7 +160,7 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
 
 
 def disturbed_lanes(race: Race) -> list[int]:
-    """Returns the indices of lanes to run again: if times are disturbed, these lanes and plain decoding; else none."""
+    """Returns the indices of the lanes to run again: lanes with disturbed times and, if there are any, plain decoding."""
     plain = plain_lane(race)
     doubted = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
     return [
@@ -180,7 +180,7 @@ def _doubted(lane: Lane, plain: Lane | None) -> bool:
 
 
 def baseline(figures: LaneFigures) -> Baseline | None:
-    """Returns the measured speeds of a lane and of plain decoding; None for plain decoding itself, or if it did not finish."""
+    """Returns the measured speeds of a lane and of plain decoding; None for plain decoding itself, or without its speed."""
     if not figures.speedup or figures.method == PLAIN:
         return None
     speed = figures.totals.tokens_per_second
@@ -227,7 +227,7 @@ def lane_figures(race: Race) -> list[LaneFigures]:
 
 def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
-    rate = plain.trace.totals.tokens_per_second if plain else 0.0  # 0 if its time is below the resolution of the clock
+    rate = plain.trace.totals.tokens_per_second if plain else 0.0  # 0 if unknown, or if the clock is too coarse
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(

@@ -39,7 +39,7 @@ BRING = """(last, ...values) => {
 }"""
 GROUPS = grouped(LANES)  # the checkbox groups of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
-FILLED_IN = ("block_size", "second_block_size", "node_budget")  # which the engine fills in for each method
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 
 
 def race_drawing(race: Race) -> str:
@@ -180,7 +180,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
         json.dumps([box.value for box in mine]), visible=False
-    )  # not a State: this stays in the browser
+    )  # unlike a State, a hidden field stays in the browser
     explored = [shown.controls.inputs[name] for name in BROUGHT]
     tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
@@ -193,7 +193,7 @@ def _linked(query: Mapping[str, str]) -> list[str]:
 
 
 def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bool:
-    """Returns whether a race is the requested one. The race may lack requested methods that had no drafter."""
+    """Returns whether a race has these values and methods. It may lack methods that have no drafter in its models."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     own = links.read_link(dict(parse_qsl(race_query(race)))).values

@@ -79,7 +79,7 @@ class SweepPoint:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Points of sweeps for a run, and the outcomes so far by resolved config.
+    """Points of a run's sweeps, and the outcomes that are known so far, by resolved config.
 
     base: config of the run.
     recorded: whether the outcomes are bundled with the recorded race.
@@ -97,11 +97,11 @@ class Answers:
 def run_sweeps(
     job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
-    """Yield answers point by point. Leaves out methods without a drafter in these models. Raises ``InputError``.
+    """Yield answers point by point. Leaves out methods without a drafter. Raises ``InputError`` if nothing can be replayed.
 
     source: name of the run on the page.
     chosen: models to use if the trace does not name a preset.
-    lanes: methods; cost-aware ones have the suffix of race lanes.
+    lanes: methods; names of cost-aware ones end with the suffix that race lanes have.
     """
     if trace is None:
         raise InputError("there is no run to replay; run something first")
@@ -140,8 +140,8 @@ def sweep_points(
 ) -> tuple[SweepPoint, ...]:
     """Returns all points of the sweeps that these models can run, including points with the values of the run.
 
-    A method that does not use a setting has the same config at all of its values, so it is replayed once. Raises
-    ``InputError`` for a method that these models cannot run at all.
+    If a method does not use a setting, its points for all values of this setting have the same config, and one replay is
+    enough. Raises ``InputError`` for a method that these models cannot run at all.
     """
     out = []
     for lane in (lane for lane in LANES if lane in lanes):
@@ -244,7 +244,7 @@ def _sweep(answers: Answers, varied: Varied) -> Sweep:
 
 @cache
 def recorded_answers() -> str | None:
-    """Returns the panel's initial value, which was recorded with the race; None if there is none."""
+    """Returns the panel's initial value, which was recorded with the race; None if it was not recorded."""
     answers = stored().get("whatif")
     return msgspec.convert(answers, WhatIfResults).value() if answers else None
 

@@ -1,4 +1,4 @@
-// Reads and writes addresses: the query of the page, or the hash of a standalone file. Steps, runs and stops count from 1.
+// Reads and writes addresses: the query of the page, or the hash of a standalone file. Steps and runs count from 1.
 
 import { PLACE_FIELDS } from "./constants.js";
 import { number, whole } from "./dom.js";

@@ -117,7 +117,7 @@ function alternativeRow(a, proposer, sampled) {
 /** The number of sequential drafter passes, if known. */
 const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
 
-/** The prefix lengths of the second drafts, or if they were not selected, the number of further drafts; null without these. */
+/** Where the second drafts start, or if no prefixes were selected, the number of further drafts; null without further drafts. */
 function redraftFact({ branches, selected }) {
   if (selected.length) return `after ${[...selected].sort((a, b) => a - b).join(", ")}`;
   const resampled = branches.filter((draft) => draft.resampled).length;

@@ -235,7 +235,7 @@ export function boundaryWords(step) {
   return `${broke}${expected}${came[verdict]}.`;
 }
 
-/** The draft that wrote a node's token, and the token's index in this draft. The prefix of a re-draft does not count. */
+/** The draft that wrote a node's token, and the token's index in this draft, counted after the prefix of a re-draft. */
 function originOf(step, node) {
   for (const c of node.candidates) {
     const draft = c === 0 ? step.draft : step.branches[c - 1];
@@ -287,8 +287,8 @@ export function bonusSentence(step) {
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
-/** Whether a node has the combined probability of both drafters (`d2sd_tree`): a re-draft starts from a prefix of the node's path, and
- *  both drafters drafted its position. */
+/** Whether a node's probability combines both drafters (method `d2sd_tree`). It does if a re-draft starts from a prefix of the node's
+ *  path, and both drafters drafted the position of the node. */
 export function ofBoth(step, node) {
   if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
   let shared = 0; // length of the path's common prefix with the first draft

@@ -2,7 +2,7 @@
 
 import { button, h, oncePerFrame, text } from "./dom.js";
 
-const NEAR = 200; // pixels outside the window within which a figure is drawn immediately; others are drawn when the browser is idle
+const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
 const whenIdle = (act) => (window.requestIdleCallback ?? setTimeout)(act);
 
 /** Options of plotly and its toolbar; `name`: name of saved files, without extension. */
@@ -71,8 +71,8 @@ export function frames(data, places, line) {
 
 export class FigureView {
   /**
-   * `options`: the light theme's `colours` by name; `plotly`, the address of the library; `outOfView`, whether to draw figures outside
-   * the window too (for reports, which may be printed).
+   * `options`: `colours`: colours of the light theme, by name; `plotly`: address of the library; `outOfView`: whether to draw figures
+   * outside the window too (for reports, which may be printed).
    * `choose(id, places)`: called with the place of a selected mark, or with an empty list when it is deselected.
    */
   constructor(id, options, choose = null) {

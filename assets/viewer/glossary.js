@@ -22,7 +22,7 @@ export const GLOSSARY = {
   T: "temperature: at 0 the target takes its likeliest token, above 0 it samples one",
   "plain decoding": "generation without drafts: one pass of the target for each token",
   "break even":
-    "a method breaks even if α equals the cost of a step, in passes of plain decoding; with a larger α it is faster",
+    "a method breaks even if α equals the cost of a step, counted in passes of plain decoding; with a larger α, the method is faster than plain decoding",
   "●": "rescued: a second draft started exactly where the first one broke, and added tokens",
   "○": "right place, no gain: a second draft started there, but added nothing",
   "✕": "wrong place: no second draft started there",

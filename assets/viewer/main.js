@@ -193,8 +193,8 @@ class Explorer {
    * `fresh`: whether the step must be redrawn.
    * `secret`: whether to hide the outcome of the step; `hidden`: index of the first step whose text is hidden, or null.
    * `undrawn`: share of the steps' time that was not spent on drawing them.
-   * `summary`: the step in words; `quiet`: whether it is not read out: while following, previewing or playing.
-   * `stage`: title and text of the stage that is playing; `question`: replaces them during a game or before the first step.
+   * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
+   * `stage`: title and text of the stage that is playing; `question`: replaces title and text during a game or before the first step.
    */
   state() {
     const { store, selection, player, secret } = this;

@@ -266,7 +266,7 @@ export class Motion {
     }
   }
 
-  /** Adds the token that the target wants at each place of its path; it moves down to the drafted token there. */
+  /** Adds the token that the target wants at each place of the accepted path. It moves down to the drafted token at this place. */
   addWishes(step) {
     const { tree, acts } = this;
     const path = step.accepted.map((id) => step.nodes.get(id));
@@ -281,7 +281,7 @@ export class Motion {
       wish.append(pass);
       const row = this.rows.get(0) - tree.y(id);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
-      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps it in view
+      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps the wish in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);

@@ -38,18 +38,18 @@ export function gist({
   const speed = { text: timesWords(gain), kind: gain < 1 ? "b slower" : "b" };
   if (gain >= 1) return [t(`${run} · `), speed];
   const others = [
-    quickest === null ? "" : ` · Quickest here: ${timesWords(quickest)} in an earlier run`,
-    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, false)}`,
+    quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
+    elsewhere === null ? "" : ` · With an 8B model on an H200: about ${timesWords(elsewhere)}`,
   ];
-  return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
+  const where = ` on ${place}, where a step takes as long as ${fixed(cost, 1)} tokens one by one`;
+  return [t(`${run} · `), speed, t(where + others.join(""))];
 }
 
-/** A speed relative to plain decoding, in words; `named`: whether to add "one by one", which stands for plain decoding. */
-export function timesWords(gain, named = true) {
+/** A speed relative to plain decoding, in words. */
+export function timesWords(gain) {
   const times = fixed(gain < 1 ? 1 / gain : gain, 1);
   if (times === "1.0") return "as fast as one by one";
-  const [slower, faster] = named ? ["slower than one by one", "as fast as one by one"] : ["slower", "as fast"];
-  return `${times} times ${gain < 1 ? slower : faster}`;
+  return `${times} times ${gain < 1 ? "slower than" : "as fast as"} one by one`;
 }
 
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`); null if one of them is unknown or was disturbed.
@@ -123,7 +123,7 @@ export function cycleWords({ cost, brought, gain, disturbed = false }) {
  *  `cost_aware`, undefined for imported runs. */
 export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
 
-/** The speed of the same steps on the paper's H200. `cost`: plain steps per step there, null if unknown; `brought`: tokens per step. */
+/** The speed of the same steps on the paper's H200. `cost`: cost of a step there, null if unknown; `brought`: tokens per step. */
 export function elsewhereWords(method, cost, brought) {
   if (cost === null) return `The drafting time of this method with an 8B model on ${PAPER.name} is not known.`;
   return `With an 8B model on ${PAPER.name} such a step would cost ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would be written ${fixed(brought / cost, 2)}× as fast as by plain decoding.`;
@@ -263,7 +263,7 @@ export function figuresOf(store, here = null) {
 /** The last line of the view: the result of the run; “why?” opens the reasons for its speed and all totals. */
 export class NumbersView {
   /** `ways`: null without a server, else three functions: `quickest()` runs the form's prompt as *quickest here*, `again()` runs it
-   *  unchanged, and `turn()` opens the settings K and γ. `words()`: the run in words. */
+   *  unchanged, and `turn()` opens the sliders for K and γ. `words()`: the run in words. */
   constructor(host, store, ways, words = () => "") {
     Object.assign(this, { host, store, ways, words, cells: {}, shown: null });
     this.gist = h("p", { class: "gist" });
@@ -306,7 +306,7 @@ export class NumbersView {
       "why?",
       {
         class: "quiet why-open",
-        title: "The cost of a step, when it pays off, and all totals",
+        title: "What a step costs, when drafting pays off, and all totals",
         "aria-expanded": "false",
       },
       () => this.toggle(),

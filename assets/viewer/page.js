@@ -121,7 +121,7 @@ export class Page {
   /** If the log holds no tokens, a sentence replaces tree and strip. */
   showLacks(step) {
     const words = step ? step.lacks : "";
-    this.lacks.textContent = words && `${words} The log still shows how many tokens each step drafted and accepted.`;
+    this.lacks.textContent = words && `${words} The log still has each step’s numbers of drafted and accepted tokens.`;
     this.lacks.hidden = !words;
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }

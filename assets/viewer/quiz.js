@@ -57,7 +57,7 @@ export class Guessing {
     return guessableSteps(this.store.summaries).filter((at) => !this.answers.has(at));
   }
 
-  /** Goes to the next step without a guess; `here`: stays at the shown step if it has none. */
+  /** Goes to the next step without a guess; `here`: stays at the shown step if this step has no guess. */
   go(here = false) {
     const { open } = this;
     const at = this.selection.shown ?? 0;

@@ -1,7 +1,7 @@
 // What if a second draft had started here? The user picks a position, and the server drafts from it.
 
 import { button, h } from "./dom.js";
-import { capital, count, joined, percent, afterToken, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
   "This file holds the recorded run without its models. To ask this, open the run in D²SD Explorer with its models loaded.";
@@ -19,10 +19,11 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
   const would = "It would have added";
   const end = wanted === null ? "" : `; then the large model wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text already ends before this place` : `the large model already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends before this place` : `the large model had already rejected the ${ordinal(kept + 1)} token of the first draft; it wanted ${quoted(wanted)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
-  if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
-  if (accepted) return `${would} nothing: ${count(accepted, "token")} accepted, but the first draft had them already.`;
+  if (added) return `${would} ${count(added, "token")}: ${words.join(" ")}${end}.`;
+  if (accepted)
+    return `${would} nothing: ${count(accepted, "token")} would be accepted, but the first draft had ${accepted > 1 ? "them" : "it"} already.`;
   return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as the first token`}.`;
 }
 
@@ -35,11 +36,11 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
       ? `The second draft of the step started ${afterToken(chosen[0][0])} and added ${chosen[0][1]}.`
       : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and added ${joined(chosen.map(([, added]) => added))}.`;
   if (same === false)
-    return `${who} This is one of them, but drafted again, and rounding decided a near tie differently.`;
-  if (same) return `${who} This is one of them.`;
+    return `${who} From this place, the step drafted other tokens, because rounding decided a near tie differently.`;
+  if (same) return `${who} From this place, the step drafted the same tokens.`;
   return extra
-    ? `${who} With this one the step would have written ${extra} more than its ${count(committed, "token")}.`
-    : `${who} This one would not have changed the result.`;
+    ? `${who} With the re-draft shown here, the step would have written ${extra} more than its ${count(committed, "token")}.`
+    : `${who} The re-draft shown here would not have changed the result.`;
 }
 
 export class Redraft {
@@ -69,7 +70,7 @@ export class Redraft {
     this.changed();
   }
 
-  /** The question about a step, with its answer; null if there is none or a node of the step is selected. */
+  /** The question about a step, with its answer; null without a question, or if a node of the step is selected. */
   of(step) {
     return step && this.now && this.now.step === step.index && this.selection.shownNode === null ? this.now : null;
   }

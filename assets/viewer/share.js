@@ -23,7 +23,7 @@ export function localWords(hostname) {
   return local ? " It works on this computer only." : "";
 }
 
-/** Copies a link with this query, which is empty if it would be too long; returns the message for the user. */
+/** Copies a link with this query; returns the message for the user. An empty query means that the link is too long. */
 export async function copyLink(query, tooLong, copied = "Link copied.") {
   try {
     if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);

@@ -150,7 +150,7 @@ export function stage(step, t) {
       const [to] = born(c, step.drafted);
       return { grown: rise(t, Math.max(0, from - 0.1), (c ? from : to) + 0.12), opacity: 1 - merged(c) };
     },
-    /** Opacity of the name of a lane: of the first draft, or of another one. */
+    /** Opacity of the name of a lane; `first`: whether this is the lane of the first draft. */
     lane: (first) => (first ? rise(t, 0.42, 0.64) : rise(t, ...FOLD)),
     apart: 1 - merged(0),
     brought: known(TOLD),

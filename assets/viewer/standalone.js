@@ -58,7 +58,7 @@ class RunsPage {
     );
   }
 
-  /** Index of the run in the address; 0 if the address names none or an unknown one. */
+  /** Index of the run in the address; 0 if the address names no known run. */
   get addressed() {
     return Math.max(
       0,

@@ -246,7 +246,7 @@ export class Store {
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
-      this.read.delete(this.length - 1); // the last step now has a reason for its end
+      this.read.delete(this.length - 1); // parse the last step again: the reason for its end is now known
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") {
       this.baseline = event.tokens_per_second;

@@ -101,7 +101,7 @@ export class StripView {
     );
   }
 
-  /** For every level, the nodes that the next pass continued, by path probability; hollow circles were not verified. */
+  /** For every level, the nodes that the next pass continued, by path probability; hollow circles: nodes that were not verified. */
   drawLevels() {
     const { step } = this;
     const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
@@ -164,7 +164,7 @@ export class StripView {
     return axis;
   }
 
-  /** Whether a number fits above a column; of slim columns every fourth is numbered. */
+  /** Whether to number a column: if the number fits, or else every fourth column, unless columns are slim. */
   readable(depth) {
     return this.width(depth) >= 18 || (!this.tree.columns.slim && depth % 4 === 0);
   }

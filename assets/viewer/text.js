@@ -6,7 +6,7 @@ import { LONE } from "./words.js";
 
 const LONG_PROMPT = 72; // characters; of longer prompts only the end is shown
 const MANY_LINES = 60; // from this number on, lines out of view are not laid out
-const FEW_LINES = 3; // lower boxes show no line above the revealed token
+const FEW_LINES = 3; // boxes with fewer lines show none above the revealed token
 const SETTLE = 120; // ms until lines that came into view are laid out
 
 /** A token, coloured and underlined by proposer, with visible line breaks; `first`: whether it is the first of its step. */

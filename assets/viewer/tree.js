@@ -144,7 +144,7 @@ export class TreeView {
     this.mark();
   }
 
-  /** y of every node but the bonus token if branches are drawn whole, as many as fit into view; null if no branch is cut. */
+  /** y of every node except the bonus token, with as many whole branches as fit into view; null if no branch is cut. */
   wholePlaces() {
     if (!this.layout.chains.some(({ more }) => more)) return null;
     const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];

@@ -1,4 +1,4 @@
-// Labels of the tree, placed so that they touch no line, node or other label, and the distances of lanes that they need.
+// Labels of the tree, placed so that they touch no line, node or other label, and the lane distances that the labels need.
 
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";

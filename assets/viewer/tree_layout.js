@@ -47,7 +47,7 @@ function cutChain(chain) {
 export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf)];
 
 /**
- * Assigns lanes to chains. The chains that leave latest are placed first and nearest, so that no stem crosses a lane in use.
+ * Assigns lanes to chains. The chains that branch off deepest are placed first and nearest, so that no stem crosses a lane in use.
  *
  * If a layout does not `fit`, the chains with the least drafter probability are left out, but never the accepted path. `more` of the result
  * lists the hidden nodes by the node before them: the rest of a cut chain, or whole chains. `reach(more)`: depth up to which a cut chain
@@ -82,7 +82,7 @@ function byWorth(main) {
     for (const { id, parent, drafterP } of chain.nodes)
       reach.set(id, parent < 0 ? 1 : (reach.get(parent) ?? 0) * (drafterP || 0));
     chain.needed = onPath(chain.first);
-    // at most the worth of the chain that it leaves, so that a chain comes after the chain that it leaves
+    // at most the worth of its parent chain, so that a chain is ordered after its parent
     chain.worth = Math.min(most, sum(chain.nodes.map(({ id }) => reach.get(id))));
     if (chain !== main) order.push(chain);
     for (const sub of chain.subs) collect(sub, chain === main ? Infinity : chain.worth);

@@ -105,7 +105,7 @@ const RECORDED = "Compared with the recorded text, which is the large model’s 
 const VERIFIED =
   "Verified by the large model at temperature 0, in one pass over the text and your tokens. The numbers are its probabilities of your tokens.";
 const SAMPLED =
-  "Above temperature 0 the large model draws its tokens at random, so it is not known which ones it would have accepted. Run the prompt at temperature 0 to be its drafter.";
+  "Above temperature 0 the large model draws its tokens at random, so it is not known which of your tokens it would have accepted. Run the prompt at temperature 0 to be its drafter.";
 const NO_TOKENS =
   "This log does not hold all tokens, so there is nothing to compare with. Open a trace, or run a prompt.";
 const NO_DRAFTS =

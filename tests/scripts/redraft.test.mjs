@@ -23,16 +23,16 @@ const answer = (fields) =>
 test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
   assert.equal(
     redraftSentence(3, answer()),
-    "It would have added 2: ␣shells ␣and; then the large model wanted “␣finds”.",
+    "It would have added 2 tokens: ␣shells ␣and; then the large model wanted “␣finds”.",
   );
-  assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2: ␣shells ␣and.");
+  assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2 tokens: ␣shells ␣and.");
   assert.equal(
     redraftSentence(1, answer({ kept: 1, added: 0 })),
-    "It would have added nothing: 2 tokens accepted, but the first draft had them already.",
+    "It would have added nothing: 2 tokens would be accepted, but the first draft had them already.",
   );
   assert.match(
     redraftSentence(5, answer({ accepted: 0, added: 0 })),
-    /the large model already wanted another token, “␣finds”, after the third token/,
+    /the large model had already rejected the fourth token of the first draft; it wanted “␣finds”/,
   );
   assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” as the first token/);
 });
@@ -52,11 +52,11 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
     /^Second drafts started after 3 and 5 tokens and added 2 and 0\. .* have written 2 more than its 6 tokens\.$/,
   );
   assert.match(chosenSentence(answer(), 6), /would not have changed the result\.$/);
-  assert.match(chosenSentence(answer({ same: true }), 6), /This is one of them\.$/);
+  assert.match(chosenSentence(answer({ same: true }), 6), /the step drafted the same tokens\.$/);
   assert.match(chosenSentence(answer({ same: false }), 6), /rounding decided a near tie differently\.$/);
   assert.equal(
     chosenSentence(answer({ chosen: [] }), 6),
-    "The step had no second draft. This one would not have changed the result.",
+    "The step had no second draft. The re-draft shown here would not have changed the result.",
   );
 });
 
