@@ -46,7 +46,7 @@ class PassView {
     this.value.textContent = nodes;
     const here =
       this.own.ratio && this.own.nodes > 1
-        ? ` ✕ marks this step’s pass over ${this.own.nodes} tokens on the machine of the recording. It took ${fixed(this.own.ratio, 1)} times as long as a plain step (a pass over one token).`
+        ? ` ✕ marks this step’s pass over ${this.own.nodes} tokens on the machine of the recording. It took ${fixed(this.own.ratio, 1)} times as long as a pass over one token.`
         : "";
     this.said.textContent = passWords(nodes) + here;
     this.draw(nodes);
@@ -186,8 +186,8 @@ export function appendices(step, store, settings) {
       title: "What a pass costs",
       say: [
         // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
-        "However many tokens it processes, a pass reads all weights from memory once: 15 GB for 8 billion weights. According to its data sheet, an H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic for each token. So at best, a pass over 295 tokens takes no longer than a pass over one.",
-        "A laptop’s processor computes much more slowly: a few tokens already keep it fully busy, and every further token takes more time. So drafting that is faster on a large GPU may be slower on a laptop.",
+        "A pass reads all weights from memory once, for one token or many: 15 GB for 8 billion weights. An H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic per token (data sheet). So at best, a pass over 295 tokens takes no longer than a pass over one.",
+        "A laptop’s processor reaches its limit with a few tokens, and every further token takes more time. So drafting may lose on a laptop what it gains on a large GPU.",
       ],
       box: pass.box,
       formula: ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"],

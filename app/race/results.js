@@ -133,15 +133,16 @@ export function resultWords(lanes) {
   const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
   const [here, far] = [best(gainOf), best(there)];
   const won = gainOf(here) > 1;
-  const speed = (gain) => timesWords(gain).replace("one by one", "plain decoding");
+  const speed = timesWords(gainOf(here), "plain decoding");
   const title = won ? `${here.name} was fastest.` : "Plain decoding was fastest.";
-  const first = won
-    ? `${capital(speed(gainOf(here)))} on this text.`
-    : `Closest was ${here.name}: ${speed(gainOf(here))}.`;
+  const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
   const quick = Math.max(0, ...aware.map(gainOf));
   const paid =
-    quick > gainOf(here) ? ` “Quickest here”, which drafts only as much as saves time, was ${speed(quick)}.` : "";
-  const more = there(far) > 1 ? ` With an 8B model on an H200, ${far.name} would be about ${speed(there(far))}.` : "";
+    quick > gainOf(here)
+      ? ` “Quickest here”, which drafts only as much as saves time, was ${timesWords(quick, "")}.`
+      : "";
+  const more =
+    there(far) > 1 ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.` : "";
   return { title, more: first + paid + more };
 }
 

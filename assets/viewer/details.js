@@ -149,7 +149,7 @@ function stepCard(step, total, undrawn) {
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
-  const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without the time for drawing` : "";
+  const drawing = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing` : "";
   const equal = equalDrafts(step).map(
     (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
   );
@@ -163,7 +163,7 @@ function stepCard(step, total, undrawn) {
       "div",
       { class: "title" },
       h("b", {}, `Step ${step.index + 1}`),
-      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}${without}`),
+      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}${drawing}`),
     ),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),

@@ -39,17 +39,17 @@ export function gist({
   if (gain >= 1) return [t(`${run} · `), speed];
   const others = [
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
-    elsewhere === null ? "" : ` · With an 8B model on an H200: about ${timesWords(elsewhere)}`,
+    elsewhere === null ? "" : ` · With an 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
-  const where = ` on ${place}, where a step takes as long as ${fixed(cost, 1)} tokens one by one`;
-  return [t(`${run} · `), speed, t(where + others.join(""))];
+  return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
 }
 
-/** A speed relative to plain decoding, in words. */
-export function timesWords(gain) {
+/** A speed relative to plain decoding, in words; `than`: the name of plain decoding, or empty to leave it out. */
+export function timesWords(gain, than = "one by one") {
   const times = fixed(gain < 1 ? 1 / gain : gain, 1);
-  if (times === "1.0") return "as fast as one by one";
-  return `${times} times ${gain < 1 ? "slower than" : "as fast as"} one by one`;
+  if (times === "1.0") return than ? `as fast as ${than}` : "as fast";
+  const [speed, word] = gain < 1 ? ["slower", "than"] : ["as fast", "as"];
+  return `${times} times ${speed}${than && ` ${word} ${than}`}`;
 }
 
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`); null if one of them is unknown or was disturbed.

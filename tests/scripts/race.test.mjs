@@ -135,7 +135,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
     ]),
     {
       title: "DFlash was fastest.",
-      more: "1.2 times as fast as plain decoding on this text. “Quickest here”, which drafts only as much as saves time, was 1.3 times as fast as plain decoding. With an 8B model on an H200, D²SD would be about 2.0 times as fast as plain decoding.",
+      more: "1.2 times as fast as plain decoding on this text. “Quickest here”, which drafts only as much as saves time, was 1.3 times as fast. With an 8B model on an H200, D²SD would be about 2.0 times as fast.",
     },
   );
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
