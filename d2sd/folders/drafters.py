@@ -1,6 +1,6 @@
 """Reads and writes drafter folders in their published forms: block drafters (``d2sd.nets.layouts``) and EAGLE-3 drafters.
 
-EAGLE-3 folders may be of SpecForge and SGLang, AngelSlim or speculators. docs/drafter-format.md lists config keys and tensor
+EAGLE-3 folders may have the form of SpecForge, SGLang, AngelSlim or speculators. docs/drafter-format.md lists keys and tensor
 names. Weights must be complete and in safetensors files. No code of a folder is run. Unsupported drafters are refused.
 """
 
@@ -76,10 +76,10 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
             raise InputError(f"it drafts {count} of {vocabulary} tokens, but has no d2t tensor that names them")
         return torch.arange(count)
     if d2t.shape != (count,):
-        raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
+        raise InputError(f"its d2t has {d2t.numel()} entries, but its draft vocabulary has {count} tokens")
     ids = torch.arange(count) + d2t.long()
     if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
-        raise InputError(f"its d2t does not map to {count} different tokens of the target's {vocabulary}")
+        raise InputError(f"its d2t does not map to {count} different tokens; the target has {vocabulary} tokens")
     if t2d is not None and (
         t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
     ):
@@ -118,8 +118,8 @@ def _load(
             setattr(model, part, None)
         else:
             log.warning(
-                "the drafter's %s differs from the target's, so the drafter's is used: the drafter was made for another target, or "
-                "this part was trained",
+                "the drafter's own %s is used, since it differs from the target's: this part was trained, or the drafter was "
+                "made for another target",
                 key,
             )
     model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
@@ -163,9 +163,9 @@ def _save(
 def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
 
-    target: if given, copies of the target's embedding and LM head in the folder are dropped.
+    target: if given, the drafter's embedding and LM head are dropped if they equal the target's.
 
-    Raises ``InputError`` if something is missing, unknown or wrong.
+    Raises ``InputError`` if config or weights are missing, unsupported or wrong.
     """
     form = read_form(published_config(source))
     config = drafter_config_of(form)
@@ -255,7 +255,7 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     refuse_options(published, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
     kind = layer.get("model_type", "llama")
     if kind not in ("llama", "qwen3"):
-        raise InputError(f"its decoder layer is of type {kind!r}; llama and qwen3 are supported")
+        raise InputError(f"its decoder layer is of type {kind!r}; llama and qwen3 are the supported types")
     shape = {k: layer[k] for k in LAYER_KEYS if layer.get(k) is not None}
     check_config({**shape, "model_type": kind}, ("llama", "qwen3"))
     if "rope_theta" in shape and "rope_parameters" not in shape and shape.get("rope_scaling") is None:
@@ -266,11 +266,11 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     width = int(published.get("target_hidden_size") or made.hidden_size)
     if width != target.hidden_size:
         raise InputError(
-            f"it reads features of width {width}, the target's hidden size is {target.hidden_size}: they do not fit"
+            f"it reads features of width {width}, but the target's hidden size is {target.hidden_size}: they do not fit"
         )
     if made.vocab_size != target.vocab_size:
         raise InputError(
-            f"it was made for a vocabulary of {made.vocab_size}, the target has {target.vocab_size}: they do not fit"
+            f"it was made for a vocabulary of {made.vocab_size}, but the target has {target.vocab_size} tokens: they do not fit"
         )
     return Eagle3Config(
         layer=made,
@@ -308,7 +308,7 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
     wrong = [n for n in found if not 0 <= n < target_layers]
     if wrong:
         raise InputError(
-            f"it reads the output of target layer {wrong[0]}, the target has {target_layers} layers (0 to {target_layers - 1}): "
+            f"it reads the output of target layer {wrong[0]}, but the target has {target_layers} layers (0 to {target_layers - 1}): "
             "they do not fit"
         )
     return found
@@ -317,7 +317,7 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
 def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> Eagle3DraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, for this target.
 
-    Raises ``InputError`` if something is missing, unknown or does not fit.
+    Raises ``InputError`` if config or weights are missing or unsupported, or do not fit the target.
     """
     config = read_config(published_config(source), target.config, name)
 

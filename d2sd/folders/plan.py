@@ -43,8 +43,8 @@ class Memory:
     """Estimated memory in bytes, in the plan's number format.
 
     target, drafter: weights.
-    cache: keys and values of ``CONTEXT`` tokens.
-    states, tree: states of linear layers, and their buffers for a tree of ``NODES`` nodes.
+    cache: keys and values of ``CONTEXT`` tokens and of the tree.
+    states, tree: linear layers' states, and linear layers' buffers for a tree of ``NODES`` nodes.
     """
 
     target: int
@@ -64,13 +64,13 @@ class ModelPlan:
 
     refused: why the models cannot run, one sentence without a full stop; None if they can.
     layers: number of target layers by kind.
-    window: number of tokens that a row of a sliding layer sees.
+    window: number of tokens that a row of a sliding layer sees; None without sliding layers.
     experts: number of experts per layer; 0 if layers are dense.
     eager: why passes are not captured as CUDA graphs; None if they are (on a CUDA GPU, but not on ZeroGPU).
-    taps: number and kind of each target layer that the drafter reads.
+    taps: (layer number, kind) for each target layer that the drafter reads.
     drafter_layers: for each drafter layer, how much text it sees, and ", causal" if it is causal.
-    mask: the drafter's mask token; None if it needs none.
-    draft_vocabulary: number of tokens that the drafter can draft; None for all of the target's tokens.
+    mask: id of the drafter's mask token; None without a mask token.
+    draft_vocabulary: number of tokens that the drafter can draft; None if it can draft all of the target's tokens.
     """
 
     target: str
@@ -211,13 +211,13 @@ def markdown(found: ModelPlan) -> str:
         lines.append(f"* Drafter: {found.kind}{size}, {layers} {sees}")
         lines.append("* It reads target layers " + ", ".join(f"{n} ({kind})" for n, kind in found.taps))
     if found.draft_vocabulary is not None:
-        lines.append(f"* It drafts {found.draft_vocabulary} of the target's tokens")
+        lines.append(f"* Its draft vocabulary has {found.draft_vocabulary} of the target's tokens")
     if found.mask is not None:
         lines.append(f"* Mask token: {found.mask}")
     if (m := found.memory) is not None:
         lines.append(f"* Memory in {found.dtype}: {_size(m.total)} (target {_size(m.target)}, drafter {_size(m.drafter)}, "
                      f"keys and values of {CONTEXT} tokens {_size(m.cache)}, states of linear layers {_size(m.states)}, "
-                     f"their buffers for a tree of {NODES} nodes {_size(m.tree)})")  # fmt: skip
+                     f"buffers of linear layers for a tree of {NODES} nodes {_size(m.tree)})")  # fmt: skip
     lines += [f"* Note: {note}" for note in found.notes]
     return "\n".join(lines) + "\n"
 

@@ -25,9 +25,9 @@ DIGESTED = 1024  # values of each parameter in a fingerprint; few, so that littl
 
 
 def weight_files(source: str) -> list[Path]:
-    """Returns the safetensors files of a folder or hub id; if it has an index, only the files named there.
+    """Returns the safetensors files of a folder or hub id. If it has an index, only files that the index names are returned.
 
-    Raises ``InputError`` if there are none, some are missing, or one is a Git LFS pointer.
+    Raises ``InputError`` if there are no such files, a file that the index names is missing, or a file is a Git LFS pointer.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -41,7 +41,7 @@ def weight_files(source: str) -> list[Path]:
             raise InputError("some of the safetensors files that its index names are missing")
     if not files:
         raise InputError(
-            "it has no safetensors weights; pickle files (pytorch_model.bin) may run code when they are opened and are refused: "
+            "it has no safetensors weights; pickle files (pytorch_model.bin) are refused, since opening them may run code: "
             f"convert them in their folder with {CONVERT}"
         )
     for path in files:
@@ -63,7 +63,7 @@ def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
 
 
 def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
-    """Returns tensors by stored name: all of them, or those for whose names ``wanted`` returns True."""
+    """Returns tensors by stored name, without the names for which ``wanted`` returns False."""
     found: dict[str, Tensor] = {}
     for path in files:
         with safe_open(path, "pt") as file:
@@ -81,9 +81,9 @@ def weights_digest(net: nn.Module) -> str:
 
 
 def parts(models: Models) -> dict[str, dict[str, Any]]:
-    """Returns a description of each model in a set, by the model's name in ``Models.names``.
+    """Returns a description of each model in a set, by the model's key in ``Models.names``.
 
-    All models have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target or
+    Each description has name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target or
     draft model with a chat template also has chat_template (a fingerprint). Drafters also have taps (the target layers that they
     read, as a string). Block drafters also have block_size (γ as trained) and mask_token_id.
     """

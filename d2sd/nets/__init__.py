@@ -1,1 +1,1 @@
-"""Targets and drafters as networks, their attention, caches and forward passes, and checks of their configs."""
+"""Networks of targets and drafters: attention, caches, forward passes, and checks of configs."""

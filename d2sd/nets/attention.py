@@ -7,11 +7,11 @@ All backends have this signature:
 * query: (B, H, R, D);
 * prefix: keys and values of C slots, (1, KV heads, C, D) each; C may be 0;
 * block: keys and values of the rows, (B, KV heads, R, D) each;
-* block_mask: (R, R) bool, [n, m] is True if row n sees row m of its block; None if all are visible;
-* joined: keys and values of prefix and block as one view, (1, KV heads, C+R, D) each, if they are adjacent in memory; else None;
-* seen: visible slots of the prefix; None if all are. (C,) bool: filled slots of a prefix that is padded to a fixed shape;
-  (R, C) bool: slots in each row's sliding window;
-* sinks: (H,), for each head an extra logit in the softmax, without a value; None without sinks;
+* block_mask: (R, R) bool, [n, m] is True if row n sees row m of its block; None if every row sees its whole block;
+* joined: views of keys and values of prefix and block together, (1, KV heads, C+R, D) each; None if these are not adjacent;
+* seen: visible slots of the prefix; None if all are visible. (C,) bool: filled slots of a prefix that is padded to a fixed
+  shape; (R, C) bool: slots in each row's sliding window;
+* sinks: (H,), an extra softmax logit for each head, which has no value vector; None without sinks;
 * returns (B, H, R, D).
 
 ``cascade`` and ``dense`` are plain torch and run on any device; ``flashinfer`` needs a CUDA GPU and a compiler.
@@ -73,8 +73,8 @@ def attend_cascade(
     """Computes attention in two levels and merges the results; ``joined`` is not used.
 
     Level 1 is one product: all rows of all branches over the shared prefix. In level 2, every row attends to its own block
-    under the block mask. The results are averaged with weights proportional to exp(log-sum-exp) of their scores. This is exact,
-    because these weights are each level's share of the softmax over all keys.
+    under the block mask. The levels' results are averaged. A level's weight is proportional to exp(log-sum-exp) of its scores,
+    which is its share of the softmax over all keys, so the average is exact.
     """
     batch, heads, rows, dim = query.shape
     kv_heads = block[0].shape[1]
@@ -151,9 +151,9 @@ NAMES = (*BACKENDS, "flashinfer")
 
 
 def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, plain: bool = True) -> str:
-    """Returns the name of the backend. "auto" means dense on a CPU, flashinfer on a GPU that can run it, and else cascade.
+    """Returns the name of the backend. "auto" means dense on a CPU. On a GPU, it means flashinfer if possible, else cascade.
 
-    plain: whether all rows of the target attend to the whole prefix, without sinks.
+    plain: whether the target has neither sliding windows nor attention sinks.
 
     Raises ``InputError`` if flashinfer is requested and cannot be used.
     """
@@ -163,7 +163,7 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
         return name
     reason = flashinfer.obstacle(device, dtype, head_dim)
     if reason is None and not plain:
-        reason = "does not support sliding windows or attention sinks, which this target has"
+        reason = "supports neither sliding windows nor attention sinks, and this target has one of them"
     if name == "auto":
         return "cascade" if reason else "flashinfer"
     if reason:
@@ -172,5 +172,5 @@ def choose(name: str, device: torch.device, dtype: torch.dtype, head_dim: int, p
 
 
 def make_backend(name: str, fixed: bool = False) -> Backend:
-    """Returns the backend of this name for one generation. ``fixed``: whether its passes have fixed shapes and may be captured."""
+    """Returns the backend of this name for one generation. ``fixed``: whether passes have fixed shapes and may be captured."""
     return flashinfer.FlashInfer(fixed) if name == "flashinfer" else BACKENDS[name]

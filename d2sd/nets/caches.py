@@ -135,7 +135,7 @@ class CacheWindow:
     """Replaces a cache in fixed-shape passes, which may be captured as CUDA graphs (``d2sd.nets.passes``).
 
     ``update`` returns the window, which is the first ``read`` slots, and stores the new rows' keys and values in ``fresh``.
-    ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; it is None for several rows.
+    ``seen`` marks the committed slots. ``filled`` also marks the new slot in a pass over one row; in other passes, it is None.
 
     slots: (R,) on the device, the slots that the rows are written to.
     write: writes a layer's rows (``d2sd.nets.lean.Kernels.writer``).
@@ -151,7 +151,7 @@ class CacheWindow:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write rows, (1, KV heads, R, D). Returns the layer's window, (1, KV heads, read, D) each."""
+        """Write rows, (1, KV heads, R, D). Returns keys and values of the layer's window, (1, KV heads, read, D) each."""
         refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
@@ -181,7 +181,7 @@ class Ring:
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
     ) -> tuple[Tensor, Tensor]:
-        """Write rows, (B, KV heads, 1, D). Returns all slots, (B, KV heads, capacity, D) each."""
+        """Write rows, (B, KV heads, 1, D). Returns keys and values of all slots, (B, KV heads, capacity, D) each."""
         refuse_unknown("caches", others)
         keys, values = self.cache.buffers(layer)
         keys.index_copy_(2, self._slot, key)
@@ -213,7 +213,7 @@ class Ring:
 class DeltaRows:
     """The contributions of a pass's rows to the state of a gated delta net, stored until the accepted path is known.
 
-    inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last ones of the committed text, then the rows'.
+    inputs: (B, channels, kernel − 1 + R), inputs of the convolution: the last kernel − 1 of the committed text, then the rows'.
     places: (R, kernel), for each row, the indices of ``inputs`` that the convolution reads, the row's own index last.
     key, update: (B, H, R, K) and (B, H, R, V); a row adds the outer product of its key and its update to the matrix.
     total: (B, H, R), sum of the log decays along the path to each row.
@@ -272,7 +272,7 @@ class LayerCache(KeyValueCache):
             state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the last pass in every layer. They must form a path that starts at the first row."""
+        """Keep these rows of the last pass in every layer. The rows must form a path that starts at the first row."""
         super().commit(rows)
         for state in self.states.values():
             state.commit(rows[-1])

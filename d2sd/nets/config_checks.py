@@ -1,5 +1,5 @@
-"""Checks of untrusted model folders: fields of config.json (before a model is built from them), unsupported drafters, weights.
-A failed check raises ``InputError`` with one sentence that names the field."""
+"""Checks untrusted model folders: the fields of config.json (before a model is built), the kind of drafter, and the weights.
+A failed check raises ``InputError`` with one sentence."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-# part of a tensor's name → kind of the tensor, which is not supported
+# part of a tensor's name → description of this unsupported kind of tensor
 TENSORS = {
     "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
     "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
@@ -87,7 +87,7 @@ def _check_heads(config: Mapping[str, Any]) -> None:
     if heads and hidden and size is None and config.get("model_type") == "llama":
         require(hidden % heads == 0, f"its hidden_size {hidden} cannot be split among {heads} attention heads")
         size = hidden // heads
-    require(size is None or size % 2 == 0, f"its head_dim {size} is odd; rotary embeddings need an even one")
+    require(size is None or size % 2 == 0, f"its head_dim {size} is odd; rotary embeddings need an even size")
 
 
 def _check_rope(rope: Any, name: str) -> None:
@@ -180,7 +180,7 @@ def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: M
             )
         if value is True and key not in FLAGS_OF_DRAFTERS and key not in flags and key not in neutral:
             raise InputError(
-                f"its config sets {key}, which this version does not know; it may change the drafter's output"
+                f"its config sets {key}, which this version does not know and which may change the drafter's output"
             )
 
 
@@ -191,11 +191,11 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
     inner = raw.get("dflash_config")
     parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
     if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
-        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens per pass", "vLLM")
+        raise _refused("a P-EAGLE drafter (an EAGLE-3 layer that drafts several tokens per pass)", "vLLM")
     if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
         "Domino" in n for n in names
     ):
-        raise _refused("a Domino drafter, whose logits are corrected by a recurrent net over the drafts", "SGLang")
+        raise _refused("a Domino drafter (a recurrent net corrects its logits)", "SGLang")
     if any(n.endswith("Eagle3Model") for n in names):
         raise _refused("an EAGLE-3 drafter in DeepSpec's form", ENGINES)
     if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
@@ -209,7 +209,7 @@ def refuse_others(raw: Mapping[str, Any]) -> None:
 
 
 def _refused(what: str, runs: str) -> InputError:
-    return InputError(f"it is {what}, and is not supported here; {runs} runs it")
+    return InputError(f"it is {what}, which is not supported here; run it with {runs}")
 
 
 # Weights.
@@ -249,7 +249,7 @@ def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int
 
 
 def refuse_tensors(unknown: Iterable[str]) -> None:
-    """Raise ``InputError`` if there are tensors that the network does not use, naming their kind if it is known."""
+    """Raise ``InputError`` if there are tensors that the network does not use. The message names their kind, if known."""
     left = sorted(unknown)
     if not left:
         return

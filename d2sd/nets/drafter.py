@@ -1,8 +1,8 @@
 """The draft network of DFlash, also used for D²SD's variable-prefix drafter, with the additions of DSpark and DFlash 2.
 
-It is a small Qwen3-style stack that uses the target's embedding and LM head. Every layer attends to projected target
-features of the committed context, and to the whole block without a causal mask (DFlash, arXiv 2602.06036, section 3;
-D²SD, arXiv 2606.04446, section 3.2). Parameters have their published names (docs/drafter-format.md), so that published
+The network is a small Qwen3-style stack that uses the target's embedding and LM head. By default, every layer attends to
+projected target features of the committed context, and to the whole block without a causal mask (DFlash, arXiv 2602.06036,
+section 3; D²SD, arXiv 2606.04446, section 3.2). Parameters have their published names (docs/drafter-format.md), so that published
 folders load unchanged. Untrained drafters are initialised from the target.
 """
 
@@ -25,7 +25,7 @@ from d2sd.nets.lean import Kernels, MergedLayers, Product
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
-# query, keys and values of the context (if passed separately), keys and values of the rows → output, shaped like query
+# arguments: query; the context's keys and values (if separate); the rows' keys and values. Returns output, shaped like query
 Attend = Callable[..., Tensor]
 
 
@@ -75,8 +75,8 @@ class DraftAttention(nn.Module):
 class GroupedConvolution(nn.Module):
     """Mixes each row with earlier rows of its block, before and after a sublayer (DFlash 2).
 
-    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The dynamic part is shared by the channels of a group. Before
-    and after the sublayer, it is computed from the sublayer's input.
+    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}. The channels of a group share the dynamic part. Both convolutions' dynamic parts
+    are computed from the sublayer's input.
     """
 
     def __init__(self, hidden: int, form: Selector):
@@ -86,7 +86,7 @@ class GroupedConvolution(nn.Module):
         self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
-        """Returns the dynamic parts (2, …, R, kernel, H / group), before and after, from the sublayer's normed input (…, R, H)."""
+        """Returns both convolutions' dynamic parts, (2, …, R, kernel, H / group), from the sublayer's normed input (…, R, H)."""
         return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
 
     def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
@@ -175,7 +175,7 @@ class ConfidenceHead(nn.Module):
         self.proj = nn.Linear(width, 1)
 
     def forward(self, hidden: Tensor, before: Tensor | None) -> Tensor:
-        """Returns the logit of this probability, (…) float32. ``hidden``: (…, hidden); ``before``: embedding, (…, r)."""
+        """Returns the logit of this probability, (…) float32. ``before``: the Markov head's embedding, (…, r)."""
         read = hidden if before is None else torch.cat([hidden, before], -1)
         return self.proj(read)[..., 0].float()
 
@@ -216,7 +216,7 @@ class DFlashDraftModel(PreTrainedModel):
     ``dflash_config`` holds ``mask_token_id`` and ``target_layer_ids``, as in the published folders.
 
     form: description of a drafter from another layout (``d2sd.nets.layouts``); None to read it from ``config``.
-    own: which of ``embed_tokens`` and ``lm_head`` the drafter has itself; it uses the target's for the others.
+    own: parts that the drafter has itself, out of ``embed_tokens`` and ``lm_head``; the other parts are the target's.
     """
 
     config_class = Qwen3Config
@@ -251,12 +251,12 @@ class DFlashDraftModel(PreTrainedModel):
 
     @property
     def block_size(self) -> int:
-        """γ that the drafter was trained with: the anchor and γ − 1 drafted positions."""
+        """γ in training: number of tokens in a block, which has one anchor and γ − 1 drafted tokens."""
         return self.form.block_size
 
     @property
     def mask_token_id(self) -> int:
-        """Token id at every position to be drafted."""
+        """Token id that is the input at every position to be drafted."""
         return self.form.mask_token
 
     @property
@@ -264,7 +264,7 @@ class DFlashDraftModel(PreTrainedModel):
         return list(self.form.taps)
 
     def reformed(self, form: DrafterForm) -> DFlashDraftModel:
-        """Returns a model with another form (taps, rows, windows, mask token or RoPE) that shares this model's weights."""
+        """Returns a model that shares this model's weights and has another form (taps, rows, windows, mask token or RoPE)."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
         other.form, other._packed, other._merged, other._rows = form, None, {}, None
@@ -275,7 +275,7 @@ class DFlashDraftModel(PreTrainedModel):
         return other
 
     def packed(self) -> PackedLayers | None:
-        """Returns packed copies of the layers, created at the first call with frozen weights; None if that is not possible."""
+        """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
         elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
@@ -283,7 +283,7 @@ class DFlashDraftModel(PreTrainedModel):
         return self._packed
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
-        """Returns the layers with merged weights, for fixed-shape passes; None if that is not possible."""
+        """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
@@ -294,7 +294,7 @@ class DFlashDraftModel(PreTrainedModel):
         return held
 
     def rows_of_head(self, weight: Tensor) -> Product:
-        """Returns the LM head of a drafter that has a draft vocabulary but no head: the target's rows for these tokens.
+        """Returns an LM head for a drafter that has a draft vocabulary but no head: the rows of the target's head for these tokens.
 
         weight: the target's LM head, (V, hidden). Its rows are copied at the first call.
         """
@@ -332,7 +332,7 @@ class DFlashDraftModel(PreTrainedModel):
 
         block: (B, R, hidden), embedded with the target's table.
         position_ids: (B or 1, R) absolute positions.
-        context: keys and values by layer, (B or 1, KV heads, T, head_dim).
+        context: keys and values by layer, (B or 1, KV heads, T, head_dim) each.
         attend: attention over context and block; one function per layer if the layers' masks differ.
         """
         cos, sin = self.rotary_emb(block, position_ids)
@@ -347,7 +347,7 @@ def attention_mask(
 ) -> Tensor:
     """Returns a layer's mask, (R, C + R) bool: which context slots and which rows of its block each row sees.
 
-    start: position of the first row. For A blocks, its shape is (A, 1, 1), and the mask's is (A, R, C + R).
+    start: position of the first row. For A blocks, ``start`` has shape (A, 1, 1) and the mask (A, R, C + R).
     context: C, number of slots. Slot n has position n, and slots before ``start`` are filled.
     rows: R, number of rows of the block.
     """
@@ -362,7 +362,7 @@ def attention_mask(
     return seen
 
 
-# Untrained drafters: their config for a target, and initialisation from its weights.
+# Untrained drafters: config for a target, and initialisation from the target's weights.
 
 
 def drafter_config(
@@ -423,9 +423,9 @@ def plain_rope(target: Any) -> dict[str, Any]:
 
 
 def start_from_target(drafter: Any, target: Any) -> None:
-    """Copy the target's last attention layers into a drafter (if shapes agree); add the identity on the last tap to ``fc``.
+    """Copy the target's last attention layers (if shapes agree) and final norm; add the identity on the last tap to ``fc``.
 
-    The drafter then learns clearly faster than from random weights (measured on ``tiny``; log: assets/models/tiny/PROVENANCE.md).
+    The drafter then learns clearly faster than from random weights (measured on ``tiny``: assets/models/tiny/PROVENANCE.md).
     """
     kind, count = target_type(target.config), len(drafter.layers)
     with torch.no_grad():

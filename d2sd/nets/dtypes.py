@@ -1,8 +1,8 @@
 """Number formats that models run in, by name: float32, mixed, bfloat16 and float16.
 
 ``mixed`` computes in float32 with weight matrices in float16. Passes over few rows are limited by reading the weights, so half
-the bytes take about half the time. Only the weights are rounded, and only once. All methods therefore agree as in float32: they
-write the text of the target with rounded weights.
+the bytes take about half the time. Only the weights are rounded, and only once. As in float32, all methods therefore write
+the same text: the text that plain decoding with the rounded weights writes.
 
 In float32 and mixed, passes over one row and over several rows may differ in the last bits (they do on processors with AVX2). This
 matters only if two tokens tie within float32's rounding. bfloat16 and float16 round every intermediate result, and the rounding
@@ -31,8 +31,8 @@ SIXTEEN_BITS = ("bfloat16", "float16")
 NEAR_TIES = (
     "In float32 and mixed precision, every method writes the same text as plain decoding, except after a tie within float32's "
     "rounding. bfloat16 and float16 round more coarsely, and passes over one token round differently than passes over many tokens. "
-    "If the large model finds two tokens almost equally good, a method may then choose another token than plain decoding. Its text "
-    "differs from there on; it is equally good, but not the same."
+    "If the large model finds two tokens almost equally good, a method may then choose another token than plain decoding. The "
+    "two texts differ from this token on; both are equally good."
 )
 MIXED_FROM = 50_000_000  # parameters; the weights of smaller targets are quick to read in any format
 
@@ -65,7 +65,7 @@ def quick_bfloat16() -> bool:
     """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
     True with a CUDA GPU. On a CPU, products of 512 × 512 matrices are timed (a fraction of a second, once per process). CPUs
-    without bfloat16 instructions take many times as long in bfloat16. The fastest of three runs counts.
+    without bfloat16 instructions take many times as long in bfloat16. In each format, the fastest of three products counts.
     """
     if torch.cuda.is_available():
         return True
@@ -119,7 +119,7 @@ class HalfLinear(nn.Module):
 
 
 def mixes_by_default(model: nn.Module) -> bool:
-    """Returns whether a target runs in ``mixed`` by default: on a CPU that supports it, from ``MIXED_FROM`` parameters on."""
+    """Returns whether ``mixed`` is this float32 model's default: at least ``MIXED_FROM`` parameters, on a CPU that supports it."""
     weight = next(model.parameters())
     cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
     return cpu and can_mix() and sum(p.numel() for p in model.parameters()) >= MIXED_FROM

@@ -30,7 +30,7 @@ class Eagle3Config:
     target_hidden_size: width of the target's features.
     target_layer_ids: decoder layers whose *outputs* are read.
     norm_before_residual: whether the layer's residual is the normed feature.
-    norm_output: whether the features of child rows in a tree pass the final norm first.
+    norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
     fc_norm: whether every tapped layer's output is normed separately before ``fc``.
     """
 
@@ -46,13 +46,13 @@ class Eagle3Config:
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Returns the decoder layers that a drafter reads if its config names none: an early, a middle and a late one.
+    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
 
-    For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for three different ones.
+    For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for this choice.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
     if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"the target has only {target_layers} layers, too few for EAGLE-3's default ones")
+        raise ValueError(f"the target has only {target_layers} layers, too few for EAGLE-3's default layers")
     return layers
 
 
@@ -127,7 +127,7 @@ class Eagle3DraftModel(nn.Module):
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
-        embedding: (B, R, hidden) of the tokens after the rows.
+        embedding: (B, R, hidden), embeddings of the tokens that follow the rows' positions.
         feature: (B, R, hidden).
         positions: (B or 1, R).
         attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
@@ -146,10 +146,10 @@ class Eagle3DraftModel(nn.Module):
 
 
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
-    """Returns an untrained drafter for a transformers model, initialised from the target's weights.
+    """Returns an untrained drafter for a target (a transformers model), initialised from the target's weights.
 
-    The LM head's rows, the final norm, and the last layer's MLP (of a dense target) with the norm before it are copied. The
-    identity on the last tap is added to ``fc``.
+    These weights are copied: the LM head's rows, the final norm, the norm before the last layer's MLP and, if the target is
+    dense, this MLP. For the last tap, the identity is added to ``fc``.
 
     token_ids: the target's ids of the draft vocabulary, ascending.
     layers: the tapped layers.

@@ -2,9 +2,9 @@
 
 In level 1, all rows attend to the shared prefix without a mask. The prefix is read from the cache and not copied.
 In level 2, rows attend to their own block under the tree mask. Both levels return their log-sum-exp to base 2, from which
-flashinfer's ``merge_state`` computes weights. If a single row is written to the cache before it attends, level 1 is sufficient.
+flashinfer's ``merge_state`` computes weights. For a single row whose key and value are already in the cache, level 1 is sufficient.
 
-A level is planned on the host when its lengths change: once per pass of a model, not once per layer. The mask stays on the
+flashinfer plans a level on the host when its lengths change: once per pass of a model, not once per layer. The mask stays on the
 device. flashinfer is imported at first use, so this module can be imported on any machine.
 """
 
@@ -37,7 +37,7 @@ FIRST_USE = (
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
-    """Returns None if flashinfer can be used, else the reason why not, as the rest of a sentence that begins with its name."""
+    """Returns None if flashinfer can be used, else a reason that completes a sentence beginning with "flashinfer"."""
     if device.type != "cuda":
         return f"needs a CUDA GPU, and these models are on the {device.type}"
     if find_spec("flashinfer") is None:
@@ -86,7 +86,7 @@ Ranges = tuple[list[int], list[int]]
 
 
 def prefix_level(batch: int, rows: int, context: int) -> Ranges:
-    """Returns one request for all rows over the shared prefix, so that the prefix's keys are read once."""
+    """Returns the ranges of one request for all rows over the shared prefix, whose keys are then read once."""
     return [0, batch * rows], [0, context]
 
 
@@ -189,7 +189,7 @@ class FlashInfer:
     """The backend for one generation. ``fixed``: whether each shape keeps its buffers, so that passes can be captured.
 
     A captured pass does not plan. Call ``plan`` before the capture and before every replay. Inside the pass, call ``show`` with
-    the mask before the layers.
+    the mask before the layers run.
     """
 
     kernels: Kernels = KERNELS
@@ -241,7 +241,7 @@ class FlashInfer:
         query: (B, H, R, D); its values are not read.
         context: number of prefix slots.
         masked: whether the block has a mask; None if there is no block.
-        mask: (R, R) bool, must not be modified later; None if ``show`` will set the mask.
+        mask: (R, R) bool, must not be modified later; None if there is no mask or ``show`` will set it.
         """
         batch, heads, rows, dim = query.shape
         stage = self._stage(query, kv_heads, masked)

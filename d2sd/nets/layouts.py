@@ -1,4 +1,4 @@
-"""Reads ``config.json`` of block drafters. Each layout of this file has a reader; all readers return a ``DrafterForm``.
+"""Reads ``config.json`` of block drafters. Each layout of the config has a reader; all readers return a ``DrafterForm``.
 
 Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this package),
 all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
@@ -83,14 +83,14 @@ class DrafterForm:
     rows: number of rows of a drafted block, including the anchor's.
     reads: position that a row predicts. ``fill``: its own position, so a block drafts ``rows`` − 1 tokens. ``next``: the next
         position, so a block drafts ``rows`` tokens.
-    windows: for each layer, the attention window W, or None. A query sees keys less than W positions before it, or all keys.
+    windows: for each layer, its window W: a query sees only keys less than W positions before the query; None without a window.
     causal: for each layer, whether attention within the block is causal.
     markov, markov_rank: kind and rank of DSpark's Markov head; None and 0 without this head.
     confidence: inputs of DSpark's confidence head: ``hidden``, a row's hidden state; ``markov``, also the Markov head's embedding
         of the previous token; None without a confidence head.
-    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can.
+    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
     embedding_scale: factor of the input embeddings.
-    visible_prefixes: whether every prefix visible in training had at least one drafted token (VP-Drafters of SpecForge).
+    visible_prefixes: whether the drafter was trained without empty prefixes (VP-Drafters of SpecForge).
     second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
     """
 
@@ -123,7 +123,7 @@ class DrafterForm:
 
     @property
     def masked(self) -> bool:
-        """Whether some row does not see the whole context or the whole block."""
+        """Whether some layer is causal within the block or has an attention window."""
         return any(self.causal) or any(w is not None for w in self.windows)
 
     @property
@@ -192,7 +192,7 @@ def _speculators(raw: Raw) -> DrafterForm:
     named = raw.get("speculators_model_type", "dflash")
     kind = named if named in ("dflash", "dflash2", "dspark") else None
     require(
-        kind is not None, f"its speculators_model_type {short(named)} is not supported; dflash, dflash2 and dspark are"
+        kind is not None, f"its speculators_model_type {short(named)} is not supported; choose dflash, dflash2, dspark"
     )
     numbered = raw.get("aux_hidden_state_layer_ids")
     require(
@@ -203,7 +203,7 @@ def _speculators(raw: Raw) -> DrafterForm:
     numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
     taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
     if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
-        raise InputError(f"it reads features of width {short(width)}, its hidden size is {layer.get('hidden_size')}; they must be equal")  # fmt: skip
+        raise InputError(f"it reads features of width {short(width)}, but its hidden size is {layer.get('hidden_size')}; both must be equal")  # fmt: skip
     rows = _rows(raw, {})
     reads = "fill" if kind != "dspark" and not raw.get("sample_from_anchor") else _reads(raw, rows)
     causal = None if not raw.get("sliding_window_non_causal", kind == "dflash2") else False
@@ -225,8 +225,8 @@ def _reads(raw: Raw, rows: int) -> str:
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
-        f"its config has neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so it is unknown which token a "
-        "row predicts, and a wrong guess would lead to almost no acceptance; set sample_from_anchor to its value in training",
+        f"its config does not say which token a row predicts: sample_from_anchor is missing, and speculative_tokens is neither "
+        f"{rows} nor {rows - 1}; set sample_from_anchor as in training, since almost no token is accepted with a wrong value",
     )
     return "next" if count == rows else "fill"
 
@@ -287,10 +287,10 @@ def _even_taps(raw: Raw) -> list[int]:
 
 
 def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Returns the tapped layers. ``by_inputs``: their numbers in a list that counts layer inputs, each higher by one; or None."""
+    """Returns the tapped layers. ``by_inputs``: the config's second list, which numbers layer n's output n + 1; None without it."""
     check_taps(taps, raw, name)
     if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
-        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second must be higher by one")  # fmt: skip
+        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second list must be higher by one")  # fmt: skip
     return tuple(taps)
 
 
@@ -300,7 +300,7 @@ def _rows(raw: Raw, inner: Raw) -> int:
     for part in there.values():
         check_whole(part, "block_size", 2, MAX_BLOCK)
     sizes = {part["block_size"] for part in there.values()}
-    require(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size {inner.get('block_size')}; make them the same")  # fmt: skip
+    require(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size is {inner.get('block_size')}; make them equal")  # fmt: skip
     return cast(int, sizes.pop())
 
 
@@ -312,7 +312,7 @@ def _rope(layer: Raw) -> dict[str, Any]:
     rope = dict(named if named is not None else layer.get("rope_scaling") or {})
     if theta is not None and rope.setdefault("rope_theta", theta) != theta:
         raise InputError(
-            f"its rope_theta is {theta} and its rope_parameters.rope_theta {rope['rope_theta']}; make them the same"
+            f"its rope_theta is {theta} and its rope_parameters.rope_theta is {rope['rope_theta']}; make them equal"
         )
     rope.setdefault("rope_theta", ROPE_THETA)
     rope.setdefault("rope_type", rope.get("type", "default"))
@@ -357,7 +357,7 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     with_markov = speculators if with_markov is None else with_markov
     require(
         rank > 0 or not (there and with_markov),
-        "its confidence head reads a Markov head that it does not have (markov_rank is 0)",
+        "its confidence head needs a Markov head, which it does not have (markov_rank is 0)",
     )
     reads = ("markov" if with_markov else "hidden") if there else None
     return (cast(MarkovKind, kind) if rank else None), rank, reads

@@ -1,8 +1,8 @@
 """Runs decoder layers with few calls of torch operations: the base class, and layers for fixed-shape passes.
 
-On a CPU, calling a small model's operations takes longer than computing them. On a GPU, the other kernels together take half as
-long as the matrix products. Therefore one product computes query, key and value, and another one gate and up. Rotary tables are
-precomputed, and no module is called. The results equal the layers' own forward passes up to rounding.
+On a CPU, calling a small model's operations takes longer than computing them. On a GPU, the kernels other than matrix products
+together take half as long as these products. Therefore one product computes query, key and value, and another gate and up. Rotary
+tables are precomputed, and no module is called. The results equal the layers' own forward passes up to rounding.
 
 * ``d2sd.nets.packed.PackedLayers`` uses copies of the weights in the layout of a CPU's kernels, multiplied by the norms' weights.
 * ``MergedLayers`` uses the layers' own weights, which become slices of merged tensors. Memory does not grow, and the modules still
@@ -80,7 +80,7 @@ class Kernels:
         return F.rms_norm(x, x.shape[-1:], weight, eps)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
-        """Returns residual + x and its norm, (B, R, hidden) each."""
+        """Returns the sum residual + x and its norm, (B, R, hidden) each."""
         residual = residual + x
         return residual, self.norm(residual, weight, eps)
 
@@ -104,7 +104,7 @@ class Kernels:
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         """Returns query, key and value from ``projected`` (B, R, heads + 2·KV heads, head_dim). Queries and keys are normed by
-        ``norms`` (heads + KV heads, head_dim) and then rotated by ``rotation``; a step is skipped if its argument is None."""
+        ``norms`` (heads + KV heads, head_dim) and then rotated by ``rotation``; None skips the norm or the rotation."""
         qk, value = projected.split([heads + kv_heads, kv_heads], 2)
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
@@ -168,7 +168,7 @@ class LeanLayers(ABC):
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
-        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` are multiplied by the preceding norm's weights and √hidden."""
+        """Add a layer. ``packed``: whether ``qkv`` and ``gate_up`` include the weights of the norm before them, times √hidden."""
         attention, norms = layer.self_attn, None
         if hasattr(attention, "q_norm"):
             parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
@@ -197,7 +197,7 @@ class LeanLayers(ABC):
 
     @staticmethod
     def plain(model: nn.Module, config: Any) -> bool:
-        """Whether layers are frozen and supported: no biases, SiLU, and RoPE that does not depend on the text's length."""
+        """Whether layers are frozen and supported: no biases, no hooks of accelerate, SiLU, and a RoPE of type ``FIXED_ROPE``."""
         rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
         biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
         hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
@@ -245,7 +245,7 @@ class LeanLayers(ABC):
 
 
 class MergedLayers(LeanLayers):
-    """Layers that run with the modules' own weights, which become slices of merged tensors. Requires ``possible``.
+    """Layers that run with the modules' own weights, which become slices of merged tensors. ``possible`` must return True.
 
     contexts: whether the method ``contexts`` will be called, which needs all layers' query, key and value weights in one tensor.
     """
@@ -268,7 +268,7 @@ class MergedLayers(LeanLayers):
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether all weights have one type and device, none is quantised, and the layers are ``plain``."""
+        """Whether all weights have the same dtype and device and are not quantised, and the layers are ``plain``."""
         kinds = {(p.device, p.dtype) for p in model.parameters()}
         linear = all(type(m) is nn.Linear for m in model.modules() if hasattr(m, "in_features"))
         one = len(kinds) == 1 and all(dtype.is_floating_point for _, dtype in kinds)
@@ -285,7 +285,7 @@ class MergedLayers(LeanLayers):
         return same and self.frozen
 
     def _context_product(self) -> Product:
-        count, first = len(self._own), self._merged[0]  # the other layers' weights follow it in memory
+        count, first = len(self._own), self._merged[0]  # the other layers' weights follow the first layer's in memory
         whole = first.as_strided((count, *first.shape), (first.numel(), *first.stride()), first.storage_offset())
         weight = whole[:, self.heads * self.head_dim :].mT
         shape = 2 * self.kv_heads, self.head_dim

@@ -4,7 +4,7 @@ A row starts with its parent's matrix S and updates it (Gated Delta Networks, ar
 
     S ← exp(g) S ;  u = β (v − Sᵀ k) ;  S ← S + k uᵀ ;  o = Sᵀ q
 
-Let S₀ be the last committed state, and G the sum of g along a row's path. With a sum over m, the row and its ancestors,
+Let S₀ be the last committed state and G the sum of g along a row's path. With a sum in which m runs over the row and its ancestors,
 
     S = exp(G) S₀ + Σ exp(G − G_m) k_m u_mᵀ
 
@@ -39,7 +39,7 @@ def tree_delta(
 
     query, key: (B, H, R, K), normed and scaled.
     value: (B, H, R, V).
-    g, beta: (B, H, R), logarithms of the decays, and strengths of the updates.
+    g, beta: (B, H, R) each; g is the logarithm of the decay, and beta the strength of the update.
     matrix: (B, H, K, V), S₀.
     ancestors: (R, R) bool, True for a row's ancestors and itself. Ancestors have lower row numbers.
 
@@ -108,7 +108,7 @@ def _forward(
 
 
 def _projected(net: Any, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns inputs of the convolution, (B, R, channels), output gates, (B, R, …), inputs of β and inputs of g, (B, R, H) each."""
+    """Returns inputs of the convolution (B, R, channels), output gates (B, R, …), and inputs of β and of g, (B, R, H) each."""
     if hasattr(net, "in_proj_qkv"):
         return net.in_proj_qkv(x), net.in_proj_z(x), net.in_proj_b(x), net.in_proj_a(x)
     query, key, value, gate, b, a = net.fix_query_key_value_ordering(net.in_proj_qkvz(x), net.in_proj_ba(x))

@@ -24,7 +24,7 @@ class Models:
 
     name: name of the set.
     first: DFlash drafter.
-    second: VP-Drafter, or the first drafter again.
+    second: second drafter, a VP-Drafter or the same drafter as ``first``.
     draft_model: a small causal LM with the target's vocabulary.
     eagle3: EAGLE-3 drafter.
 
@@ -61,7 +61,7 @@ class Models:
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             name = drafter.config.name_or_path
             if drafter is self.first and drafter.form.second_role and self.second is not drafter:
-                found.append(f"drafter {name} was trained for the second role; give it as --second-drafter")
+                found.append(f"drafter {name} was trained as a second drafter; give it as --second-drafter")
             if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
                 found.append(f"drafter {name} {warning}")
         return found
@@ -84,13 +84,13 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
         raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
     if max(drafter.target_layer_ids) >= t.num_hidden_layers:
         raise InputError(
-            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, the target has "
+            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, but the target has "
             f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
         )
     if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
         raise InputError(
-            f"drafter {name} was made for a vocabulary of {c.vocab_size} (mask token {drafter.mask_token_id}), "
-            f"the target has {t.vocab_size}: they do not fit"
+            f"drafter {name} was made for a vocabulary of {c.vocab_size} tokens (mask token {drafter.mask_token_id}), "
+            f"but the target has {t.vocab_size} tokens: they do not fit"
         )
 
 
@@ -101,7 +101,7 @@ def late_taps(taps: Sequence[int], layers: int) -> str | None:
         return None
     return (
         f"reads the output of target layer {last}; published drafters read no layer after {latest}, and other engines apply the "
-        "final norm to the last layer's output, so this drafter may perform worse in them (docs/drafter-format.md)"
+        "final norm to the last layer's output, so this drafter may perform worse in those engines (docs/drafter-format.md)"
     )
 
 
@@ -111,9 +111,9 @@ def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
     fits = (c.target_hidden_size, c.layer.vocab_size) == (t.hidden_size, t.vocab_size)
     if not fits or max(c.target_layer_ids) >= t.num_hidden_layers:
         raise InputError(
-            f"drafter {c.name_or_path} was made for hidden size {c.target_hidden_size}, {c.layer.vocab_size} tokens and layers "
-            f"up to {max(c.target_layer_ids)}, the target has {t.hidden_size}, {t.vocab_size} and {t.num_hidden_layers - 1}: "
-            "they do not fit"
+            f"drafter {c.name_or_path} was made for a target with hidden size {c.target_hidden_size}, {c.layer.vocab_size} tokens "
+            f"and layers up to {max(c.target_layer_ids)}; this target has hidden size {t.hidden_size}, {t.vocab_size} tokens and "
+            f"layers up to {t.num_hidden_layers - 1}: they do not fit"
         )
 
 

@@ -20,8 +20,8 @@ from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
 MAX_BYTES = 1 << 30  # bytes of weights; larger models are not copied
-SMALL = 1 << 18  # numbers; weight matrices up to this size keep torch's layout
-_PACKED_FOR = 16  # rows; oneDNN's layout for this number suits one row and many
+SMALL = 1 << 18  # numbers per matrix; weight matrices up to this size keep torch's layout
+_PACKED_FOR = 16  # rows; oneDNN's layout for 16 rows also suits one row and many rows
 
 
 def product(weight: Tensor, half: bool = False) -> Product:
@@ -55,7 +55,7 @@ def mask_after(length: int, seen: Tensor) -> Tensor:
 
 
 class PackedLayers(LeanLayers):
-    """Layers with copies of the weights. Requires ``possible``. ``half``: whether the copies are in float16."""
+    """Layers with copies of the weights. ``possible`` must return True. ``half``: whether the copies are in float16."""
 
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
         super().__init__(layers, rotary, config, norm)
@@ -65,7 +65,7 @@ class PackedLayers(LeanLayers):
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
             norms = layer.input_layernorm, layer.post_attention_layernorm
-            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends √(hidden · ε) to x; its weights are 0
+            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends √(hidden · ε) to x, here with weights 0
             qkv, gate_up = (
                 F.pad(torch.cat([part.weight for part in group]) * (norm.weight * self.hidden**0.5), (0, 1))
                 for group, norm in zip(parts, norms, strict=True)
@@ -108,7 +108,7 @@ class PackedLayers(LeanLayers):
         x: (R, hidden).
         positions: (R,), less than ``room`` (size of the rotary table).
         views: the cache's views for R rows (``d2sd.nets.caches.KeyValueCache.views``).
-        mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to everything.
+        mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to all slots and rows.
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers in ascending order, (1, R, hidden) each.
         """

@@ -61,7 +61,7 @@ def _stream(device: torch.device) -> Any:
 
 
 class PassRecorder:
-    """Captures passes on one GPU, all of them in one memory pool."""
+    """Captures passes on one GPU. All captures share one memory pool."""
 
     def __init__(self, device: torch.device):
         self.device = device
@@ -83,7 +83,7 @@ class PassRecorder:
             outputs = tuple(new.clone() for new in found)
             graph = torch.cuda.CUDAGraph()
             try:
-                # other threads may allocate during the capture, such as the run of another user
+                # other threads, such as another user's run, may allocate during the capture
                 with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
                     for kept, new in zip(outputs, function(*own), strict=True):
                         kept.copy_(new)
@@ -100,12 +100,12 @@ MIN_CONTEXT = 256  # slots; the smallest context, and the smallest step between 
 
 
 def row_shape(rows: int) -> int:
-    """Returns the smallest number in ``ROWS`` that is at least ``rows``, or ``rows`` itself if there is none."""
+    """Returns the smallest number in ``ROWS`` that is at least ``rows``, or ``rows`` itself if it exceeds all of them."""
     return next((shape for shape in ROWS if shape >= rows), rows)
 
 
 def context_shape(slots: int) -> int:
-    """Returns the smallest fixed context that has at least ``slots`` slots. It is larger by at most 255 slots or 25%."""
+    """Returns the smallest fixed context that has at least ``slots`` slots; at most 255 slots or 25% more, whichever is greater."""
     step = max(MIN_CONTEXT, 1 << max(0, (slots - 1).bit_length() - 3))
     return max(MIN_CONTEXT, -(-slots // step) * step)
 
@@ -130,7 +130,7 @@ log = logging.getLogger(__name__)
 
 
 def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool = True) -> Mode:
-    """Returns the mode of passes. "auto" means captured with ``capturable`` models on a CUDA GPU (not ZeroGPU), and else eager.
+    """Returns the mode of passes. "auto" means captured for ``capturable`` models on a CUDA GPU (not ZeroGPU), otherwise eager.
 
     capturable, fixable: see ``Target``.
 

@@ -20,7 +20,7 @@ from d2sd.nets.tree_attention import ATTENTION
 
 WINDOW = 4  # tokens; window of sliding layers during the check, shorter than the text
 PROMPT = 7  # tokens before the tree
-BRANCHES = ((0, 1, 2), (0, 3, 4))  # rows of the tree's two paths; the second is committed, and one more token follows
+BRANCHES = ((0, 1, 2), (0, 3, 4))  # rows of the tree's two paths; the second path is committed before one more token
 
 _agreed: set[tuple[str, str]] = set()  # types and number formats that passed the check in this process
 
@@ -28,7 +28,7 @@ _agreed: set[tuple[str, str]] = set()  # types and number formats that passed th
 def check_passes(target: Target) -> None:
     """Raise ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
 
-    Each target type is checked once per process and number format. Only the first layers run, enough to include every kind.
+    Each target type is checked once per process and number format. Only the first layers run, enough for every kind of layer.
     """
     key = target.config.model_type, target.numbers
     if key in _agreed or not target.rows_differ:
@@ -54,9 +54,9 @@ def check_passes(target: Target) -> None:
 
 @torch.no_grad()
 def _difference(target: Target) -> float:
-    """Returns the relative difference of final hidden states from transformers': the largest for a prompt, a tree and one more token.
+    """Returns the largest of three relative differences from transformers' final hidden states: prompt, tree, and one more token.
 
-    Each of these three is a median over rows, since rounding may select another expert in some rows.
+    Each difference is the median over rows, since rounding may select another expert in some rows.
     """
     size, committed = PROMPT + len(BRANCHES[1]), BRANCHES[1]
     ids = ((7 * torch.arange(PROMPT + 6) + 3) % target.config.vocab_size).to(target.device)

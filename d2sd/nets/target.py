@@ -83,7 +83,7 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran: replayed graphs, packed layers."""
+        """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran (replays, packed layers)."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
@@ -92,7 +92,7 @@ class LayerTaps:
 
 
 def _fuse_norms(model: nn.Module, name: str | None) -> None:
-    """Replace RMSNorm modules whose class has this name (seven operations) by torch's RMSNorm (one kernel).
+    """Replace RMSNorm modules whose class has this name by torch's RMSNorm: one kernel instead of seven operations.
 
     Norms with hooks of accelerate are kept, since the hooks move inputs between GPUs.
     """
@@ -156,13 +156,13 @@ class Target:
 
     @property
     def fixable(self) -> bool:
-        """Whether passes can have fixed shapes: no linear layers, whose states padding rows would change, and no layers that use
-        another layer's keys and values, which would lack the new rows."""
+        """Whether passes can have fixed shapes. False with linear layers (padding rows would change their states) and with layers
+        that use another layer's keys and values (these would lack the new rows)."""
         return "linear" not in self.kinds and len(self._kept) == len(self._attentions)
 
     @property
     def plain_attention(self) -> bool:
-        """Whether all rows of its attention layers attend to the whole prefix, without sinks."""
+        """Whether the attention layers have neither sliding windows nor sinks."""
         return "sliding" not in self.kinds and not any(hasattr(a, "sinks") for a in self._attentions.values())
 
     @cached_property
@@ -212,13 +212,13 @@ class Target:
 
     @cached_property
     def packed(self) -> PackedLayers | None:
-        """Packed copies of the layers, created at first use from the current weights; None if that is not possible."""
+        """Packed copies of the layers, created at first use from the current weights; None if packing is not possible."""
         if not PackedLayers.possible(self.base, self.config):
             return None
         return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
-        """Returns the layers with merged weights, for fixed-shape passes; None if that is not possible."""
+        """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
@@ -230,7 +230,7 @@ class Target:
 
     @cached_property
     def rows_differ(self) -> bool:
-        """Whether some layers have windows, sinks or states. They need ``PassRows`` in addition to the tree mask."""
+        """Whether some layers have windows, sinks or states. Such layers need ``PassRows`` in addition to the tree mask."""
         return not self.plain_attention or "linear" in self.kinds
 
     @cached_property
@@ -242,7 +242,7 @@ class Target:
         return self.scores(hidden).float()
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Returns ``logits``, but in the target's dtype unless scale or cap need float32. The argmax is the same."""
+        """Like ``logits``, but in the target's dtype unless a scale or cap needs float32."""
         return final_logits(self._text, self._head(hidden))
 
     def borrowed_scores(self, hidden: Tensor) -> Tensor:
@@ -326,8 +326,8 @@ def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], t
     thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
         other templates ignore it.
 
-    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last message already has the
-    template applied.
+    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last message begins with a
+    special token, so that the template seems to be applied already.
     """
     template = tokenizer.chat_template
     if not template:

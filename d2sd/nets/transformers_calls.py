@@ -25,7 +25,7 @@ def cache_argument(forward: Callable[..., Any]) -> str:
 
 
 def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` if transformers passes unknown arguments, which are not ``NEUTRAL``, to one of our functions.
+    """Raise ``InputError`` if transformers passes unknown arguments to one of our functions, except those in ``NEUTRAL``.
 
     function: description of our function, for the message.
     arguments: the keyword arguments that our function does not use.

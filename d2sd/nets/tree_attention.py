@@ -158,8 +158,8 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """Returns attention of R new rows over C cached keys and the rows' own keys. Without ``tree_mask``, the rows are a causal chain.
 
-    sliding_window: from layers with a sliding window, the number of tokens that a row sees.
-    s_aux: from layers with sinks, the sinks (H,).
+    sliding_window: number of tokens that a row sees; passed by layers with a sliding window.
+    s_aux: sinks (H,); passed by layers with sinks.
     """
     if attention_mask is not None:  # transformers creates no mask for this function
         others["attention_mask"] = attention_mask

@@ -24,7 +24,7 @@ KINDS: dict[str, LayerKind] = {
 class TargetType:
     """Properties of a type that its config does not state.
 
-    norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's is not equivalent.
+    norm: class name of the type's RMSNorm, which is replaced by torch's equivalent; None if torch's RMSNorm is not equivalent.
     lean: whether layers can be run by ``d2sd.nets.lean``.
     gated: whether half of ``q_proj``'s output consists of output gates.
     centred: whether weights of norms are stored minus one.
@@ -55,7 +55,7 @@ TYPES: dict[str, TargetType] = {
     "gemma4_text": TargetType(),
     "gemma4_unified_text": TargetType(),
 }
-NESTED = {"mistral3": "mistral"}  # types whose text part is not called type or type_text
+NESTED = {"mistral3": "mistral"}  # type → type of its text part, if this is neither the type nor type_text
 SUPPORTED = tuple(name.removesuffix("_text") for name in (*TYPES, *NESTED))  # names in published configs
 
 # config key → unsupported part of the network
@@ -73,7 +73,7 @@ def final_logits(config: Any, logits: Tensor) -> Tensor:
     """Returns logits (…, V) from the LM head's output. Granite divides it and Gemma caps it softly, both in float32; other types do
     not change it.
 
-    config: text config. Drafters that use the target's head are trained without this step.
+    config: text config. Drafters that use the target's head are trained without this scale and cap.
     """
     divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
     logits = logits if divisor == 1 else logits.float() / divisor
@@ -110,7 +110,7 @@ def window(config: Any) -> int | None:
 
 
 def head_shape(config: Any) -> tuple[int, int, int]:
-    """Returns the numbers of attention heads and key-value heads, and the head size. If layers differ: of the first layer."""
+    """Returns the numbers of attention heads and key-value heads, and the head size, of the first layer if layers differ."""
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
     own = config if layers is None else layers[0]

@@ -140,7 +140,7 @@ def test_specforge_vp_drafter_logs_warnings_about_its_training(read, target, cap
     assert caplog.text.count("was not trained to draft from an empty prefix") == 1
     caplog.clear()
     Models(target, vp)
-    assert "was trained for the second role" in caplog.text
+    assert "was trained as a second drafter" in caplog.text
 
 
 @torch.inference_mode()

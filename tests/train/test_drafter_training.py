@@ -310,7 +310,7 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     assert [(m.form.markov, m.form.draft_vocabulary) for m in (first, second)] == [("vanilla", 40)] * 2
     assert (first.form.second_role, second.form.second_role) == (False, True)
     assert not second.form.visible_prefixes  # it was also trained without a prefix
-    assert "was trained for the second role; give it as --second-drafter" in Models(target, second).notes()[0]
+    assert "was trained as a second drafter; give it as --second-drafter" in Models(target, second).notes()[0]
     plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     for method in ("dflash", "d2sd", "d2sd_tree", "ddtree"):
         trace = found.generate("Question: Tom", DecodeConfig(method, 12))

@@ -29,7 +29,7 @@ FOLDERS = {
     "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, but the target has layers 0 to 15", None),
     "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, but the target has 16", "num_target_layers: 16"),
     "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),
-    "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size 8", None),
+    "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size is 8", None),
 }  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkey
     other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
     assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == FAULT_NAMED
     out = capsys.readouterr().out
-    assert out.index("holds NaN") < out.index("its dflash_config.block_size 8")
+    assert out.index("holds NaN") < out.index("its dflash_config.block_size is 8")
 
 
 def test_broken_ways_write_readable_folders(tmp_path):

@@ -97,9 +97,9 @@ def test_default_eagle3_layers_match_paper():
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"hidden_size": 32}, "features of width 32, the target's hidden size is 64"),
-        ({"vocab_size": 200}, "a vocabulary of 200, the target has 300"),
-        ({"eagle_config": {KEY: [1, 4, 10]}}, r"output of target layer 10, the target has 10 layers \(0 to 9\)"),
+        ({"hidden_size": 32}, "features of width 32, but the target's hidden size is 64"),
+        ({"vocab_size": 200}, "a vocabulary of 200, but the target has 300"),
+        ({"eagle_config": {KEY: [1, 4, 10]}}, r"output of target layer 10, but the target has 10 layers \(0 to 9\)"),
         ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
         ({KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}}, "two different sets of layers"),
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),

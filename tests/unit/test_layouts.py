@@ -29,15 +29,15 @@ def test_read_form_spreads_default_taps():
 
 
 REFUSED = [
-    ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size 4; make them the same"),
-    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; every number in the second must be higher by one"),
+    ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size is 4; make them equal"),
+    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; every number in the second list must be higher by one"),
     ({**nested(), "rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, "rope_theta is 10000.0 and its rope_parameters"),
     ({**nested(), "rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "differ by kind of layer"),
     ({**nested(), "layer_types": ["sliding_attention"] * 2}, "its sliding_window is missing"),
     ({**nested(), "layer_types": ["linear_attention"] * 2}, "its layer_types include 'linear_attention'"),
     ({**nested(), "is_causal": 3}, "its causal is 3"),
-    ({**nested(), "architectures": ["PEagleDraftModel"]}, "it is a P-EAGLE drafter.*vLLM runs it"),
-    (nested(projector_type="domino"), "it is a Domino drafter.*SGLang runs it"),
+    ({**nested(), "architectures": ["PEagleDraftModel"]}, "it is a P-EAGLE drafter.*run it with vLLM"),
+    (nested(projector_type="domino"), "it is a Domino drafter.*run it with SGLang"),
     ({**flat(), "architectures": ["Qwen3Eagle3Model"]}, "it is an EAGLE-3 drafter in DeepSpec's form"),
     (nested(projector_type="other"), "its projector_type 'other' is not supported"),
     ({**nested(), "attention_sink_bias": True}, "its config sets attention_sink_bias to True, which is not supported here"),
@@ -48,10 +48,10 @@ REFUSED = [
     ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
     ({**flat(), "secret_trick": True}, "its config sets secret_trick, which this version does not know"),
     (flat(target_layer_ids=[-1, 1]), r"reading the embeddings \(-1\) is not supported"),
-    (flat(**{**HEAD, "markov_rank": 0}), r"a Markov head that it does not have \(markov_rank is 0\)"),
+    (flat(**{**HEAD, "markov_rank": 0}), r"a Markov head, which it does not have \(markov_rank is 0\)"),
     (flat(markov_rank=4, markov_head_type="new"), "its markov_head_type 'new' is unknown"),
     ({k: v for k, v in speculators("dflash").items() if k != "aux_hidden_state_layer_ids"}, "has no aux_hidden_state_layer_ids"),
-    (speculators("dspark"), "neither sample_from_anchor nor 6 or 5 speculative_tokens"),
+    (speculators("dspark"), "sample_from_anchor is missing, and speculative_tokens is neither 6 nor 5"),
     (speculators("other"), "its speculators_model_type 'other' is not supported"),
     (speculators("dflash", target_hidden_size=128), "reads features of width 128"),
     (nested("DFlash2DraftModel", conv_group_size=5), "its conv_group_size 5 does not divide its hidden_size 64"),
@@ -98,4 +98,4 @@ def test_load_drafter_keeps_only_tables_unlike_target(tokenizer, tmp_path, caplo
     assert read.lm_head is None
     read = load_drafter(str(tmp_path), torch.float32, "cpu", make_target(tokenizer, seed=9))
     assert read.embed_tokens is not None
-    assert "embed_tokens.weight differs from the target's, so the drafter's is used" in caplog.text
+    assert "own embed_tokens.weight is used, since it differs from the target's" in caplog.text

@@ -101,7 +101,7 @@ def test_load_refuses_unsupported_devices(device, sentence):
     ("change", "sentence"),
     [
         ({"hidden_size": 32}, "hidden size 32, the target 64"),
-        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}}, "reads target layer 7, the target has 3"),
+        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}}, "reads target layer 7, but the target has 3"),
         ({"vocab_size": 99}, "vocabulary of 99"),
     ],
 )
@@ -186,7 +186,7 @@ def test_load_reports_missing_package_and_low_memory(folder, monkeypatch):
     with pytest.raises(InputError, match="need the package bitsandbytes"):
         load(str(folder), load_in_8bit=True)
     monkeypatch.setattr("d2sd.folders.loading.AutoModelForCausalLM.from_pretrained", full)
-    with pytest.raises(InputError, match="does not fit into the memory of cpu; choose a smaller one"):
+    with pytest.raises(InputError, match="does not fit into the memory of cpu; choose a smaller target"):
         load(str(folder))
 
 

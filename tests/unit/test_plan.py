@@ -82,7 +82,7 @@ def test_plan_report_describes_eagle3_drafter(tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS["Tengyunw/qwen3_8b_eagle3"]["drafter_config"]}
     said = markdown(plan(*folders(pair, tmp_path)))
     assert "EAGLE-3, 1 layer, which sees the whole text" in said
-    assert "It drafts 32000 of the target's tokens" in said
+    assert "Its draft vocabulary has 32000 of the target's tokens" in said
 
 
 def test_plan_describes_hybrid_target_and_windowed_drafter(tmp_path):
