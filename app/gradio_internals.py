@@ -43,7 +43,7 @@ def look_less_often(page: gr.Blocks) -> None:
 
 
 def waiting(concurrency_id: str) -> list[str]:
-    """Returns the windows whose calls wait for a concurrency id, in queue order. Outside a call, the list is empty."""
+    """Returns the windows with queued calls of a concurrency id, in queue order. Outside a call, the list is empty."""
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(concurrency_id) if page else None
     return [event.session_hash for event in line.queue] if line else []
@@ -57,7 +57,7 @@ def forget(window: str, app: Any) -> None:
 
 
 def hidden_when(condition: str) -> str:
-    """Returns a JavaScript listener that empties and hides a component if ``condition`` is true, an expression of ``value``."""
+    """Returns a JavaScript listener that empties and hides a component if ``condition``, an expression of ``value``, is true."""
     return f"(value) => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 

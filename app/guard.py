@@ -37,7 +37,7 @@ MAX_EVENT_DEPTH = 4
 _FILE = {"_type": "gradio.FileData"}
 UNEXPECTED = "Something went wrong; the error is in the server's log."
 TOO_LARGE = "The request is too large; at most {} MiB are accepted."
-MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
+MISFIT = "A value is not valid for its control, or an uploaded file no longer exists; reload the page."
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -80,7 +80,7 @@ class Guard:
         functions do not arrive here: ``GuardedBlocks`` handles them.
         """
         began = gone = more = False
-        left = limit  # bytes of the body; counted, since the length in the header may be missing or wrong
+        left = limit  # bytes of the body that may still follow; counted, since the length in the header may be missing or wrong
 
         async def receive_part() -> Message:
             nonlocal gone, more, left

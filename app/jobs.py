@@ -1,7 +1,7 @@
 """Jobs of the page. A job runs in a queue, reports in a notice, and can be stopped with a button.
 
-Requests do not wait in the queue, so that Stop and newer requests also reach a waiting job. Every view has a ``Ticket``
-with its newest job. ``wire`` connects an event to a job; ``answer`` connects an event to a function without a job. Both report
+A request for a job is handled outside the queue, so that Stop and newer requests also reach a job that still waits. Every view
+has a ``Ticket`` with its newest job. ``wire`` connects an event to a job, and ``answer`` to a function without a job. Both report
 an error as one sentence, and drop answers that a newer request has made obsolete.
 """
 
@@ -41,12 +41,12 @@ FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "
 BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Another run is in progress. Yours is next."  # shown to the first in the queue
-TURNS_COUNTED = 9  # latest requests of each kind, from which waiting times are estimated
+TURNS_COUNTED = 9  # number of latest requests of each kind from which waiting times are estimated
 
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` is not empty.
+    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` has text.
 
     value: new content of the view; None leaves it unchanged.
     problem: an error message.
@@ -196,8 +196,8 @@ class ModelTurns:
             news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours. You are number {waiting + 1} in the queue."
         if not self._lasted:
             return news
-        longest = max(map(max, self._lasted.values()))  # of all kinds, since the kinds of queued requests are unknown
-        left = longest  # if none is running: the next request may be about to start
+        longest = max(map(max, self._lasted.values()))  # over all kinds, since the kinds of queued requests are unknown
+        left = longest  # if no request is running: the next one may be about to start
         if self._whose is not None:
             usual, gone = max(self._lasted.get(self._kind, [longest])), self._clock() - self._began
             left = max(usual - gone, max(usual, gone) / 2)  # a request that exceeds the usual time may take much longer
@@ -214,7 +214,7 @@ TURNS = ModelTurns()
 
 
 def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
-    """Returns a sentence about failed work that begins with ``what``. Unexpected errors are also logged."""
+    """Returns a sentence about failed work. The sentence begins with ``what``. Unexpected errors are also logged."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return f"{what}: there was not enough memory. Use fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):
@@ -266,7 +266,7 @@ def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[A
     """Returns a function that converts an update of a job into a change of the notice, until the job is cancelled.
 
     Each update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
-    The sentence is not repeated after another call of the page, which may have shown a newer one. An empty update changes nothing.
+    After another call of the page, it is not repeated: that call may have shown a newer sentence. An empty update changes nothing.
 
     quiet: whether the notice stays empty until the job waits or loads models.
     """
@@ -339,7 +339,7 @@ def wire(
         place = ahead(request)
         news = TURNS.news(current, place) if in_turn else ""
         current.replace(Job(work, event_fields(event), in_turn, place if news else None))
-        # The timer always starts, since other requests may be queued before this one.
+        # The timer also starts without news, since other requests may be queued before this one.
         said = gr.skip() if in_view and not news else sentence(news=news)
         return [said, gr.Timer(active=in_turn), *(gr.Button(visible=True) for _ in shown_stops)]
 
@@ -409,7 +409,7 @@ class Overtaken(Exception):
 class Call:
     """A call of the page that is answered without a job.
 
-    ticket: ticket of the view that it changes.
+    ticket: ticket of the view that the call changes.
     number: number of the call, from 1; None for callers other than the page.
     data: data of the call's event; empty unless a custom component sent the event.
     """
@@ -422,7 +422,7 @@ class Call:
         return not self.ticket.latest(self.number)
 
     def check(self) -> None:
-        """Raise ``Overtaken`` if there was a later call. Use it before changing anything that the page shows."""
+        """Raise ``Overtaken`` if there was a later call. To be called before anything on the page changes."""
         if self.overtaken():
             raise Overtaken
 
@@ -436,7 +436,7 @@ def answer(
     notice: gr.Textbox,
     **options: Any,
 ) -> Any:
-    """Wire an event to a function without a job. Its answer is dropped if there was a later call.
+    """Wire an event to a function without a job. The function's answer is dropped if there was a later call.
 
     work: called with the ``Call`` and the values of the inputs; returns the values of the outputs and the notice. The message of
         an ``InputError`` is shown in the notice.

@@ -30,8 +30,8 @@ class Link:
     """The content of a link.
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
-    selection: the place to select: ``step`` from 0, its ``node``, and ``text``, a hash of the run's text made by the page. None
-        if the link has no step.
+    selection: the place to select: ``step`` from 0, its ``node``, and ``text``, a hash that the page computes from the run's
+        text. None if the link has no step.
     ignored: the invalid values, each with the reason.
     """
 
@@ -48,7 +48,7 @@ class Link:
     def sampling_note(self) -> str:
         """A warning that a new run of this link may give a different text; empty at temperature 0."""
         temperature = self.values.get("temperature", 0)
-        return f"The text is sampled at temperature {temperature:g}, so it may differ." if temperature else ""
+        return f"The text is sampled at temperature {temperature:g}: a new run may differ." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         if not header or not self.values:

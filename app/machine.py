@@ -72,8 +72,8 @@ def leave_a_core() -> None:
     """Let torch leave one core for the browser, unless OMP_NUM_THREADS sets the number of threads.
 
     The threads of a forward pass busy-wait for each other about a hundred times per step. If another program takes one of
-    their cores, every wait lasts until the system returns the core. Measured on two cores: two threads fall from 150 to 3
-    tokens per second, one thread from 128 to 110.
+    their cores, every wait lasts until the system returns the core. Measured on two cores: such a program slows
+    decoding with two threads from 150 to 3 tokens per second, and with one thread from 128 to 110.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "OMP_NUM_THREADS" not in os.environ:

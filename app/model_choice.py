@@ -53,7 +53,7 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
 
 
 def model_picker(prefix: str = "") -> gr.Dropdown:
-    """Returns the list of models, with a reason for each that cannot run here. ``prefix``: prefix of its element id."""
+    """Returns the list of models, with a reason for each that cannot run here. ``prefix``: prefix of the list's element id."""
     choices, first = [(_label(offer), offer.id) for offer in models.offers()], presets.first_model()
     return gr.Dropdown(choices, value=first, label="Models", elem_id=f"{prefix}model", filterable=False, min_width=60)
 
@@ -87,7 +87,7 @@ def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[st
 
 
 def download_label(remote: Remote) -> str:
-    """Returns the button's text with the sizes of both downloads: as a wheel, and from the hub, which is tried first."""
+    """Returns the button's text with the sizes of both possible downloads: a wheel, and the hub's file, which is tried first."""
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
 

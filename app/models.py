@@ -1,4 +1,4 @@
-"""The models that the page offers, the reasons why some of them cannot run here, and loading models.
+"""The models that the page offers, the reasons why some of them cannot run here, and the loading of models.
 
 The page's owner can add models to the bundled and published ones. The environment variable ``D2SD_MODELS`` is a JSON list, or
 the path of a file with the list::
@@ -39,7 +39,7 @@ FIELDS = ("name", *PARTS, "dtype")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"
-ROOM = 1.2  # memory for weights, drafters and caches ÷ the target's weights
+ROOM = 1.2  # needed memory (weights, drafters and caches) ÷ size of the target's weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Chosen:
 
 
 def offers() -> list[ModelOffer]:
-    """Returns all entries of the list. An entry whose models cannot run here has the reason."""
+    """Returns all entries of the list. An entry whose models cannot run here states the reason."""
     remotes = [
         ModelOffer(r.name, r.title, note="" if found(r.name) else "not downloaded yet") for r in offered_remotes()
     ]
@@ -217,7 +217,7 @@ def obstacle(pair: Pair) -> str | None:
     card = torch.cuda.is_available()
     memory = float(torch.cuda.get_device_properties(0).total_memory) if card else machine.memory()
     if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
-        where = "the GPU has" if card else "this machine has no CUDA GPU and"
+        where = "the GPU has only" if card else "this machine has no CUDA GPU and only"
         return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of free memory'}"
     sources = [s for s in (pair.target, pair.drafter, pair.vp, pair.eagle3) if s and not is_folder(s)]
     if not all(map(_complete, sources)) and not hub_answers():
@@ -307,7 +307,7 @@ def engine(chosen: Chosen) -> d2sd.Engine:
     """Returns the engine of the chosen models, and loads them if needed. Without a VP-Drafter, the first drafter is also the
     second drafter.
 
-    Previous models that are not bundled are dropped before loading, so that memory need not hold two large targets.
+    Before models that are not bundled are loaded, earlier such models are dropped: memory need not hold two large targets.
     After loading, ``gc.freeze`` is called: otherwise, garbage collection would sometimes pause runs for a third of a second.
 
     Raises ``InputError`` if the models cannot run here or cannot be loaded.
@@ -358,7 +358,7 @@ def planned(model: str, folder: str) -> str:
         if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
             return ""
         drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
-        # without a dtype, weights are loaded in float32, also for mixed precision
+        # without a dtype, weights are loaded in float32
         return _summary(str(own / "target"), drafter and str(own / drafter), _own_dtype() or "float32")
     if model in d2sd.presets() or model not in pairs():
         return ""

@@ -18,14 +18,14 @@ from d2sd.trace.events import Baseline, StageSeconds
 PLAIN_CONTEXT = 64  # tokens before the measured steps
 PLAIN_STEPS = 24  # number of steps whose times are used
 MOST_PLAIN_STEPS = 64  # maximum number of steps, if their times do not become steady
-SECONDS_OF_PLAIN = 2.0  # after this time, the steps so far are used
+SECONDS_OF_PLAIN = 2.0  # after this time, the steps measured so far are used
 LEAST_PLAIN_STEPS = 4  # minimum number of steps, also for slow models
 
 
 class PlainStep:
     """The step time of plain decoding, the baseline of a run.
 
-    Iterating over this object measures the time, unless it is stored for these models on this machine, and yields None per event.
+    Iterating over this object measures the time and yields None per event. If the time is already stored, nothing is measured.
 
     run: the run that is compared with plain decoding.
     stop: returns True to end the measurement before its next step.
@@ -39,7 +39,7 @@ class PlainStep:
         self.costs, self.clean = run.engine.plain(run.request.config.backend), True
 
     def __iter__(self) -> Iterator[None]:
-        """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` step times are steady."""
+        """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` times are steady or time is up."""
         ids, backend = self._run.request.ids, self._run.request.config.backend
         self.costs = self._run.engine.plain(backend)  # another run may have measured it in the meantime
         if self.costs is not None:
@@ -80,7 +80,7 @@ class PlainStep:
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
         """Returns the speeds of plain decoding and of the run. The run's time excludes periods in which other programs, such
-        as the browser, displaced the run's thread. A stored time of plain decoding that cannot be right is deleted.
+        as the browser, displaced the run's thread. An impossible stored time is deleted, unless the run was disturbed.
 
         tokens: number of tokens committed by the steps of the run.
         times: times of these steps.

@@ -27,7 +27,7 @@ CHAT_EXAMPLES = {
     "Story": "Write a short story about a lighthouse keeper who finds a message in a bottle.",
     "Arithmetic": "A baker makes 24 rolls and sells 17 of them. How many rolls are left? Explain step by step.",
 }
-# One per domain of the bundled models, and one that these models cannot answer.
+# One prompt per domain of the bundled models, and one prompt that these models cannot answer.
 EXAMPLES = {
     "Story": "One day, a small bear climbed a tall tree and",
     "Ask a story": "Tell me a story about a dragon.",

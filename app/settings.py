@@ -79,7 +79,7 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
     """Returns the control of a setting: a number field, a checkbox or a list.
 
-    prefix: prefix of its element id.
+    prefix: prefix of the control's element id.
     options: further options of a number field or a list.
     """
     shape: dict[str, Any] = {"elem_id": f"{prefix}{element(setting)}", "min_width": 60}
@@ -108,7 +108,7 @@ def remember(name: str, boxes: Sequence[Any]) -> str:
 
     name: key of the values.
 
-    Returns the script of an event that restores them. The outputs of the event must be the same controls.
+    Returns the script of an event that restores the values. The outputs of the event must be the same controls.
     """
     key = json.dumps(f"d2sd-{name}")
     changed = [box.change for box in boxes]

@@ -84,7 +84,7 @@ def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]
 def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
     """Run until ``WARM_UP_TOKENS`` tokens are committed, yielding None per event.
 
-    This allocates the same buffers as the whole run. On ZeroGPU it does nothing, since the process ends with the run.
+    This allocates the same buffers as the whole run. On ZeroGPU, nothing is run, since the process ends with the run.
     """
     if ON_ZERO_GPU:
         return

@@ -40,7 +40,7 @@ def _font(request: Request) -> Response:
 
 
 def fonts() -> str:
-    """Returns the markup of the fonts. It lets browsers load them before the page's scripts."""
+    """Returns the markup of the fonts. With it, browsers load the fonts before the page's scripts."""
     at = FONT_PATH.removeprefix("/")  # relative, since a proxy may serve the page under a path
     early = "".join(
         f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values()

@@ -1,4 +1,4 @@
-"""The address of the page, whether it is public, and hiding local paths from visitors."""
+"""The address of the page, whether the page is public, and the removal of local paths from sentences."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def listen_options() -> dict[str, Any]:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except OSError as error:
-        at, other = (f"{name}:{port}", f"port, such as {EXAMPLE}") if port else (name, "HOST, such as 127.0.0.1")
+        at, other = (f"{name}:{port}", f"port, as in {EXAMPLE}") if port else (name, "HOST, such as 127.0.0.1")
         raise InputError(f"the page cannot listen on {at}: {error.strerror}; choose another {other}") from None
     return {"server_name": name, **({"server_port": int(port)} if port else {})}
 
 
 def public() -> bool:
-    """Returns whether people other than the owner of this machine may visit the page. Visitors may not name folders or hub ids.
+    """Returns whether people other than the owner of this machine may visit the page. Such visitors may not name folders or hub ids.
 
     True on a Hugging Face Space, with a share link of Gradio, and on any address except loopback. ``FOLDERS=allow`` makes it
     False. ``FOLDERS=refuse`` makes it True, for a page on the loopback address behind a proxy.
@@ -60,5 +60,5 @@ def _loopback(name: str) -> bool:
 
 
 def without_paths(sentence: str) -> str:
-    """Returns a sentence. On a public page, local paths in it are reduced to their last part."""
+    """Returns a sentence; on a public page, with each local path reduced to its last part."""
     return _PATH.sub(r"…/\1", sentence) if public() else sentence

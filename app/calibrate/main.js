@@ -1,4 +1,4 @@
-// Calibrate: the verdict and its reasons, figures, and lists of the steps behind a mark of a figure.
+// Calibrate: the verdict and its reasons, figures, and lists of the steps of a figure's mark.
 
 import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
@@ -168,7 +168,7 @@ class MembersView {
     this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
     const rest = Math.max(0, this.items.length - this.shown);
     this.more.hidden = !rest;
-    this.more.textContent = !rest ? "" : rest > AT_ONCE ? `Show ${AT_ONCE} more of ${rest}` : `Show the other ${rest}`;
+    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
   }
 
   row({ row, at }, index) {
@@ -197,7 +197,7 @@ class MembersView {
     const { steps } = data;
     const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
+    const said = ` at position ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
     return right
       ? [token, said, h("b", {}, "accepted ✓")]
       : [
@@ -335,7 +335,7 @@ export function start(element, trigger, props, watch, server, options) {
   const hint = h(
     "p",
     { class: "hint" },
-    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks, and a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks. Click a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
   const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
   const further = h(

@@ -57,7 +57,7 @@ def calibration_drawing(
     With these marks, the page can list the steps of a clicked mark without the server.
 
     measured, runs: the finished runs, as measurements and as recordings.
-    total: number of planned runs; None: ``runs`` are all.
+    total: number of planned runs; None: the number of ``runs``.
     running: whether the measurement is in progress.
     """
     statistics, done = measured.statistics, len(runs)
@@ -196,9 +196,9 @@ def prompts(
 
     values: settings by name.
     """
-    count = settings.whole(limit, "how many")
+    count = settings.whole(limit, "the number of prompts")
     if count < 1:
-        raise InputError(f"how many must be at least 1, not {count}")
+        raise InputError(f"the number of prompts must be at least 1, not {count}")
     config = settings.config(method, values)
     texts = source.prompts(count)
     yield from announce_loading(chosen)
@@ -270,9 +270,9 @@ def report(
     """
     if ON_ZERO_GPU:
         raise InputError("this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine")
-    count = settings.whole(limit, "how many")
+    count = settings.whole(limit, "the number of prompts")
     if not 1 <= count <= MAX_DOCTOR_PROMPTS:
-        raise InputError(f"how many must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")
+        raise InputError(f"the number of prompts must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")
     prompts = [p.text for p in source.prompts(count)]
     yield from announce_loading(chosen)
     engine = models.engine(chosen)

@@ -76,7 +76,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
             )
             log = gr.Textbox(
                 label="or paste a log",
-                info="What vLLM, SGLang or llama.cpp print about their drafts.",
+                info="Lines that vLLM, SGLang or llama.cpp printed about drafts.",
                 lines=3,
                 max_lines=8,
                 visible=False,

@@ -25,10 +25,10 @@ from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import encodable
 
-EXPLANATION = "Compare two methods, drafters or settings on the same prompts. Everything that you run, open or measure is listed here."
+EXPLANATION = "Compare two methods, drafters or settings on the same prompts. Runs that you make, open or measure are listed here if two of them have the same prompt."
 OPENING = ("dflash", "d2sd")  # lanes of the recorded race that are compared before anything is run
 MAX_PAIRS = 40
-MAX_PAIR_CHARACTERS = 400_000  # of all texts shown side by side
+MAX_PAIR_CHARACTERS = 400_000  # maximum number of characters of all texts shown side by side
 MAX_LABEL = 80
 
 
@@ -66,8 +66,8 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
-    """Returns the dropdowns. A offers the runs and sets that share a prompt with another run or set. B offers those that share a
-    prompt with the selection of A.
+    """Returns the dropdowns. A offers the runs and sets that share a prompt with another run or set. B offers those
+    that share a prompt with the run or set selected in A.
 
     The selection is kept if possible. Otherwise, the newest pair that shares a prompt is selected, or two lanes of the recorded race.
     """

@@ -36,7 +36,7 @@ function readPair(raw) {
   };
 }
 
-/** A sentence about the first step that ends at different places on both sides, with its number of tokens on each side. */
+/** A sentence about the first step that ends at different places in A and B, with the step's number of tokens in both. */
 function partingWords({ parts, sides }) {
   if (parts === null) return "All steps are the same.";
   const [a, b] = sides.map((steps) => (steps[parts] ? count(steps[parts].tokens.length, "token") : "no step"));
@@ -176,7 +176,7 @@ export class TextsView {
       h(
         "span",
         {},
-        `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`,
+        `${mark} ${words}; ${count(step.tokens.length, "token")} committed${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`,
       ),
       open,
     );

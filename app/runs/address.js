@@ -1,4 +1,4 @@
-// Keeps the page's address up to date: the fields that reproduce the run, then tab, run, step and node. Back and Forward then move
+// Keeps the page's address up to date: the fields that reproduce the run, then tab, run, step and node. Thus Back and Forward move
 // between views, and a reload restores the view. A link can also name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
@@ -34,7 +34,7 @@ export class Address {
   }
 
   /** Schedules writing the address. The first change within a view is written immediately, so that a reload or Back right after a
-   *  click keeps it. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in Explore while
+   *  click keeps the change. Changes that follow within `SETTLE_MS` are written together. `hidden`: the change is in Explore while
    *  another tab is open. Such changes may go on for long, so they do not postpone a scheduled write. */
   soon(hidden = false) {
     const now = this.now();
@@ -135,12 +135,12 @@ export function traceAddress(wanted, here, hosts) {
     return { problem: "its address must begin with http:// or https:// and contain no user name" };
   if (address.host !== new URL(here).host && !hosts.includes(address.host))
     return {
-      problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”`,
+      problem: `${address.host.slice(0, 80)} is not on this page’s list of hosts; download the file and use “Open a trace”`,
     };
   return { address };
 }
 
-/** Returns the file at an address. Throws a sentence if it cannot be fetched, is redirected, or is larger than `megabytes`. */
+/** Returns the file at an address. Throws an error if the file cannot be fetched, is redirected, or is larger than `megabytes`. */
 export async function fetchTrace(address, megabytes) {
   const answer = await fetch(address, {
     redirect: "error",

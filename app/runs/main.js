@@ -1,4 +1,4 @@
-// The list of this window's runs, the address of the page, stored values of forms, and additional keys.
+// The list of this window's runs, the address of the page, stored values of forms, and keyboard shortcuts.
 
 import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
@@ -243,7 +243,7 @@ class RunsView {
       await copyLink(
         query,
         "The prompt is too long for a link: save the trace instead.",
-        "Link copied. It fills in prompt and settings; press Run to repeat the run.",
+        "Link copied. It contains the prompt and the settings, from which the run can be repeated.",
       ),
     );
   }

@@ -25,11 +25,11 @@ from d2sd.trace.text import encodable
 from d2sd.trace.trace import Reader, lines_of
 
 FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # suffixes of traces and logs
-MAX_MEGABYTES = 96  # of a file, unpacked; browsers can still draw this much
-MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured together, unpacked
+MAX_MEGABYTES = 96  # maximum size of a file, unpacked; browsers can still draw this much
+MAX_MEGABYTES_TOGETHER = 256  # maximum size of all files that are measured together, unpacked
 SECONDS_KEPT = 3600  # lifetime of an uploaded file; runs that were read from the file stay
 NEXT_RUN = re.compile(rb'\n\{"event":"Header"')
-MAX_OPENED = 24  # runs that opening one file adds to the list
+MAX_OPENED = 24  # maximum number of runs that one opened file adds to the list
 LABEL = 200  # maximum characters of a prompt in the name of its run
 
 
@@ -126,14 +126,14 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     raw = _unpacked(path)
     if is_log(path):
         runs = list(islice(_logged(path), MAX_OPENED + 1))
-        more = f"Its first {MAX_OPENED} runs are in the list; Calibrate reads all of them."
+        more = f"Only the first {MAX_OPENED} runs of this log are in the list; Calibrate reads all its runs."
         notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_readings(path))]
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
         raise InputError("the trace has no steps, so there is nothing to show")
-    note = f"The first {MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    note = f"Only the first {MAX_OPENED} of {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
     return read, note
 
 

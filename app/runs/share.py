@@ -31,7 +31,7 @@ MAX_TITLE = 120  # characters
 MAX_PART = 40  # characters of each part of a file name
 PROMPT_WORDS = 3
 PLAIN_WORD = re.compile(r"[a-z0-9]+")
-MAX_PAGE_MEGABYTES = 32  # of traces in a page; the page is a fifth as large, which browsers open quickly
+MAX_PAGE_MEGABYTES = 32  # maximum size of a page's traces; the page is a fifth as large, so browsers open it quickly
 
 
 def window_file(runs: Sequence[Recording]) -> bytes:
@@ -94,7 +94,7 @@ def _tour(run: RecordedRun) -> str:
 
 
 def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
-    """Raise ``InputError`` if a run is in progress, all runs are empty, or the traces have more than ``megabytes`` together."""
+    """Raise ``InputError`` if a run is in progress, all runs are empty, or the traces together have more than ``megabytes``."""
     size = 0
     for run in runs:
         if run.live:
@@ -129,7 +129,7 @@ def file_name(header: Mapping[str, Any]) -> str:
 
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Returns the requested file in a note of the shown run, and a notice."""
+    """Returns the requested file as a message to the view, and a notice."""
     fields = event_fields(data)
     try:
         file = make_file(session.shown, fields.get("kind"), fields.get("step"), fields.get("node"))

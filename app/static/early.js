@@ -20,8 +20,8 @@ if (["dark", "light"].includes(chosen) && !themed.has("__theme")) {
 }
 
 // Gradio 6.31 removes its status “Loading…” while the clock of the status still runs. The clock then ticks invisibly 60 times a second, which
-// takes 6% of a core, and no option disables it. Five ticks per second suffice, since clocks show tenths of a second. The returned 0
-// is not a valid frame id, which does no harm: Gradio never cancels a tick.
+// takes 6% of a core, and no option disables it. Five ticks per second suffice. The returned 0 is not a valid frame id,
+// which does no harm: Gradio never cancels a tick.
 const CLOCK = /^\(\)=>\{\w+\(\w+,\(performance\.now\(\)-/;
 const nextFrame = window.requestAnimationFrame.bind(window);
 window.requestAnimationFrame = (work) => (CLOCK.test(work) ? (setTimeout(work, 200), 0) : nextFrame(work));

@@ -80,7 +80,7 @@ export const STAGES = [
 export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");
   return Object.hasOwn(METHOD_NAMES, method)
-    ? METHOD_NAMES[method] + (method === lane ? "" : ", quickest here")
+    ? METHOD_NAMES[method] + (method === lane ? "" : ", “quickest here”")
     : visible(lane, 60);
 }
 

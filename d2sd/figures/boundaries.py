@@ -61,7 +61,7 @@ def matrix_panel(report: Report) -> Panel:
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
-        "Where was the first draft predicted to end, and where did it end? In cells on the diagonal, the prediction was right.",
+        "How many tokens of the first draft were predicted to be accepted, and how many were? On the diagonal, the prediction was right.",
         boundary_matrix(matrix),
         FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
@@ -112,8 +112,8 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
 
 
 def outcomes(matrix: Matrix) -> list[int]:
-    """Returns the outcomes to draw, as numbers of accepted tokens. Full acceptance is drawn only if it occurs; other outcomes up to
-    the largest that occurs, but at least ``LEAST_OUTCOMES``.
+    """Returns the outcomes to draw, as numbers of accepted tokens: at least ``LEAST_OUTCOMES`` outcomes from 0, and all up to the
+    largest that was predicted or happened. Full acceptance is included only if it was predicted or happened.
     """
     whole = len(matrix.counts) - 1
     used = [i for i in range(whole + 1) if any(matrix.counts[i]) or any(row[i] for row in matrix.counts)]
@@ -148,14 +148,14 @@ def ranks_panel(report: Report) -> Panel:
 
 
 def boundary_ranks(ranks: Ranks) -> go.Figure:
-    """Draws a bar for each rank of the true boundary, and a line: how often the boundary is among the K likeliest."""
+    """Draws how often the true boundary has each rank, as bars, and how often it is among the K likeliest, as a line."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
     within = ranks.within[: len(counts)]
     hits = values_of(within)
 
     def words(n: int) -> str:
-        among = f"<br>among the {n} likeliest in {with_interval(ranks.within[n - 1])}; with random prefixes {percent(ranks.chance[n - 1])}"
+        among = f"<br>among the {n} likeliest in {with_interval(ranks.within[n - 1])}; among {n} random prefixes in {percent(ranks.chance[n - 1])}"
         return f"True boundary ranked {n}: {count(counts[n - 1], 'step')} of {ranks.steps}{among}"
 
     def ranked(name: str, kind: str, shown: list[int]) -> Trace:
@@ -202,13 +202,13 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
 
 
 def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
-    """Returns the number of steps at each rank, up to the last rank that occurs or was used."""
+    """Returns the number of steps at each rank, up to the last rank that occurs or was re-drafted from; at least ``LEAST_RANKS``."""
     last = max((n for n, steps in enumerate(ranks.counts, 1) if steps), default=0)
     return ranks.counts[: max(LEAST_RANKS, last, used_branches(ranks) or 0)]
 
 
 def used_branches(ranks: Ranks) -> int | None:
-    """Returns K if all runs used the same K, otherwise None."""
+    """Returns the mean number of re-drafts in steps that re-drafted, normally K; None if it is not a whole number."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None
 
@@ -247,7 +247,7 @@ def gains_panel(report: Report) -> Panel:
 
 
 def tokens_gained(gains: Gains) -> go.Figure:
-    """Draws tokens gained and nodes verified per step, with a row for each draft. The last row is the target's own token."""
+    """Draws tokens gained and nodes verified per step, with a row for each source. The last row is the target's own token."""
     names = [source_name(g) for g in gains.sources]
     last = len(gains.sources)
     kinds = ["first" if g.branch == 0 else "second" for g in gains.sources]
@@ -328,7 +328,7 @@ def source_name(gain: Gain) -> str:
 def gain_words(gain: Gain) -> str:
     tokens = with_interval(gain.tokens, decimal)
     name = source_name(gain)
-    return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
+    return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, added in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 
 
 def by_group(groups: Sequence[Group]) -> go.Figure:

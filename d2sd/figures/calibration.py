@@ -84,7 +84,8 @@ def headline(report: Report) -> Iterator[Stat]:
         "Repaired",
         percent(ranks.repaired.value),
         f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{found}",
-        "Share of the partly rejected drafts where a re-draft began exactly at the rejection boundary and added tokens.",
+        "Share of steps in which a re-draft began exactly at the rejection boundary and added tokens. Only steps with re-drafts and a "
+        "rejected token of the first draft count.",
     )
     per = report.gains.per_redraft
     yield Stat(
@@ -164,7 +165,7 @@ def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Seque
 
 def _second(second: Second) -> Panel:
     question = (
-        f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these count, up to their first rejected token. "
+        f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these re-drafts count, up to their first rejected token. "
         "Of their tokens with this confidence, how many does the target accept?"
     )
     return _reliability(
@@ -178,7 +179,7 @@ def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: 
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # every second: not all labels fit
+        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all labels fit
         "range": [-0.5, len(bins) - 0.5],
     }
     figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)

@@ -38,7 +38,7 @@ class ComparisonResults:
 
     comparison: the values of both sides and their differences.
     short: title and sentence that state whether B commits more tokens per step.
-    reading: a sentence about the settings that differ, then sentences about the differences.
+    reading: a sentence about the settings that differ, then sentences about the differences in ``comparison``.
     how: an explanation of the intervals.
     panel: the differences as a figure.
     """
@@ -96,7 +96,7 @@ def _differences(rows: Sequence[Difference]) -> FigureTable:
         says = "" if d.difference.low is None else "clear" if d.difference.excludes_zero else "not clear"
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
-    return FigureTable(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
+    return FigureTable(("", "n of A", "n of B", "A", "B", "B − A (95% for all rows)", ""), tuple(cells))
 
 
 NO_INTERVALS = {

@@ -85,14 +85,14 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
         _over_steps(
             rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
         ),
-        FigureTable(("Checkpoint", "α [95%]", "Difference from the last [95% for all]", "Steps"), tuple(table)),
+        FigureTable(("Checkpoint", "α [95%]", "Difference from the last [95% for all rows]", "Steps"), tuple(table)),
     )
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
     words = [first_position(row) for row in rows]
     yield Panel(
         "first-position",
         "First position over training",
-        "In how many of all steps is the first drafted token accepted?",
+        "In what share of all steps is the first drafted token accepted?",
         _over_steps(rows, steps, shares, [f"first position accepted: {w}" for w in words], kind, share_axis()),
         FigureTable(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
     )

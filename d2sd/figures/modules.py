@@ -1,4 +1,4 @@
-"""Joins ES modules into one script, and makes HTML files of scripts, styles and data.
+"""Joins ES modules into one script, and makes HTML files from scripts, styles and data.
 
 A joined script needs no server and no build step. Each module becomes a function that contains the module's code.
 """
@@ -22,7 +22,7 @@ FONTS = HOME / "assets" / "fonts"
 FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # fonts of text and of tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
-# Comment lines, empty lines and indentation, which are a sixth of a script. Removing them is safe: no string in the sources spans
+# Comment lines, empty lines and indentation: together a sixth of a script. Removing them is safe: no string in the sources spans
 # several lines.
 MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
@@ -91,7 +91,7 @@ def join_modules(entry: Path) -> str:
 
 
 def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
-    """Returns the script of a Gradio component: a function body with ``element``, ``trigger``, ``props``, ``watch``, ``server``.
+    """Returns the script of a Gradio component: a function body that uses ``element``, ``trigger``, ``props``, ``watch``, ``server``.
 
     entry: a module whose ``start`` is called with these five values and ``options``.
     sheets: style sheets by element id. Each is added to the page once, before ``start`` is called.
@@ -130,7 +130,7 @@ def inlined_fonts() -> str:
 
 
 def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images: str = "blob:") -> str:
-    """Returns an HTML file that needs no network. Its security policy allows only ``scripts``, and no connections.
+    """Returns an HTML file that needs no network. Its security policy allows no scripts but ``scripts``, and no connections.
 
     title: plain text.
     styles: CSS.

@@ -17,7 +17,7 @@ from d2sd.figures.style import COLOURS, VIEWER, FigureTable, Panel, Stat
 from d2sd.trace.text import escaped
 
 MAX_VALUES = 4  # maximum number of values listed for a setting that differs between runs
-MAX_CHARACTERS = 300  # of a listed value
+MAX_CHARACTERS = 300  # maximum number of characters of a listed value
 
 
 def report_page(
@@ -59,9 +59,9 @@ def report_page(
 
 
 def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, FigureTable]]:
-    """Yields name and table of settings, models, versions and hardware.
+    """Yields names and tables: settings, models, versions and hardware of the runs, if known.
 
-    sides: for each side, the run headers. A side has one column.
+    sides: run headers of each side. Every table has one column per side.
     names: column headings, one for each side.
     """
     for part in ("config", "models", "versions", "hardware"):
@@ -123,7 +123,7 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _styles() -> str:
-    """Returns the rules of the report and the page's colours. The dark colours apply if the user's system is dark."""
+    """Returns the rules of the report and the page's colours. The dark colours apply if the user's system uses a dark theme."""
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"

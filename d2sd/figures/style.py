@@ -140,12 +140,12 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
 
 
 def values_of(figures: Iterable[Estimate]) -> list[float]:
-    """Returns the values of figures, with 0 for unknown values."""
+    """Returns the values of estimates, with 0 for unknown values."""
     return [figure.value or 0.0 for figure in figures]
 
 
 def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Trace:
-    """Returns the intervals of these figures as error bars around ``values_of(figures)``."""
+    """Returns the intervals of estimates as error bars around ``values_of(figures)``."""
     spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
     ends = {
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
@@ -156,7 +156,7 @@ def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Tra
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
-    """Returns the fill of bars. ``kind``: a key of ``PATTERNS``. ``faint``: pale, for bars of too few positions."""
+    """Returns the fill of bars. ``kind``: a key of ``PATTERNS``. ``faint``: pale, for bars of fewer than ``FEW`` positions."""
     colour = COLOURS[kind]
     if faint:
         return {"color": COLOURS[f"{kind}-tint"], "line": {"color": colour, "width": 1}}

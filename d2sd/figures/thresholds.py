@@ -42,7 +42,7 @@ LOOKS = {  # by rule: name, colour, dash pattern, marker
     "single": ("single confidence", "second", "dash", "diamond"),
     "length": ("fixed length", "target", "dot", "square"),
 }
-RING = "chosen on one half"
+RING = "chosen on half the prompts"
 MOST_TIME = 1.5  # upper end of the time axis (1: time with whole drafts); very short drafts exceed it
 HALVES = "This cut was chosen on one half of the prompts and measured on the other half."
 tenths = partial(digits, places=1)
@@ -75,8 +75,8 @@ def caption(stops: Stops) -> str:
     )
     time = f" Drafting time {kind}." if stops.machine else ""
     return (
-        "Only the first draft counts, as if it were verified alone, as a chain. Cuts are applied to the recorded steps, although a "
-        f"real run with a cut would have other steps.{time}"
+        "Only the first draft of each step counts, as if it were verified alone. Cuts are applied to the recorded steps; a real run "
+        f"with cuts would have other steps.{time}"
     )
 
 
@@ -95,16 +95,16 @@ def place_words(stop: Stop) -> str:
 
 
 def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
-    """Returns a clause that compares a cut with whole drafts."""
+    """Returns a clause that compares a cut with whole drafts; with times, a sentence follows."""
     before, after = decimal(whole.alpha.value), decimal(stop.alpha.value)
     alpha = f"α stays at {after}" if before == after else f"α falls from {before} to {after}"
     if stop.kept.low is not None and stop.kept.low < 1:
         alpha += f" (at worst {percent(stop.kept.low)} of {before})"
-    words = f"stopping {place_words(stop)} verifies {tenths(stop.nodes.value)} instead of {tenths(whole.nodes.value)} nodes a step; {alpha}"
+    words = f"if drafting stops {place_words(stop)}, a step verifies {tenths(stop.nodes.value)} nodes instead of {tenths(whole.nodes.value)}; {alpha}"
     if stop.slowdown.value is None:
         return words
-    times = f"{milliseconds(stop.seconds.value)} instead of {milliseconds(whole.seconds.value)} ms"
-    return f"{words}; a token takes {times}, {with_interval(stop.slowdown)} of the time with whole drafts, calculated for {cut(machine)}"
+    times = f"{milliseconds(stop.seconds.value)} ms instead of {milliseconds(whole.seconds.value)} ms with whole drafts"
+    return f"{words}. Calculated for {cut(machine)}, a token takes {times}: {with_interval(stop.slowdown)} of that time"
 
 
 def verdict(stops: Stops) -> Sentence:
@@ -116,7 +116,7 @@ def verdict(stops: Stops) -> Sentence:
         more = f"Choosing a threshold needs at least {MIN_PROMPTS} prompts."
         return Sentence("few", f"{words[0].upper()}{words[1:]}. {more}")
     if not stops.advice:
-        why = "makes a token faster" if stops.machine else f"keeps {percent(KEPT)} of α with fewer nodes"
+        why = "shortens the time per token" if stops.machine else f"keeps {percent(KEPT)} of α with fewer nodes"
         text = (
             f"Nothing is better than whole drafts: on one half of the prompts, no threshold and no shorter draft {why}."
         )
@@ -129,7 +129,7 @@ def verdict(stops: Stops) -> Sentence:
 
 
 def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
-    """Yields the verdict, and settings with which serving engines apply that cut.
+    """Yields the verdict, then the sentences of ``engine_settings``.
 
     has_head: whether the drafter also has a confidence head, like a DSpark drafter.
     """
@@ -141,17 +141,19 @@ def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sent
 
 
 def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
-    """Yields sentences that name serving engines' settings for clearly better cuts, and engines without such settings.
+    """Yields sentences about the cuts that are clearly better than whole drafts: the settings with which serving engines apply
+    them, or that an engine has no such setting.
 
-    For a DSpark drafter (``has_head``), a setting is left out if the engine compares the threshold with the confidence head instead
-    of the softmax, or if the engine refuses other lengths.
+    For a DSpark drafter (``has_head``), a setting is left out if the engine compares the threshold with the output of the
+    confidence head instead of the softmax, or if the engine does not accept the length.
     """
     clear = {a.stop.rule: a.stop for a in stops.advice or () if a.clear}
     drafted = int(stops.stops[-1].value)
     if "single" in clear and not has_head:
         yield (
-            f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. llama.cpp compares the token’s "
-            "share among the ten likeliest tokens. This share is at least the confidence used here, so drafts are somewhat longer."
+            f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. llama.cpp compares this "
+            "threshold with the token’s share of the probability of the ten likeliest tokens. That share is never below the confidence "
+            "used here, so drafts are somewhat longer."
         )
     elif "length" in clear:
         yield f"llama.cpp: --spec-draft-n-max {clear['length'].value:g}."
@@ -162,7 +164,7 @@ def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
         yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; this number includes the anchor."
     if has_head and clear:
         yield (
-            "vLLM has no threshold for a DSpark drafter. With enable_adaptive_verification, the confidence head and the load decide "
+            "vLLM has no threshold for a DSpark drafter. With enable_adaptive_verification, the confidence head and the server’s load decide "
             "how many tokens are verified."
         )
     if clear and "length" not in clear and not has_head:

@@ -49,7 +49,7 @@ class PageRun:
     """A run of a standalone page.
 
     label: name of the run in the list of runs.
-    step: the step to open, from 0; None: the viewer chooses.
+    step: the step to open, from 0; None: the most instructive one.
     node: the node to select in that step.
     tour: data of the run's tour in Learn; empty if it has no tour.
     number: number of the run in links; 0: the run's place in the list, from 1.
@@ -81,10 +81,11 @@ def runs_page(
     styles: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns one self-contained HTML file of runs, which needs no network.
+    """Returns one self-contained HTML file of runs.
 
-    The address of the file selects a view: ``#run=2&step=10&node=7`` (runs and steps count from 1), ``chapter=4``, ``quiz=1``,
-    ``draft=1`` or ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy allows only its own script.
+    Fields after ``#`` in the file's address select a view: ``#run=2&step=10&node=7`` (runs and steps are numbered from 1),
+    ``chapter=4``, ``quiz=1``, ``draft=1`` or ``embed=1``. Runs are embedded as JSON without ``<``, and the page's security policy
+    allows only its own script.
 
     entry: the module whose ``start`` draws the page. A module other than the default can add tours.
     styles: CSS in addition to the viewer's.
@@ -95,7 +96,7 @@ def runs_page(
         for n, run in enumerate(runs, 1)
     ]
     script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
-    body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for words and keys.</p><nav id="runs"></nav></header>
+    body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for the glossary and the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page needs JavaScript to draw the run.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
 """
@@ -110,7 +111,7 @@ def _inert(data: Any) -> str:
 # The interactive view of a run in a notebook cell.
 
 HEIGHT = 900
-# The frame may run its script and save files. It has no access to the notebook or a network.
+# The frame may run its script and save files. It has no access to the notebook or the network.
 FRAME = (
     '<iframe sandbox="allow-scripts allow-downloads" referrerpolicy="no-referrer" srcdoc="{page}" title="{title}" '
     'style="width:100%;height:{height}px;border:0"></iframe>'
@@ -133,7 +134,7 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     """Returns the interactive view of a run, for the last line of a notebook cell.
 
     trace: a run, or the path of its file.
-    step: the step to open, from 1; None: the first one.
+    step: the step to open, from 1; None: the most instructive one.
     height: height of the view in pixels.
 
     Raises ``InputError`` if the file is not a trace, or if the trace has no such step.

@@ -48,7 +48,7 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     at: index of the value in ``Sweep.values``.
     low, high: 95% interval of α.
     nodes: verified nodes per step.
-    less, more: 95% interval of α minus the recorded run's α.
+    less, more: 95% interval of the difference between this α and the recorded run's α.
     speedups: calculated speedups over plain decoding, by machine id.
     """
 
@@ -123,7 +123,7 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
 
 def lane_name(lane: str) -> str:
     method = lane.removesuffix(" cost-aware")
-    return f"{METHODS[method].name}{', quickest here' if lane != method else ''}" if method in METHODS else lane
+    return f"{METHODS[method].name}{', “quickest here”' if lane != method else ''}" if method in METHODS else lane
 
 
 def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
@@ -183,7 +183,7 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
-    """Returns the point with the fewest nodes and at least the rounded α of ``own``; None if it saves less than 10% of nodes."""
+    """Returns the point with the fewest nodes whose rounded α is not below ``own``'s; None if it saves at most 10% of nodes."""
     equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
     least = min(equal, key=lambda p: p.nodes, default=own)
     return least if least.nodes < 0.9 * own.nodes else None
@@ -202,25 +202,26 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     best = max(line.points, key=lambda p: p.alpha)
     own = next((p for p in line.points if p.at == sweep.own), None)
 
-    def words(point: Point) -> str:
-        return f"α {point.alpha:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
+    def words(point: Point, interval: str = "") -> str:
+        at = f"{sweep.symbol} = {sweep.values[point.at]}"
+        return f"α {point.alpha:.2f}{interval} with {point.nodes:.0f} nodes at {at}"
 
     if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
         fewer = 100 * (1 - cheaper.nodes / own.nodes)
         return (
-            f"{method}: as recorded, {words(own)}. {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
+            f"{method}: as recorded, {words(own)}. {sweep.symbol} = {sweep.values[cheaper.at]} reaches this α with "
             f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
         )
     if own is None or line is not own_line:
-        return f"{method}: the highest is {words(best)}{best.interval}, but a single text is weak evidence"
+        return f"{method}: the best result is {words(best, best.interval)}, but a single text is weak evidence"
     if best.alpha <= own.alpha + 1e-9:
-        return f"{method}: the recorded setting has the highest α on this text, {words(own)}{own.interval}"
+        return f"{method}: the recorded setting has the highest α on this text, {words(own, own.interval)}"
     less, more = best.less, best.more
     if less is None or more is None:
         difference = "the text is too short for an interval"
     else:
         ends = " to ".join(map(signed_decimal, (less, more)))
         difference = (
-            f"difference {ends}, {'clearly higher on this text' if less > 0 or more < 0 else 'no clear difference'}"
+            f"95% interval of the gain in α: {ends}, {'clear on this text' if less > 0 or more < 0 else 'not clear'}"
         )
-    return f"{method}: as recorded, {words(own)}. The highest is {words(best)} ({difference})"
+    return f"{method}: as recorded, {words(own)}. The best result is {words(best)} ({difference})"

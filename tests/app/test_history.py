@@ -123,7 +123,7 @@ def test_about_names_other_drafter_and_describes_headers_with_any_values():
     assert about({"method": "d2sd", "models": models, "config": {}}) == "D²SD on tiny, drafter run/step-200"
     config = {"cost_aware": True, "num_branches": 6}
     assert about({"method": "d2sd", "models": {"preset": "smollm2"}, "config": config}) == (
-        "D²SD, quickest here on SmolLM2-135M-Instruct, K 6"
+        "D²SD, “quickest here” on SmolLM2-135M-Instruct, K 6"
     )
     header = {"method": "vllm", "models": {"preset": ["x"]}, "config": {"block_size": {"x": 9}}, "prompt": None}
     assert about(header) == "vllm on ['x'], γ {'x': 9}"

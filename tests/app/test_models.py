@@ -74,7 +74,7 @@ def test_offer_states_slow_cpu_or_memory_obstacle(monkeypatch):
     small, large = offers["Qwen/Qwen3-4B"], offers["Qwen/Qwen3-8B"]
     assert small.obstacle is None
     assert small.note == "on the CPU: slow"
-    assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of free memory" in large.obstacle
+    assert "its weights take 16 GB, and this machine has no CUDA GPU and only 16 GB of free memory" in large.obstacle
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(machine, "memory", lambda: 4e9)
     labels = {id: label for label, id in model_choice.model_picker().choices}
-    why = "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of free memory"
+    why = "its weights take 16 GB, and this machine has no CUDA GPU and only 4 GB of free memory"
     assert labels["Qwen/Qwen3-8B"] == f"Qwen/Qwen3-8B ({why})"
     assert labels["tiny"] == "tiny (bundled)"
     with pytest.raises(InputError, match="choose other models"):

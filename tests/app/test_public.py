@@ -140,7 +140,7 @@ def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
     runs, note = read_all(log)
     assert (len(runs), len(runs[0].trace().steps)) == (recordings.MAX_OPENED, 8)
-    assert "Calibrate reads all of them" in note
+    assert "Calibrate reads all its runs" in note
     good, bad = recordings.read_uploads([log])
     assert (len(good), bad) == (30, [])
     log.write_text(json.dumps(SGLANG), encoding="utf-8")

@@ -131,7 +131,7 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
       PLAIN,
       lane("DFlash", 1.2, 1.25),
       lane("D²SD", 1.1, 1),
-      { ...lane("D²SD, quickest here", 1.3, 1), method: "d2sd cost-aware" },
+      { ...lane("D²SD, “quickest here”", 1.3, 1), method: "d2sd cost-aware" },
     ]),
     {
       title: "DFlash was fastest.",

@@ -104,4 +104,4 @@ def test_sweep_reading_prefers_fewer_nodes_at_same_alpha():
     )
     sweep = Sweep("K", "branches K", ("1", "2", "4", "8"), 2, (Line("d2sd", False, points),))
     said = sweep_reading(sweep, Recorded("d2sd", 3.288, 60.0))
-    assert said == "D²SD: as recorded, α 3.29 with 60 nodes at K = 4. K = 2 has the same α with 40 nodes, 33% fewer"
+    assert said == "D²SD: as recorded, α 3.29 with 60 nodes at K = 4. K = 2 reaches this α with 40 nodes, 33% fewer"

@@ -115,10 +115,10 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
     same = stop_report(halves(fit, fit))
     assert all(a.clear and a.stop.kept.value == 1 for a in same.advice)
     assert verdict(same).tone == "good"
-    assert "verifies 2.0 instead of 5.0 nodes a step; α stays at 2.00." in verdict(same).text
+    assert "a step verifies 2.0 nodes instead of 5.0; α stays at 2.00." in verdict(same).text
     unclear = stop_report(halves(fit, judged))
     assert verdict(unclear).text.startswith(
-        "Nothing is clearly better than whole drafts. The best cut found: stopping "
+        "Nothing is clearly better than whole drafts. The best cut found: if drafting stops "
     )
 
 
@@ -142,7 +142,7 @@ def test_stops_need_eight_prompts_for_advice():
     few = stop_report(table_of(runs[:7]))
     assert few.advice is None
     assert verdict(few).tone == "few"
-    assert verdict(few).text.startswith("Stopping when the product of confidences falls below 0.05 verifies ")
+    assert verdict(few).text.startswith("If drafting stops when the product of confidences falls below 0.05, a step ")
 
 
 def test_stops_of_group_match_steps_of_group():
