@@ -267,7 +267,9 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     expect(game.locator(".source")).to_contain_text("Verified by the large model", timeout=PATIENCE)
     expect(game.locator("li.right")).to_have_count(2)
     expect(game.locator("li.wrong")).to_have_count(1)
-    expect(game.locator(".facts-of")).to_contain_text(f"{step.actual_boundary} of {len(step.first_draft.ids)} tokens accepted")
+    expect(game.locator(".facts-of")).to_contain_text(
+        f"{step.actual_boundary} of {len(step.first_draft.ids)} tokens accepted"
+    )
     expect(game.locator(".facts-of")).to_contain_text("Accepted tokens so far: you 2")
     expect(shown.locator("#tree")).to_be_visible()
     expect(game.get_by_role("button", name="Next")).to_be_focused()

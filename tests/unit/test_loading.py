@@ -101,7 +101,10 @@ def test_load_refuses_unsupported_devices(device, sentence):
     ("change", "sentence"),
     [
         ({"hidden_size": 32}, "hidden size 32, the target 64"),
-        ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}}, "reads target layer 7, but the target has 3"),
+        (
+            {"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}},
+            "reads target layer 7, but the target has 3",
+        ),
         ({"vocab_size": 99}, "vocabulary of 99"),
     ],
 )
