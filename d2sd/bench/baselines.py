@@ -1,7 +1,7 @@
 """Baselines: transformers' ``generate`` with the same target.
 
-It runs without speculation, with a draft model (``assistant_model``), and with its DFlash speculation. All baselines use a twin of the
-target: a new model with the same weight tensors, the stock attention and no hooks. Only time and tokens after prefill count.
+``generate`` runs without speculation, with a draft model (``assistant_model``), and with its DFlash speculation. All baselines use a
+twin of the target: a new model with the same weight tensors, the stock attention and no hooks. Only time and tokens after prefill count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from d2sd.nets.target import Target
 
 BASELINES = {
     "generate": "transformers' generate, plain greedy decoding",
-    "assistant": "transformers' generate with assistant_model: the draft model, with transformers' default settings",
+    "assistant": "transformers' generate with the draft model as assistant_model, and default settings",
     "assistant_chain": "like assistant, but drafts as many tokens as the method draft_model, even if the draft model is unsure",
     "dflash": "transformers' DFlash speculation with the first drafter's weights",
 }
@@ -34,7 +34,7 @@ STOCK_ATTENTION = "sdpa"
 def stock_twin(target: Target) -> Any:
     """Returns a fresh transformers model that shares the target's weights, with stock attention and without hooks."""
     config = copy.deepcopy(target.config)
-    # drafters read raw outputs of decoder layers; by default, transformers normalises the last one
+    # drafters read raw outputs of decoder layers; by default, transformers normalises the last layer's output
     config.tie_last_hidden_states = False
     with init_empty_weights():
         stock: Any = type(target.model)
@@ -47,7 +47,7 @@ def stock_twin(target: Target) -> Any:
 def make_baselines(
     engine: Engine, twin: Any, names: Sequence[str], max_new_tokens: int
 ) -> tuple[list[Entry], dict[str, str]]:
-    """Returns the greedy baselines that these models allow, and for each other baseline why it is left out.
+    """Returns the greedy baselines that these models allow, and by label the reason why another baseline is left out.
 
     twin: a ``stock_twin`` of the target. Raises ``InputError`` for unknown names.
     """
@@ -89,7 +89,7 @@ class Generate:
     def __call__(self, ids: Sequence[int]) -> BenchRun:
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
-        begins: list[Any] = []  # position ids of the second pass, whose first row reads the last token committed before
+        begins: list[Any] = []  # position ids of the second pass; its first row reads the last committed token
 
         def count(_: Any, __: Any, given: dict[str, Any], ___: Any) -> None:
             if not passes and prompt.is_cuda:
@@ -113,7 +113,7 @@ class Generate:
 
 
 def _draft_model(engine: Engine, whole: bool) -> Any:
-    """Returns the draft model. If ``whole``, its chains are always as long as those of the method ``draft_model``."""
+    """Returns the draft model. If ``whole``, it always drafts as many tokens as the method ``draft_model``."""
     if engine.models.draft_model is None:
         raise InputError(f"{engine.models.name} has no draft model; give one with --draft-model")
     twin = stock_twin(engine.models.draft_model)
@@ -127,8 +127,8 @@ def _draft_model(engine: Engine, whole: bool) -> Any:
 def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
     """Returns transformers' DFlash network, which shares the drafter's weights.
 
-    transformers does not read ``DFlashDraftModel`` folders, but its DFlash loop runs any drafter of this form. Its network differs from
-    the one in d2sd only in two parameter names.
+    transformers does not read ``DFlashDraftModel`` folders, but its DFlash loop runs any drafter of this form. The networks of
+    transformers and d2sd differ only in two parameter names.
     """
     if drafter is None:
         raise InputError("there is no first drafter")
@@ -136,7 +136,7 @@ def _stock_drafter(drafter: DFlashDraftModel | None) -> Any:
         from transformers.generation import DFlashTokenCandidateGenerator  # noqa: F401
         from transformers.models.muse_glimmer_assistant import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
     except ImportError:
-        raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has)") from None
+        raise InputError(f"transformers {transformers.__version__} has no DFlash speculation (5.23 has it)") from None
     form = drafter.form
     if form.kind != "dflash" or form.masked or form.shift or form.draft_vocabulary or drafter.lm_head is not None:
         raise InputError("transformers' DFlash network runs only DFlash v1 drafters with full attention")

@@ -53,7 +53,7 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
     """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
 
-    ``ms`` is the time of the pass including the choice of its tokens, ``floor_ms`` the time of its matrix products alone. Raises
+    ``ms`` is the time of the pass including the choice of tokens; ``floor_ms`` is the time of the pass's matrix products alone. Raises
     ``InputError`` if the layers of the target or of the drafter are not packed.
     """
     config = engine.resolve(config)

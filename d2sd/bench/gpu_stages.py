@@ -1,7 +1,7 @@
 """Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
 
-Caches are marked as full but not filled, since times do not depend on their contents. Every measurement is a median over repeats.
-Cycles run without a pause between them, as in a generation. All other measurements start and end with an idle device.
+Caches are set to the context's length but not filled, since times do not depend on their contents. Every figure is a median over
+repeats. Cycles run without a pause between them, as in a generation. All other measurements start and end with an idle device.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Floors:
 
     rate: bytes per second.
     target, drafters, head: bytes of the weights of the target's layers, of both drafters, and of the LM head.
-    target_slot, drafter_slot: bytes of a context token in the cache of the target and of one drafter.
+    target_slot, drafter_slot: bytes of one token in the target's cache, and in the cache of one drafter.
     """
 
     rate: float
@@ -113,7 +113,7 @@ class Floors:
 
 
 class Bench:
-    """Stages of one engine after one context. The last cycle ends at the context's length: longer texts would need larger shapes."""
+    """Measures an engine after one context. Cycles begin a little before the context's end: longer texts would need larger shapes."""
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
@@ -132,7 +132,7 @@ class Bench:
         return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
 
     def cycle(self) -> dict[str, Any]:
-        """Returns medians over cycles: seconds of each stage, seconds of the cycle with its events, and nodes of its tree."""
+        """Returns medians over cycles: seconds of each stage and of the whole cycle, and number of nodes in its tree."""
         rows: list[dict[str, float]] = []
         for turn in range(WARM_UP + self.repeats):
             began = time.perf_counter()
@@ -146,7 +146,7 @@ class Bench:
     def kernels(self) -> tuple[float, float] | None:
         """Returns the numbers of kernels and of launches per step; None without a GPU. A launch starts a kernel or a whole graph.
 
-        Call it after ``cycle``, whose steps capture all passes.
+        Call this method after ``cycle``, whose steps capture all passes.
         """
         if self.device.type != "cuda":
             return None
@@ -275,7 +275,7 @@ SHAPES = {
 def random_engine(name: str, dtype: str, device: str, passes: str, positions: int) -> Engine:
     """Returns an engine with a target and two drafters of random weights, in the shape ``SHAPES[name]``.
 
-    Tokens are written as numbers. Raises ``InputError`` for an unknown shape or dtype, or if memory runs out.
+    Its tokenizer writes tokens as numbers. Raises ``InputError`` for an unknown shape or dtype, or if memory runs out.
 
     positions: largest number of tokens of a text.
     """

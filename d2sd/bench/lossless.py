@@ -23,7 +23,7 @@ from d2sd.nets.attention import BACKENDS
 
 DEFAULT_MARGIN = 0.25
 MARGIN_REASON = (
-    "the margin is in standard deviations of all logits at that position. Rounding changes the last hidden state by "
+    "the margin is in standard deviations of all logits at a token's position. Rounding changes the last hidden state by "
     "a few per cent, so each logit changes by a few per cent of this standard deviation"
 )
 
@@ -34,7 +34,7 @@ class Divergence:
 
     prompt: number of the prompt.
     position: index of the output token, from 0.
-    expected, got: token ids of plain decoding and of the text; None after the end.
+    expected, got: token ids in plain decoding and in the text; None if it has ended.
     gap: logit of expected − logit of got, by teacher forcing over the common part; None if one text has ended.
     """
 
@@ -47,7 +47,7 @@ class Divergence:
 
 @torch.inference_mode()
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
-    """Returns logits of ``model`` for each output token, (len(output), vocabulary) float32, from one pass over prompt and output."""
+    """Returns the logits that predict each output token, (len(output), vocabulary) float32, from one pass over prompt and output."""
     ids = torch.tensor([[*prompt, *output[:-1]]], device=model.device)
     logits: Tensor = model(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).logits
     return logits[0, len(prompt) - 1 :].float()
@@ -83,7 +83,7 @@ GAMMAS, BRANCHES = (2, 5, 16), (1, 4, 8)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One text: its label, prompt number, length, first divergence and, if measured, its largest shortfall."""
+    """One text: label of its setting, prompt number, length, first divergence and, if measured, its largest shortfall."""
 
     label: str
     prompt: int
@@ -120,7 +120,7 @@ def run_check(
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields for every (number, ids) of ``prompts`` one result per entry, compared with ``plain``.
+    """Yields for every (number, token ids) of ``prompts`` one result per entry, which compares the entry with ``plain``.
 
     ``twin`` is the stock model for teacher forcing. If ``exact``, shortfalls are not measured.
     """
@@ -136,7 +136,7 @@ def run_check(
 
 
 def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None) -> list[dict[str, Any]]:
-    """Returns one row per setting: number of identical texts, first divergence, and whether it passed.
+    """Returns one row per setting: number of identical texts, first divergence, and whether the setting passed.
 
     Without a margin, a setting passes if all its texts are identical. With one, it passes if no shortfall exceeds the margin.
     """

@@ -15,11 +15,11 @@ D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
-FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # by method: the method that equals it with K = 0
+FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # method: name of the same method with K = 0
 COST_AWARE_NOTE = (
-    "“÷ plain”: tokens/s of a cost-aware setting ÷ tokens/s of plain decoding. “÷ best fixed”: tokens/s of a cost-aware setting ÷ "
-    "tokens/s of the fastest fixed setting of the same method in this run. The fastest one is chosen per domain, in hindsight. With "
-    "K = 0, d2sd is dflash, and d2sd_tree is ddtree, so these count as the same method. The two α compare the committed tokens per step."
+    "“÷ plain”: speedup of a cost-aware setting over plain decoding. “÷ best fixed”: tokens/s of a cost-aware setting ÷ "
+    "tokens/s of the fastest fixed setting of the same method in this run. The fastest setting is chosen per domain, in hindsight. With "
+    "K = 0, d2sd is dflash, and d2sd_tree is ddtree, so these count as the same method. α is the number of committed tokens per step."
 )
 COST_AWARE_AND_FIXED = (
     "autoregressive",
@@ -51,7 +51,7 @@ class Preset:
 
 
 def _table(sentence: str, *methods: str) -> Preset:
-    """Returns a preset with the published speedup / α of these methods on all data sets that have figures of every method."""
+    """Returns a preset with the published speedup / α of these methods on all data sets with figures of all these methods."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
     return Preset(sentence, ("autoregressive", *methods), PublishedTable(D2SD_SOURCE, ("method", *data), rows))

@@ -1,4 +1,4 @@
-"""Prompts from JSON lines with ``prompt`` or ``turns`` (only the first turn is used), or from a hub data set."""
+"""Prompts from JSON lines with the key ``prompt`` or ``turns`` (only the first turn is used), or from a hub data set."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def is_data_set(source: str) -> bool:
 
 
 def read_data_set(source: str, limit: int | None = None) -> list[str]:
-    """Returns the first ``limit`` prompts of a data set, or all up to ``MAX_ROWS``. Raises ``InputError``."""
+    """Returns the first ``limit`` prompts of a data set; None: all. Raises ``InputError``, also for more than ``MAX_ROWS``."""
     match = FORM.fullmatch(source)
     assert match is not None
     name, configuration, split, column = match.groups()
@@ -162,10 +162,10 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
 def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Iterator[str]:
     for number, row in enumerate(rows, 1):
         if column not in row:
-            raise InputError(f"{source}: there is no column {column}; it has {', '.join(map(str, row))[:160]}")
+            raise InputError(f"{source}: there is no column {column}; the columns are {', '.join(map(str, row))[:160]}")
         text = _text_of(row[column])
         if text is None:
-            raise InputError(f"{source}, row {number}: neither a text, nor turns, nor chat messages")
+            raise InputError(f"{source}, row {number}: {column} has neither a text, nor turns, nor chat messages")
         if len(text) > MAX_LINE:
             raise InputError(f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
         if text.strip():
@@ -173,7 +173,7 @@ def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Itera
 
 
 def _text_of(value: Any) -> str | None:
-    """Returns a text, the first of several turns, or the user's first message of a chat."""
+    """Returns a text, the first of several turns, or the user's first message of a chat; None if there is none."""
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         value = next((m.get("content") for m in value if m.get("role") == "user"), None)
     elif isinstance(value, list) and value:

@@ -24,7 +24,7 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 def provenance(
     engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int]
 ) -> dict[str, Any]:
-    """Returns everything needed to repeat and judge a measurement. Call it when the run begins.
+    """Returns everything needed to repeat and judge a measurement. Call this function when the run begins.
 
     ``source``: origin of the ``prompts``.
     """

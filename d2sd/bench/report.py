@@ -23,7 +23,7 @@ REPORT = ("report.md", "report.html", "results.json")  # files of ``write_report
 NOTES = (
     "α: committed tokens per cycle. Draft passes: sequential passes of the drafters per cycle. Brackets: 95% bootstrap interval "
     "over prompts. In every row, only cycles count: α, tokens/s and speedup include neither prefill nor the tokens that prefill "
-    "commits. Speedup and identical compare a row with plain decoding in the same run."
+    "commits. “Speedup” and “identical” (the share of equal texts) compare a row with plain decoding in the same run."
 )
 
 
@@ -33,8 +33,8 @@ def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
     counted = [r for r in runs if r.prompt not in short]
     if not counted:
         raise InputError(
-            "every text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead to "
-            "longer texts"
+            "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
+            "to longer texts"
         )
     return counted
 
@@ -55,8 +55,8 @@ def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[En
 def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """Returns one row per entry. Intervals resample prompts.
 
-    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. ``speedup`` and
-    ``identical`` compare an entry with plain decoding on the same prompts. Both are None if plain decoding was not run.
+    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. ``speedup`` is
+    the sum of plain decoding's seconds per token over prompts ÷ the entry's sum; None, like ``identical``, without plain decoding.
     """
     by_label: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -198,14 +198,13 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
-    """Returns sentences about missing results."""
     reasons: dict[str, list[str]] = {}
     for label, reason in result["left_out"].items():
         reasons.setdefault(reason, []).append(label)
     parts = [f"Left out: {', '.join(labels)}: {reason}." for reason, labels in reasons.items()]
     if short := result["prompts_done"] - result["prompts_counted"]:
         parts.append(
-            f"Not counted: {short} of {result['prompts_done']} prompts, since at least one of their texts ended with prefill."
+            f"Not counted: {short} of {result['prompts_done']} prompts, for which at least one text ended with prefill."
         )
     if result["stopped"]:
         parts.append(f"Stopped: only {result['prompts_done']} of {result['prompts_asked']} prompts are counted.")
@@ -240,7 +239,7 @@ def page(result: dict[str, Any]) -> str:
 def write_report(
     folder: Path, result: dict[str, Any], runs: Sequence[BenchRun], published: PublishedTable | None
 ) -> None:
-    """Writes ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older files in this folder."""
+    """Writes ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older reports in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),

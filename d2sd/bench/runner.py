@@ -32,7 +32,7 @@ class BenchRun:
     nodes: number of verified nodes; None if not measured.
     draft_passes: sequential passes of the drafters; None if not measured.
     stage_seconds: time by stage; empty if not measured.
-    boundary_hits: number of predicted rejections with a correct prefix among those selected, and of all predicted rejections.
+    boundary_hits: number of steps whose true boundary was selected, and of all steps with a boundary and selected prefixes.
     """
 
     token_ids: tuple[int, ...]
@@ -50,7 +50,7 @@ class BenchRun:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A setting or baseline: ``run`` maps prompt ids to a ``BenchRun``; ``config`` is None for baselines."""
+    """A setting or baseline: ``run`` maps a prompt's token ids to a ``BenchRun``; ``config`` is None for baselines."""
 
     label: str
     method: str

@@ -37,7 +37,7 @@ def uses(method: str) -> frozenset[str]:
 
 
 def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> list[BenchSetting]:
-    """Returns all settings of ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and the sweeps.
+    """Returns all settings of ``methods`` ("all", or a comma-separated list in ``SYNTAX``) and ``sweeps``.
 
     A sweep is ``field=value,value,…`` and applies to each method that uses the field and does not set it itself.
     Duplicates are removed. Raises ``InputError`` if anything cannot be read.

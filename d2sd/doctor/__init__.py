@@ -1,4 +1,4 @@
-"""Finds out why a drafter is rejected: checks its folder, and tries one change of the drafter at a time in a short run.
+"""Finds out why drafted tokens are rejected: checks the drafter's folder, then tries changes of the drafter one at a time.
 
 ``examine(target, drafter)`` returns the ``Findings``: the likely cause, its fix and the measurements.
 """

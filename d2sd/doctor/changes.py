@@ -1,6 +1,6 @@
 """Changes of a drafter: other settings for reading its weights, and edits of the weights.
 
-A ``Variant`` is applied to a loaded drafter; most can also be written to a folder. A ``FolderEdit`` is only written to a folder.
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit`` changes only a folder.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
 
 MIN_GAIN = 0.02
-TOKEN_IDS = "token_ids"  # key of the draft vocabulary's target ids in a dict of weights
-# Changes of these kinds often raise acceptance a little even if something else is wrong. Their gain alone proves nothing.
+TOKEN_IDS = "token_ids"  # key in a dict of weights: target id of each token of the draft vocabulary
+# Changes of these kinds often raise acceptance a little, whatever the cause. A gain from them alone proves nothing.
 UNSPECIFIC: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
 SHARD = "5GB"
 COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files that are copied besides the weights
@@ -50,7 +50,7 @@ class Variant:
     fix: what to change in the folder; None if no change of the folder has this effect.
     form: settings with which the weights are read.
     edit_weights: returns the changed weights, given all weights by name; None if no weight changes.
-    edit_config: returns the changed config, given the folder's; None if the config stays the same or cannot express the change.
+    edit_config: returns the changed config, given the folder's config; None if the config stays the same or cannot express the change.
     left_out: the layer, or the part of a layer, that this variant disables; None if it disables nothing.
     min_gain: smallest relative gain that counts as help.
     as_target: whether the change replaces a setting of the drafter by the target's setting.
@@ -75,7 +75,7 @@ class Variant:
 
     @property
     def unspecific(self) -> bool:
-        """Whether a gain from this kind of change proves nothing, since it often helps a little even if something else is wrong.
+        """Whether a gain proves nothing, since changes of this kind often help a little, whatever the cause.
 
         False if the change takes over the target's setting.
         """
@@ -104,7 +104,7 @@ class FolderEdit:
     """A repair of a published folder. It does not need a loaded drafter.
 
     description: the change, in a few words.
-    edit_tensors: returns all tensors of the repaired folder, given all published tensors; both by published name.
+    edit_tensors: returns the tensors of the repaired folder, given the published tensors. The keys are published names.
     """
 
     description: str
@@ -112,7 +112,7 @@ class FolderEdit:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns a drafter's weights by name. If it has a draft vocabulary, its target ids are included as ``TOKEN_IDS``."""
+    """Returns a drafter's weights by name. If there is a draft vocabulary, ``TOKEN_IDS`` holds its target ids."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -120,7 +120,7 @@ def weights_of(model: Drafter) -> dict[str, Tensor]:
 
 
 def _with_own_modules(module: Any) -> Any:
-    """Returns a copy of the module and its submodules, with shared weights. A deep copy would take as long as the drafting."""
+    """Copies the module and its submodules, but not their weights. A deep copy would take as long as the drafting."""
     other = copy.copy(module)
     for part in ("_parameters", "_buffers"):
         other.__dict__[part] = dict(module.__dict__[part])
@@ -193,7 +193,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     variants = [change for change in changes if isinstance(change, Variant)]
     if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(
-            f"no folder can express this change ({other.description}); {other.fix or 'fetch or train the weights again'}"
+            f"this change cannot be written to a folder ({other.description}); {other.fix or 'fetch or train the weights again'}"
         )
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
     to_own = eagle3_name if is_eagle3(config) else own_name

@@ -1,4 +1,4 @@
-"""Checks of a drafter's folder without running the drafter. A check that finds a fault names the line to fix."""
+"""Checks a drafter's folder without running the drafter. Most faults are reported with a fix."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
 Naming = Callable[[str], str | None]  # maps a tensor's published name to its name in d2sd
 FIRST = "fc.weight"  # a tensor that every drafter has
-MOST_NAMES = 4  # tensors that are reported with the same fault
-MIN_SIMILARITY = 0.5  # similarity of a missing and an unknown tensor's names, to report the unknown one as misnamed
+MOST_NAMES = 4  # largest number of tensors that are reported for one fault
+MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
 MARKERS = ("<|im_start|>", "<|start_header_id|>")  # tokens that begin a turn of a chat
 
 
@@ -48,7 +48,7 @@ class Check:
     """One check and its result.
 
     name: name of the check, in a word or two.
-    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
+    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" is a difference that may be intended.
     finding: the result, as a clause.
     kind: kind of the fault; becomes ``Diagnosis.cause``.
     fix: what to change; None if unknown, or if nothing is wrong.
@@ -110,7 +110,7 @@ def _check_weights(
 ) -> Iterator[Check]:  # fmt: skip
     """Checks names and shapes of the tensors. Reads no values except the map of the draft vocabulary.
 
-    make: builds the network, given the borrowed parts that the folder contains (for EAGLE-3: whether it has an embedding).
+    make: builds the network, given which parts of ``BORROWED`` the folder has (for EAGLE-3: whether the folder has an embedding).
     drafted: size of the draft vocabulary; None without one.
     form: form of a block drafter; None for EAGLE-3.
     """
@@ -141,7 +141,7 @@ def _check_weights(
 
 
 def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
-    """Returns a prefix of the published names, whose removal gives all wanted names; None if there is no such prefix."""
+    """Returns the prefix that must be removed from published names to obtain all wanted names; None if no prefix does this."""
     for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
         if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
             return prefix
@@ -208,7 +208,7 @@ def _check_tensors(
     meant = {name: other for other, name in misnamed.items()}
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
-        finding = f", but the unknown tensor {other} has the same shape, so it is misnamed" if other else ""
+        finding = f", but the unknown tensor {other} has the same shape and is probably misnamed" if other else ""
         fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
         yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
     if surplus and not missing:
@@ -253,7 +253,7 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
     if widths := sorted({w for w in form.windows if w is not None}):
         narrowed = sum(w is not None for w in form.windows)
         last = " or ".join(map(str, widths))
-        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions; attention within the block is {inside}. Correct only if the drafter was trained this way")  # fmt: skip
+        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions; attention within the block is {inside}. This is right only if the drafter was trained this way")  # fmt: skip
     else:
         yield Check("window", "good", f"no window; attention within the block is {inside}")
     own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
@@ -268,7 +268,7 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
             f"it can draft {form.draft_vocabulary} of the target's {c.vocab_size} tokens; any other token ends a draft"
         )
         yield Check("vocabulary", "note", finding)
-    stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
+    stored, run = raw.get("dtype") or raw.get("torch_dtype") or "an unnamed dtype", target.numbers
     yield Check("numbers", "good", f"its weights are stored in {str(stored)[:20]}; the target runs in {run}")
 
 
@@ -278,7 +278,7 @@ def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]
         own, theirs = shape.get(name), getattr(target, name, None)
         if theirs is not None and own != theirs:
             yield Check(
-                name, "note", f"{own}; the target's is {theirs}. Correct only if the drafter was trained this way"
+                name, "note", f"{own}; the target's is {theirs}. This is right only if the drafter was trained this way"
             )
 
 
@@ -329,7 +329,7 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     elif unused := unused_marker(target):
         yield Check("template", "note", f"the target's vocabulary has {unused}, but its chat template does not use it")
     else:
-        yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")
+        yield Check("template", "good", "the target's chat template uses every chat marker of the vocabulary")
 
 
 def unused_marker(target: Target) -> str | None:

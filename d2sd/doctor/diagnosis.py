@@ -14,7 +14,7 @@ DAMAGED = 0.15  # acceptance at position 1 that even little training exceeds
 
 TRAINING = (
     "More training on text that the target generated usually helps. For comparison: acceptance at position 1 is about 0.4 for the "
-    "bundled SmolLM2 drafter after 670 steps, and about 0.8 for the bundled tiny drafter after 25,200"
+    "bundled SmolLM2 drafter after 670 training steps, and about 0.8 for the bundled tiny drafter after 25,200 steps"
 )
 SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
@@ -59,7 +59,7 @@ def not_finished(e: Findings) -> Diagnosis:
 def diagnose(e: Findings) -> Diagnosis:
     """Returns the cause with the strongest evidence.
 
-    Checked in this order: faults of the folder, the target's texts (tokenizer, missing template), certain damage of the weights, a
+    Order of the causes: faults of the folder, the target's texts (tokenizer, missing template), certain damage of the weights, a
     confirmed specific change, little training, uncertain damage, a confirmed unspecific change, another template, low acceptance.
     """
     if (fault := folder_fault(e.checks)) is not None:
@@ -70,7 +70,7 @@ def diagnose(e: Findings) -> Diagnosis:
         return fault
     if e.below is not None:
         advice = "" if e.reference else " To see what differs, pass a known good drafter as --reference."
-        return Diagnosis("below", f"α is {e.run.alpha:.2f}, significantly below {e.below}, and no change that was tried explains it.{_best_change(e)}{advice}")  # fmt: skip
+        return Diagnosis("below", f"α is {e.run.alpha:.2f}, significantly below {e.below}, and no change that was tried explains the difference.{_best_change(e)}{advice}")  # fmt: skip
     return _without_fault(e, e.run)
 
 
@@ -188,7 +188,7 @@ def _without_fault(e: Findings, run: DraftingRun) -> Diagnosis:
     if run.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: the run has too few steps. Use about 30 prompts.")
     if e.bits is not None:
-        harmless = "which is harmless if the drafter was trained with these weights; otherwise it costs some acceptance"
+        harmless = "which is harmless if the drafter was trained with these weights; otherwise acceptance is lower"
         sentence = f"No fault of the drafter was found: {first}. The target is quantised to {e.bits} bits, {harmless}.{training}"
         return Diagnosis("rounding", sentence)
     if e.works:

@@ -21,10 +21,10 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MIN_SIDE = 32  # matrices with a shorter side below this are not examined
-SAMPLE = 64  # rows from which a matrix's typical entry and grid are estimated
+SAMPLE = 64  # rows from which a matrix's typical entry and quantisation grid are estimated
 VARIES = 0.05  # standard deviation above which a norm's weights were certainly trained
 MANY_EMPTY = 0.1  # share of zero rows or columns that padding to a round size cannot explain
-HUGE = 1e4  # largest entry ÷ median entry; a few hundred in trained matrices
+HUGE = 1e4  # largest entry ÷ median entry in a damaged matrix; a few hundred in trained ones
 FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3fnuz, e5m2
 CLIPPED = 2e-3  # share of entries with the largest magnitude; a trained matrix has one or two such entries
 LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence: upper bound for random matrices, lower bound for trained ones
@@ -41,8 +41,8 @@ class WeightFault:
     """Damage in a drafter's weights.
 
     sentence: the damage and how it was detected.
-    certain: whether this pattern is always a fault. If not, it counts only for a drafter that does not work, since training may
-        leave the same pattern.
+    certain: whether this pattern is always a fault. If not, the pattern counts only for a drafter that does not work, since
+        training may cause it too.
     cause, fix: see ``Diagnosis``.
     """
 
@@ -92,7 +92,7 @@ def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault
 
 
 def empty_part(weight: Tensor) -> tuple[float, str] | None:
-    """Returns the share of zero rows or of zero columns, whichever is larger, and words for it; None if it is 0 or 1."""
+    """Returns the share of zero rows or of zero columns, whichever is larger, and its description; None if this share is 0 or 1."""
     filled = weight != 0
     shares = {"of the rows": ~filled.any(1), "of the columns": ~filled.any(0)}
     share, words = max((float(empty.float().mean()), words) for words, empty in shares.items())
@@ -126,7 +126,7 @@ def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
 def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
     """Finds norms whose weights are all equal although a comparable norm was trained.
 
-    A comparable norm is the norm of the keys or queries, the same norm of another layer, or ``hidden_norm``.
+    These norms are comparable: ``q_norm`` and ``k_norm`` of a layer, a norm in several layers, and ``hidden_norm`` with any norm.
     """
     varying = {n for n, w in norms.items() if float(w.float().std()) > VARIES}
     for name, w in norms.items():
@@ -140,7 +140,7 @@ def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
 
 
 def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
-    """Finds copied layers, and layers and matrices that look random.
+    """Finds layers that are copies, layers that look random, and single matrices that look random.
 
     In trained drafters, some matrices look random in every layer. A matrix is therefore compared with the same matrix of the
     other layers.
@@ -160,10 +160,10 @@ def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
 
 
 def prominence(weight: Tensor) -> float:
-    """Returns a matrix's largest singular value ÷ the value expected if its entries were random.
+    """Returns a matrix's largest singular value ÷ the largest singular value of a random matrix.
 
-    For an (m, n) matrix whose entries have the standard deviation σ, that value is σ·(√m + √n) (Marchenko–Pastur). The result is
-    about 1 for a random matrix, and for a trained matrix with shuffled entries. Training raises it.
+    A random (m, n) matrix whose entries have standard deviation σ has a largest singular value of about σ·(√m + √n)
+    (Marchenko–Pastur). The result is about 1 for a random matrix or for shuffled entries of a trained one. Training raises it.
     """
     entries = weight.float()
     generator = torch.Generator(entries.device).manual_seed(0)
@@ -174,7 +174,7 @@ def prominence(weight: Tensor) -> float:
     return float(vector.norm().sqrt() / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
 
 
-GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # number of steps from 0 to the largest entry, by bits  # fmt: skip
+GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # by bits: possible numbers of grid steps from 0 to the largest entry  # fmt: skip
 GROUPS = (32, 64, 128)  # numbers of consecutive entries that may share a scale
 
 
@@ -202,7 +202,7 @@ def _groups(weight: Tensor) -> list[Tensor]:
 
 
 def _on_grid(rows: Tensor, bits: int) -> bool:
-    """Returns whether the entries of every row are multiples of one step, computed from the row's largest entry or range."""
+    """Returns whether the entries of every row lie on a grid. Its step follows from the row's largest magnitude or range."""
     largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
@@ -210,7 +210,7 @@ def _on_grid(rows: Tensor, bits: int) -> bool:
 
 
 def _whole(steps: Tensor) -> bool:
-    """Returns whether ``steps`` are integers. Only magnitudes below 32 count, since bfloat16 is too coarse for larger ones."""
+    """Returns whether ``steps`` are nearly integers. Magnitudes above 32 do not count: bfloat16 is too coarse for them."""
     near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
     return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
 

@@ -1,4 +1,4 @@
-"""Examines one drafter: its folder, its steps in a short run, and the changes that help. A generator, so it can be stopped."""
+"""Examines one drafter: its folder, its steps in a short run, and the changes that help. The examination can be stopped."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MOST_CHANGES = 2  # largest number of changes that are applied together
 CLEAR_GAIN = 0.05  # a repair is complete if every further change gains less
-MIN_ADVANTAGE = 1.5  # log gain of a change ÷ log gain of leaving a part out, below which the part is damaged
-MASKS = 2  # number of the best mask tokens, which become variants
+MIN_ADVANTAGE = 1.5  # log gain of a change ÷ log gain of leaving a part out, below which the part counts as damaged
+MASKS = 2  # number of best mask tokens that become variants
 WHOLE_IN = 20  # longer blocks are tried if at least 1 in 20 drafts is accepted completely
 
 Result = TypeVar("Result")
@@ -70,7 +70,7 @@ class _Drafting:
     visible: int
 
     def walk_text(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
-        """Returns the steps of ``model`` over texts that contain the features that it reads."""
+        """Returns the steps of ``model`` over texts, which must contain the features for this model."""
         drafter = redrafter(self.target, model, self.visible)
         return tuple(walk_text(drafter, text) for text in texts)
 
@@ -87,13 +87,13 @@ def examine(
     dtype: str | None = None,
     device: str | None = None,
 ) -> Findings:
-    """Finds out why a drafter is rejected: checks its folder, then changes one thing at a time in a short run.
+    """Finds out why drafted tokens are rejected: checks the drafter's folder, then tries changes of the drafter one at a time.
 
     This takes seconds if the folder has a fault, otherwise up to several minutes for a large model.
 
     target: bundled preset, name known to ``d2sd get``, folder, hub id or GGUF file.
     drafter: folder or hub id.
-    prompts: texts that the target continues; None: 30 of the held-out set.
+    prompts: texts that the target continues; None: 30 prompts of the bundled set ``heldout``.
     chat, thinking: as in ``DecodeConfig``.
     expected: known α of the drafter; a significantly lower α is a fault.
     reference: folder or hub id of a known good drafter to compare with.
@@ -110,7 +110,7 @@ def examine(
 def load_target_alone(
     name: str, drafters: Iterable[str | None], dtype: str | None = None, device: str | None = None
 ) -> Models:
-    """Returns a target without drafters. Raises ``InputError`` if it cannot be loaded, or a drafter is no folder or hub id."""
+    """Returns a target without drafters. Raises ``InputError`` if loading fails, or a drafter is neither a folder nor a hub id."""
     for drafter in filter(None, drafters):
         try:
             check_place(drafter)
@@ -124,10 +124,10 @@ def load_target_alone(
 def stream_findings(
     asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
 ) -> Iterator[Progress]:
-    """Yields the findings about a drafter after every part of the examination; the last ones include the diagnosis.
+    """Yields the findings about a drafter after every part of the examination; the last findings include the diagnosis.
 
-    If the folder has a fault, the drafter is not loaded. An exception, which damaged weights can cause in any calculation, becomes a
-    ``Failure``; the examination continues if it can. Closing the iterator stops the examination.
+    If the folder has a fault, the drafter is not loaded. Damaged weights can cause an exception in any calculation. It becomes a
+    ``Failure``, and the examination continues if possible. Closing the iterator stops the examination.
 
     models: only the target is used.
     engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
@@ -161,7 +161,7 @@ def _with_failure(found: Findings, part: str, error: Exception, whole: bool = Fa
 
 
 def _noting(part: str, stage: Stage, found: Findings) -> Stage:
-    """Runs a stage. If it fails, returns the findings from before it and the failure, so that later stages still run."""
+    """Runs a stage. If the stage fails, returns ``found`` extended by the failure, so that later stages still run."""
     try:
         return (yield from stage)
     except Exception as error:
@@ -184,7 +184,7 @@ def _examine(found: Findings, models: Models, engine: Engine | None, texts: list
         return found
     try:
         engine = engine or Engine(with_drafter(models, asked.drafter, asked.dtype))
-    except Exception as error:  # damaged files can fail in any way, and the report should still have the checks
+    except Exception as error:  # damaged files can cause any exception; the report must still contain the checks
         failed = Check("loading", "fault", _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: "))
         return replace(found, checks=(*found.checks, failed))
     config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
@@ -300,7 +300,7 @@ def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: 
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:
-    """Returns the most helpful change. If leaving out a part helps about as much, the part is damaged: returns its removal."""
+    """Returns the most helpful change; or the removal of a part, if it helps about as much, since the part is then damaged."""
     best = max(helping, key=_log_gain, default=None)
     removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
     if best is None or removal is None:
@@ -315,7 +315,7 @@ def _log_gain(trial: Trial) -> float:
 def _compare_masks(
     on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Findings
 ) -> Generator[Progress, None, int]:
-    """Tries other mask tokens of a block drafter and adds the best ones to ``left``. Returns how many were tried."""
+    """Tries other mask tokens of a block drafter and adds the best ones to ``left``. Returns the number of tried tokens."""
     if not isinstance(on.model, DFlashDraftModel):
         return 0
     tokens = mask_tokens(on.model.form, on.target)

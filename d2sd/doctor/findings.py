@@ -17,16 +17,16 @@ from d2sd.doctor.reference import Reference
 from d2sd.errors import InputError
 from d2sd.trace.text import all_encodable
 
-LITTLE_MOVED = (1.3, 0.05)  # results of ``moved_by_training`` below which a drafter was hardly trained
+LITTLE_MOVED = (1.3, 0.05)  # figures of ``moved_by_training`` below which a drafter was hardly trained
 LITTLE = 0.3  # acceptance at position 1 after a little training
-TIMES = 2.0  # factor by which a repair must raise the accepted tokens if position 1 reaches only ``LITTLE``
-LEVEL_SHARE = 0.75  # share of the known level that α must reach after a repair
+TIMES = 2.0  # factor by which accepted tokens must rise if acceptance at position 1 reaches only ``LITTLE``
+LEVEL_SHARE = 0.75  # share of the known α that a repair must reach
 MIN_RISE = 0.1  # relative rise of α that an unspecific change needs
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The drafter to examine, and the settings. Raises ``InputError`` for invalid ones.
+    """The drafter to examine, and the settings. Raises ``InputError`` for invalid settings.
 
     drafter: folder or hub id.
     prompts: texts without a chat template.
@@ -95,7 +95,7 @@ class DraftingRun:
 
     @property
     def first(self) -> float:
-        """Acceptance at the first position; 0 if nothing was drafted."""
+        """Acceptance at the first drafted position; 0 if nothing was drafted."""
         return next((p.share for p in self.positions), 0.0)
 
     @property
@@ -110,7 +110,7 @@ class Repair:
 
     steps: the changes and their results.
     before, after: the runs without the changes and with all of them.
-    complete: whether no further change gains clearly; None if unknown.
+    complete: whether no further change has a clear gain; None if unknown.
     level: an α that is known to be possible; None if unknown.
     """
 
@@ -124,9 +124,9 @@ class Repair:
     def confirmed(self) -> bool:
         """Whether acceptance is normal after these changes, so that they must have undone the cause.
 
-        If a level is known, α must reach ``LEVEL_SHARE`` of it. Otherwise, no further change may gain clearly, and acceptance at
-        position 1 must reach ``LOW`` with a smooth decay, or reach ``LITTLE`` with ``TIMES`` as many accepted tokens per step as
-        before. Unspecific changes must also raise α by ``MIN_RISE``.
+        If ``level`` is known, α must reach ``LEVEL_SHARE`` of it. Otherwise, ``complete`` must be true, and acceptance at position 1
+        must reach ``LOW`` and decay smoothly, or reach ``LITTLE`` while ``TIMES`` as many tokens per step are accepted as before.
+        If any change is unspecific, α must also rise by the share ``MIN_RISE``.
         """
         if self.level is not None:
             restored = self.after.alpha >= LEVEL_SHARE * self.level
@@ -144,9 +144,9 @@ class Diagnosis:
 
     cause: kind of a variant, or folder, tensors, layers, target, template, weights, training, role or tokenizer. Other values:
         "below": α is below the expected one, for an unknown reason. "little": a change helps but is not proven to be the cause.
-        "rounding": no fault, but the target is quantised. "failed": the examination ended early. "unknown". "none".
-    sentence: the cause in one sentence.
-    fix: the line to change; None if unknown.
+        "rounding": no fault, but a quantised target. "failed": the examination ended early. "unknown": no cause. "none": no fault.
+    sentence: the cause, in words.
+    fix: what to change; None if unknown.
     changes: changes that undo the cause; only these are written as a repair.
     """
 
@@ -169,7 +169,7 @@ class Findings:
     checks: checks of the folder; empty if it was not checked.
     weights: damage in the weights, strongest evidence first.
     moved: see ``moved_by_training``; None if unknown.
-    bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not.
+    bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not quantised.
     surprise: the target's mean loss on the prompts ÷ log V, the loss of a uniform guess; None if not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
@@ -216,7 +216,7 @@ class Findings:
 
     @property
     def works(self) -> bool:
-        """Whether the unchanged drafter is accepted like a trained one, and α is not below its known level."""
+        """Whether acceptance without changes is like a trained drafter's, and α not significantly below the known α."""
         run = self.run
         return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
 
@@ -228,7 +228,7 @@ class Findings:
 
     @property
     def below(self) -> str | None:
-        """The known α, in words, if the measured α is significantly below it; otherwise None."""
+        """The known α, in words; None if it is unknown, or the measured α is not significantly lower."""
         if self.run is None:
             return None
         estimate, expected = self.run.estimate, self.asked.expected
@@ -241,7 +241,7 @@ class Findings:
 
     @property
     def level(self) -> float | None:
-        """The α that is known to be possible: the expected one, else the reference's; None if there is neither."""
+        """The α that is known to be possible: the expected α, else the reference's; None if both are unknown."""
         if self.asked.expected is not None or self.reference is None:
             return self.asked.expected
         return alpha(self.reference.walks)
@@ -252,14 +252,14 @@ class Findings:
         drafter, target: names.
         diagnosis, cause, fix: the sentence, cause and fix of the ``Diagnosis``; None if the examination was stopped.
         names_fault: whether the diagnosis names a fault.
-        alpha: committed tokens per step: value, low and high (95% interval); None without a run.
+        alpha: committed tokens per step, as value, low and high (95% interval); None without a run.
         prompts: number of texts in the run.
         acceptance: accepted share by position, among the steps that accepted all earlier tokens.
         checks: checks of the folder: name, state ("good", "note" or "fault") and finding.
-        changes: changes that help: description, α, and relative gain of the tokens per draft.
+        changes: changes that help: description, α, and relative gain of the committed tokens per draft.
         other_changes: number of changes that do not help.
         repair: changes that undo the cause, which ``d2sd doctor --mend`` writes.
-        repaired_alpha: α after these changes; None if not measured.
+        repaired_alpha: α after the changes in ``repair``; None if not measured.
         templates: α with the same prompts in other templates.
         reference: α of the reference on the same texts.
         failures: parts of the examination that failed.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-# Things to try, with the case that showed each.
+# Things to try, each with a public case.
 TRIES = {
-    "convention": "Anchor convention: which row predicts which token (fill or next). A DSpark drafter with the wrong convention accepted under "
-    "1% (vLLM issue 56792).",
+    "convention": "Anchor convention: which row predicts which token (fill or next). With the wrong convention, under 1% of a "
+    "DSpark drafter's tokens were accepted (vLLM issue 56792).",
     "quantised drafter": "Quantisation of the drafter: SGLang's server quantises it like the target by default, and acceptance fell to 0 (SGLang "
     "pull request 35629).",
     "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tests them.",
@@ -13,12 +13,12 @@ TRIES = {
     "request 394; vLLM pull request 42704).",
     "thinking": "Thinking on or off, as in training: for Qwen3-8B, the acceptance rate was 25% with thinking and 60% without (z-lab/dflash issue 133). "
     "For Qwen3.5-35B-A3B, the rate was higher with thinking (issue 60).",
-    "template": "Chat template: EAGLE-3 drafters for Llama 3.3 accept clearly less without it (TensorRT-LLM pull request 4802).",
+    "template": "Chat template: without it, clearly fewer tokens of EAGLE-3 drafters for Llama 3.3 are accepted (TensorRT-LLM pull request 4802).",
     "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
     "quantised": "Target in 16 bits: quantisation is often suspected but not always the cause. With one pair of models, the acceptance rate was 8 to 9% "
     "for all quantisations from 3.5 to 5.5 bits per weight (z-lab/dflash issue 152).",
     "engine": "Another engine with the same drafter: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
-    "ids, `d2sd whatif LOG --served` compares its steps with the same drafter run locally.",
+    "ids, `d2sd whatif LOG --served` compares the server's steps with a local run of the same drafter.",
     "training": "Training, if you trained the drafter yourself: wrong padding and wrong hidden states led to very low acceptance (SpecForge issue "
     "471, pull request 473).",
     "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts were longer than the "
@@ -26,8 +26,8 @@ TRIES = {
     "position": "Position ids of the draft: when they were one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
     "(ik_llama.cpp pull request 2296).",
     "block": "More drafted tokens than in training: with 7 instead of 5, the acceptance rate fell from 35% to 4% (vLLM pull request 41834).",
-    "handover": "Prompts are processed on another server: check that the drafter receives what it needs of the prompt: its own KV cache, or "
-    "the target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). To test this, use one server for all of the work.",
+    "handover": "Prompts are processed on another server. Check that, for the prompt, the drafter receives its own KV cache or the target's "
+    "hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). To test this, use one server for prompts and decoding.",
     "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
     "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
     "replica": "Weights and settings of the drafter on that engine, and whether that engine gets other kinds of text.",

@@ -1,4 +1,4 @@
-"""Figures of each source of a log: acceptance, times and load. Only rows of the same source are added up."""
+"""Figures of each source of a log: acceptance, times and load. The rows of a source have the same engine, models and settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from d2sd.trace.trace import Trace
 
 MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
-MAX_DRAFTED = 64  # limit of the drafted tokens per step that are deduced
+MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
 UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these tokens are reported
 ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
 
@@ -41,7 +41,7 @@ class AcceptanceProfile:
     unit: what a row of the log covers, see ``d2sd.trace.logs.requests.Unit``.
     drafted: drafted tokens per step.
     alpha: mean acceptance length; None without drafts.
-    by_position: [k]: share of the steps that accepted drafted token k + 1.
+    by_position: at index k, the share of the steps that accepted drafted token k + 1.
     by_length: (length of the text in tokens, α), for each step or for each row of the log about a single request.
     replica: number of the engine, if several serve the same model.
     start: number of restarts of the program before these figures.
@@ -51,7 +51,7 @@ class AcceptanceProfile:
     tokens_per_second: rate of all requests together.
     remote_prefill: whether prompts are processed on another server.
     rate: accepted ÷ drafted tokens.
-    tokens, undrafted: number of all tokens, and of tokens from steps without a draft, which ``alpha`` excludes.
+    tokens, undrafted: numbers of all tokens and of tokens from steps without a draft; such steps do not count for ``alpha``.
     drafts: whether the source has figures of drafts.
     """
 
@@ -164,7 +164,7 @@ def _profile(rows: Sequence[LogTotals], deduced: float | None) -> AcceptanceProf
     """Returns the profile of one source's rows. deduced: SGLang's drafted tokens per step, deduced from the rows of all sources."""
     all_of, first = together(rows), rows[0]
     steps, drafted, alpha = all_of["steps"], all_of["drafted"], all_of["mean_acceptance_length"]
-    shares = tuple(accumulate(all_of["by_position"], min))  # never rising, despite rounding or an invalid file
+    shares = tuple(accumulate(all_of["by_position"], min))  # made non-increasing, as it should be before rounding
     each: float | None = None
     if steps and drafted is not None:
         each = drafted / steps
@@ -204,9 +204,9 @@ def _range(rows: Sequence[LogTotals], name: str) -> tuple[float, float, float] |
 def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
     """Returns the time of a step, and the number of requests that were decoded concurrently.
 
-    The time of a step is α × the time of a token of one request. Without drafts, a step commits one token. Of a server's intervals,
-    only those count that begin and end with the most frequent number of requests, since this number hardly changed. A few
-    intervals that prompt processing or waiting slowed down do not affect the median.
+    The time of a step is α × the time of a token of one request. Without drafts, a step commits one token. An interval of a
+    server counts only if it begins and ends with the most frequent number of requests, which then hardly changed in between. A
+    few intervals that were slowed down by prompt processing or waiting hardly affect the median.
     """
     stated = [row for row in rows if row.seconds_per_token]
     if stated:
@@ -216,7 +216,7 @@ def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
         seconds = sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed)
         return seconds * (together(rows)["mean_acceptance_length"] or 1.0), None
     known = [row for row in rows if row.running and row.tokens_per_second and not row.prefilled]
-    if rows[0].engine == "sglang":  # logs a line every few steps, so the number of requests hardly changes in between
+    if rows[0].engine == "sglang":  # SGLang logs every few steps, so the number of requests hardly changes in between
         often = Counter(row.running for row in known)
         used = [row for row in known if often[row.running] > 1]
     else:
@@ -236,7 +236,7 @@ def _alpha(row: LogTotals) -> float:
 def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
     """Deduces the drafted tokens per step of SGLang from α and its *accept rate*; None unless exactly one number fits every row.
 
-    The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. α and the rate are rounded.
+    The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """
     pairs = [
         (r.mean_acceptance_length, r.acceptance_rate) for r in rows if r.mean_acceptance_length and r.acceptance_rate
@@ -252,7 +252,7 @@ def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
 
 
 def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfile]:
-    """Merges llama.cpp's figures of requests with its totals of each drafter since the program started."""
+    """Merges llama.cpp's figures of requests with the totals of each drafter since the program started."""
     totals = [p for p in profiles if (p.engine, p.unit) == ("llama.cpp", "running")]
     merged: list[AcceptanceProfile] = []
     for p in [p for p in profiles if p not in totals]:

@@ -1,7 +1,7 @@
 """Sentences about the figures of one source of a server's log, and things to try.
 
-Many causes lead to the same acceptance by position, the most detailed figure of a log. A profile is therefore reported as unusual only
-if chance does not explain it, and possible causes are given as things to try. Figures of a cited case are quoted from it.
+Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. A profile is reported as unusual
+only if chance does not explain it. Possible causes are listed as things to try, with figures quoted from public cases.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be su
 DEAD = 3  # smallest number of last positions without acceptance that is reported
 FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
 ENOUGH = 20  # steps or rows needed for a judgement
-FEW_STEPS = 100  # below this, the report warns
+FEW_STEPS = 100  # number of steps below which the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 MANY_RUNNING = 32  # concurrent requests
 LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
 MOST_ENGINES = 1000  # larger numbers are process ids
 MOST_TRIES = 5
-SHORTER = 0.6  # share of the draft. If it has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
-MOST_CHAIN = 16  # drafted tokens without acceptance by position; a larger number is often a tree, not a chain
+SHORTER = 0.6  # if this share of the draft has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
+MOST_CHAIN = 16  # if acceptance by position is unknown, more drafted tokens than this may be a tree, not a chain
 MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # attention windows of published models, in tokens
@@ -43,7 +43,7 @@ RATE = (
     "The acceptance rate of a drafter falls as γ grows, so look at α instead. In llama.cpp, official drafters had rates of 15% "
     "at an α of about 3 (llama.cpp issue 25792)."
 )
-WHOLE = 0.95  # acceptance rate
+WHOLE = 0.95  # acceptance rate above which almost every token is accepted
 EVERY = (
     "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
     "α is lower."
@@ -241,7 +241,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
         chance = (
             f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether it does."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether acceptance ends there."
         )
         yield (
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
@@ -295,9 +295,9 @@ def _times(p: AcceptanceProfile) -> Iterator[str]:
     if p.step_seconds is None or p.token_seconds is None or p.alpha is None:
         return
     commits = p.step_seconds / p.token_seconds
-    drafter = f", of which the drafter takes {milliseconds(p.draft_seconds)}" if p.draft_seconds else ""
+    drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
     yield (
-        f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {commits:.2f} tokens: drafting pays only if plain "
+        f"A step takes {milliseconds(p.step_seconds)}{drafter}{with_requests(p)} and commits {commits:.2f} tokens: drafting pays only if plain "
         f"decoding takes more than {milliseconds(p.token_seconds)} per token."
     )
 

@@ -24,7 +24,7 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
-WHAT_TO_TRY = "Things to try, with public cases. The profile alone does not show which of them is the cause:"
+WHAT_TO_TRY = "Things to try, with public cases. The profile alone does not show the cause:"
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:

@@ -1,7 +1,7 @@
 """Probes: change one thing of a drafter and draft again over the same texts, or put the same prompts into another template.
 
 A few hundred steps are too few to measure a small change. Variants are therefore compared with the unchanged drafter at every
-position of the texts, not only where a step begins. The measure is the geometric mean of the tokens that a draft adds.
+position of the texts, not only where a step begins. The measure is the geometric mean of a draft's committed tokens (accepted + 1).
 
 Every variant is first screened at some positions of a few texts. The best ones are then tried over all texts. Intervals are paired
 bootstraps over prompts. They hold simultaneously for all variants (Bonferroni), including variants that were only screened.
@@ -28,7 +28,7 @@ from d2sd.nets.target import Target
 
 # Screening: number of texts, stride of positions, number of variants that are kept, and the gain that they must exceed.
 SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 4, -0.15
-SCREEN_STOP = -0.5  # gain in the first text below which a variant is not screened in the others
+SCREEN_STOP = -0.5  # gain in the first text below which a variant is not screened in other texts
 # Numbers of texts, and of anchors per text, over which mask tokens are compared.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
 
@@ -37,8 +37,8 @@ MASK_TEXTS, MASK_ANCHORS = 8, 2
 class Trial:
     """The result of a variant.
 
-    gain: relative change of the tokens that a draft adds, with a simultaneous interval over prompts.
-    helps: whether the whole interval is above 0, the gain is large enough and α is not lower.
+    gain: relative change of the committed tokens per draft, with a simultaneous interval over prompts.
+    helps: whether the whole interval is above 0, the gain is large enough, and α is not lower than before the change.
     walks: steps over all texts; empty if the variant was only screened.
     failure: why the variant could not be tried; None if it was tried.
     """
@@ -51,7 +51,7 @@ class Trial:
 
 
 def relative_gain(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: int) -> Estimate:
-    """Returns the relative change of the tokens that a draft adds, compared with ``base`` at the same positions (geometric mean)."""
+    """Returns the relative change of the committed tokens per draft from ``base``, as a geometric mean over the texts' positions."""
     anchors = np.array([len(w.by_anchor) for w in walks], float)
     rises = np.array([_log_gain(w, b) for w, b in zip(walks, base, strict=True)])
     resampler = _resampler(len(walks))
@@ -66,7 +66,7 @@ def _resampler(count: int) -> Resampler:
 
 
 def _log_gain(walked: TextWalk, base: TextWalk) -> float:
-    """Returns log(tokens that a draft adds ÷ tokens that a draft of ``base`` adds), summed over positions."""
+    """Returns log(committed tokens of a draft ÷ committed tokens in ``base`` at the same position), summed over positions."""
     return float(np.log((1.0 + np.array(walked.by_anchor)) / (1.0 + np.array(base.by_anchor))).sum())
 
 
@@ -97,7 +97,7 @@ def probe(
     for variant in variants:
         try:
             screened = _screened(target, variant.apply(model), visible, few, unchanged)
-        except Exception as error:  # a change may fail with damaged weights; the others are still tried
+        except Exception as error:  # a change may fail with damaged weights; other changes are still tried
             gains.append(-1.0)
             yield Trial(variant, Estimate(None), failure=error_line(error))
             continue
@@ -115,7 +115,7 @@ def probe(
 def _screened(
     target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
 ) -> list[TextWalk]:
-    """Returns drafts at some positions of these texts, or only of the first text if the gain there is below ``SCREEN_STOP``."""
+    """Drafts at some positions of these texts. Stops after the first text if its gain is below ``SCREEN_STOP``."""
     drafter = redrafter(target, model, visible)
     walks: list[TextWalk] = []
     for text in texts:
@@ -141,8 +141,8 @@ def score_masks(
 # The same prompts in other templates: with and without chat template, with and without thinking.
 
 
-# Smallest relative rises of α that count. The responses differ from the original ones, and may be easier to draft for any drafter.
-# The second value is for leaving out a template with special tokens, which is certainly the target's template.
+# Smallest relative rises of α that count. Other templates lead to other responses, which may be easier for any drafter. The second
+# value applies if a template with special tokens is left out, since that is certainly the target's template.
 MIN_RISE, MIN_RISE_OWN = 0.15, 0.5
 
 
@@ -180,7 +180,7 @@ class TemplateTrial:
 
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> list[Template]:
-    """Returns other templates in which the prompts have other ids than with ``config``."""
+    """Returns other templates in which the prompts have other token ids than with ``config``."""
     target = engine.models.target
     tokenizer = target.tokenizer
 

@@ -34,7 +34,7 @@ from d2sd.train.text import respond_to
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
-CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain, as deep as its default trees
+CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain; as deep as the default EAGLE-3 tree
 ROWS = 1024  # rows per pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text
@@ -65,7 +65,7 @@ def block_size(model: Drafter) -> int:
 class BlockRedrafter:
     """Drafts blocks after any token of a text. Each block depends only on the text before it.
 
-    visible: number of tokens after the anchor that the drafter is shown; not 0 for a VP-Drafter.
+    visible: number of tokens after the anchor that the drafter is shown; at least 1 for a VP-Drafter.
     """
 
     def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):
@@ -106,7 +106,7 @@ class BlockRedrafter:
             return (tokens[:, self.visible :] == goal).cumprod(1).sum(1).tolist()
         count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
         left = torch.arange(len(anchors), device=hidden.device)
-        for at in range(goal.shape[1]):  # logits cost most, so rows after a rejected token are skipped
+        for at in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
             best = self.drafter.own_ids(self.drafter.logits(rows[left, at]).argmax(-1))
             left = left[best == goal[left, at]]
             count[left] += 1
@@ -139,7 +139,7 @@ class BlockRedrafter:
 
 
 class ChainRedrafter:
-    """Drafts a greedy EAGLE-3 chain after any token of a text. Runs one batched pass per token until all chains are rejected."""
+    """Drafts a greedy EAGLE-3 chain after any token of a text. Every pass drafts the next token of all chains."""
 
     visible = 0
 
@@ -183,7 +183,7 @@ class ChainRedrafter:
 class TextWalk:
     """The steps of decoding over one text.
 
-    accepted: number of drafted tokens that each step accepts; the text's end may cut the last step.
+    accepted: number of accepted tokens of each step, including visible ones; the text's end may cut the last step.
     tokens: number of generated tokens.
     by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
     """
@@ -204,7 +204,7 @@ def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
 
 
 def tokens_and_steps(walks: Sequence[TextWalk]) -> Ratio:
-    """Returns generated tokens and steps of each text; α is the ratio of their sums."""
+    """Returns the numbers of generated tokens and of steps, each as an array over texts; α is the ratio of their sums."""
     return np.array([w.tokens for w in walks], float), np.array([len(w.accepted) for w in walks], float)
 
 
@@ -221,12 +221,12 @@ Shape = Literal["low", "cliff", "smooth", "unclear"]
 LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
 FEWEST_STEPS = 20  # steps that must reach a position for it to count
 FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
-STRICT = 3.0  # standard deviations of the interval; a wide one, since every position is tested
+STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
 SHAPES = {
     "low": "Acceptance is already low at position 1, as with wrong taps, a wrong mask token, another template or too little training.",
     "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
     "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as trained.",
-    "unclear": "There are too few steps to tell the shape.",
+    "unclear": "There are too few steps to judge acceptance by position.",
 }
 
 
@@ -260,7 +260,7 @@ def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list
 
 
 def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:
-    """Returns the shape, and the position of a cliff or None. A cliff is a significant drop after a high acceptance at position 1."""
+    """Returns the shape, and the cliff's position or None. A cliff is a significant drop after high acceptance at position 1."""
     known = [p for p in positions if p.steps >= FEWEST_STEPS]
     if not known:
         return "unclear", None

@@ -13,14 +13,14 @@ from d2sd.doctor.changes import weights_of
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import Drafter, TextWalk
 
-EQUAL = 1e-3  # relative difference of two tensors that rounding explains
+EQUAL = 1e-3  # relative difference up to which two tensors count as equal, because of rounding
 
 
 @dataclass(frozen=True, slots=True)
 class TensorDifference:
     """A tensor that differs from the reference's.
 
-    share: norm of the difference ÷ norm of the reference's tensor; None if only one drafter has it, or the shapes differ.
+    share: norm of the difference ÷ norm of the reference's tensor; None if only one drafter has the tensor, or the shapes differ.
     """
 
     name: str
@@ -33,7 +33,7 @@ class Reference:
 
     name: folder or hub id.
     walks: the reference's steps over each text.
-    change: α of the reference − α of the examined drafter, over prompts.
+    change: α of the reference − α of the examined drafter, with an interval over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
     tensors: tensors that differ, largest difference first.
     equal: number of equal tensors.

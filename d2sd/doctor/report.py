@@ -24,10 +24,10 @@ from d2sd.trace.text import escaped
 MOST_TENSORS, MOST_CHARACTERS = 12, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without the bonus token, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
+    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted tokens, so α is at least 1. Without the bonus token, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "γ counts the anchor: a block has γ − 1 drafted tokens. A drafter with the fill convention has γ rows; with next, it has γ − 1 rows.",
-    "The temperature is 0. A softmax temperature does not change greedy drafts, so no such temperature is tried; Calibrate suggests one for the confidence.",
+    "Texts and drafts are greedy. A softmax temperature does not change greedy drafts, so the examination tries none; Calibrate suggests a temperature for the confidence.",
 )
 
 
@@ -145,7 +145,7 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
         failed = sum(t.failure is not None for t in e.trials)
         yield f"One thing was changed at a time. {others}{f', {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them'}."
     if shown:
-        yield "Gain: relative change of the tokens that a draft adds, over all positions of the texts, with simultaneous 95% intervals."
+        yield "Gain: relative change of the committed tokens per draft (geometric mean over all positions of the texts), with simultaneous 95% intervals over prompts."
         yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
     for t in shown:
         says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""

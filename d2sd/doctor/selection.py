@@ -43,7 +43,7 @@ def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     return (
         f"# What would perfect confidence bring?\n\n{_sentence(rows[2], k)} The replays cover {count(len(texts), 'text')} with "
         f"the same drafters. At temperature 0, a replay gives exactly the steps that decoding would give.\n\n{HEAD}{table}\n"
-        "Differences are relative to the first row, with simultaneous 95% intervals."
+        "The difference is to the first row, with simultaneous 95% intervals over texts."
     )
 
 

@@ -76,8 +76,8 @@ class ServedComparison:
 def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> Iterator[tuple[list[ServedStep], int]]:
     """Yields for each run the steps with drafted tokens, and the number of output tokens that the target would not have chosen.
 
-    model: the served drafter; an EAGLE-3 drafter drafts a chain. Raises ``InputError`` for a log without steps or token ids, and
-    for a log of another model.
+    model: the served drafter; an EAGLE-3 drafter drafts a chain. Raises ``InputError`` if a log
+    lacks steps or token ids, or was not generated greedily by this target.
     """
     target = engine.models.target
     for run, trace in enumerate(traces):

@@ -31,7 +31,7 @@ MOST_SPECIAL = 300  # special tokens that are tried as mask tokens
 
 
 def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
-    """Returns all variants of a block or EAGLE-3 drafter without duplicates, except those with other mask tokens.
+    """Returns all distinct variants of a block or EAGLE-3 drafter. Variants with other mask tokens are not included.
 
     longest: number of tokens of the longest text.
     whole: whether enough drafts are accepted completely, so that longer drafts may help.
@@ -105,7 +105,7 @@ def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[in
 
 
 def _other_ropes(own: Mapping[str, Any], target: Target) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
+    """Yields other rotary embeddings: the target's, unscaled ones with usual bases, and the drafter's without scaling."""
     theirs = plain_rope(target.config)
     yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
     for base in BASES:
@@ -219,7 +219,7 @@ def _layer_prefix(form: DrafterForm) -> str:
 
 def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     for description, taps in _other_taps(form.target_layer_ids, target.config.num_hidden_layers):
-        fix = f"{LAYERS}: {taps} in eagle_config, or each number + 1 at the top level"
+        fix = f"{LAYERS}: {taps} in eagle_config; if the config has no eagle_config, {[n + 1 for n in taps]} at the top level"
         other = replace(form, target_layer_ids=tuple(taps))
         yield Variant("taps", description, fix, other, edit_config=partial(_set_eagle3_taps, taps))
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
@@ -250,7 +250,7 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
 def _eagle3_layer(
     kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
 ) -> Variant:
-    """Changes keys of the layer's config. In the speculators layout, these keys are nested in an object."""
+    """Returns a variant with other values in the layer's config, an object nested in the config in the speculators layout."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
         if value is not None:
@@ -265,7 +265,7 @@ def _eagle3_layer(
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
-    """Yields other head sizes that fit the same matrices; none if norms of queries and keys determine the size."""
+    """Yields other head sizes that fit the same matrices. Norms of queries and keys, if present, fix the head size."""
     if form.qk_norm:
         return
     own, c, t = form.layer.head_dim, form.layer, target.config

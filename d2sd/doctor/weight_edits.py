@@ -26,7 +26,7 @@ PAIRS = (
 )  # fmt: skip
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
-MAX_TIMES = 1.5  # log2 of a weight's size ÷ the size of comparable weights, above which other scales are tried
+MAX_TIMES = 1.5  # log2(RMS of a weight ÷ RMS of comparable weights) above which other scales are tried
 MOST_TIMES = 16  # largest factor that is tried for ``hidden_norm``
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
@@ -110,7 +110,8 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    """Reads matrices column by column, which transposes square ones. Others are changed only in all layers together."""
+    """Reinterprets the stored entries of matrices as column by column; for a square matrix, this is the transpose."""
+    # matrices that are not square are changed only in all layers together
     scopes = [
         (part.rpartition(".")[2], where, names)
         for part in MATRICES
@@ -137,7 +138,7 @@ def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:
-    """Rescales weights whose size differs much from the same weights of other layers, or from all other matrices."""
+    """Rescales weights whose RMS differs much from the RMS of the same weights in other layers, or of all other matrices."""
     sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
@@ -156,7 +157,7 @@ def _scaled(net: _Network) -> Iterator[Edit]:
 
 
 def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
-    """Rescales ``hidden_norm`` if it is far from 1, its initial value. There is no other norm to compare it with."""
+    """Rescales ``hidden_norm`` if its median weight is far from the initial value 1. No other norm is comparable."""
     for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
         size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
         if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
@@ -170,7 +171,7 @@ def _scale(names: Sequence[str], by: float, words: str) -> Edit:
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
-    """Reorders the rows of every head from adjacent pairs into two halves, which transformers' RoPE expects."""
+    """Reorders the rows of every head from adjacent pairs into two halves, the order for transformers' RoPE."""
     return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
 
 
@@ -196,7 +197,7 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:
-    """Shifts the weights of norms by 1, only towards the value 1. The other direction also helps damaged drafters."""
+    """Shifts the weights of norms by 1, only towards the value 1. Shifts away from 1 also help damaged drafters."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": every,
@@ -256,7 +257,7 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
-    """Yields each layer, and its attention and MLP separately, with the names of the weights that disable it if set to 0."""
+    """Yields every attention block, MLP and layer, with the names of the weights that disable it when set to 0."""
     if len(net.layers) > MOST_LAYERS:
         return
     for number, at in enumerate(net.layers):

@@ -347,12 +347,12 @@ CASES = {
     ),
     "llama.cpp, started again with another cache": Case(
         timings(4092.97, 516, 374, 564) + statistics("draft-mtp", 141, 141, 114, 564, 374, 663) + timings(35100, 428, 300, 508) + statistics("draft-mtp", 127, 127, 98, 508, 300, 3429),
-        ("α 3.65", "the drafter takes 4.7 ms", "α 3.36", "the drafter takes 27 ms"),
+        ("α 3.65", "(4.7 ms of it in the drafter)", "α 3.36", "(27 ms of it in the drafter)"),
         ("α 3.50", "α 3.51"),
     ),
     "llama.cpp issue 23544": Case(
         timings(156700, 1793, 1093, 1717) + statistics("draft-simple", 699, 470, 362, 1717, 1093, 40300),
-        ("Drafts have different lengths", "of which the drafter takes 57.7 ms", "α 2.5"),
+        ("Drafts have different lengths", "(57.7 ms of it in the drafter)", "α 2.5"),
         ("of at most 3", "α 4.65", "85.7"),
     ),
     "llama.cpp pull request 19164": Case(
@@ -366,7 +366,7 @@ CASES = {
     "llama.cpp issue 27151": Case(timings(9650, 212, 1, 633), ("α 1.0", "Almost nothing is accepted"), ("draft 1",)),
     "beellama.cpp issue 27": Case(
         timings(15640, 353, 178, 2625) + statistics("dflash", 754, 750, 454, 11250, 844, 6870),
-        ("174 steps, 15.1 drafted tokens per step, α 2.02, accepted up to position 1: 61%", "the drafter takes 9.11 ms", "draft 3 to 4"),
+        ("174 steps, 15.1 drafted tokens per step, α 2.02, accepted up to position 1: 61%", "(9.11 ms of it in the drafter)", "draft 3 to 4"),
         ("α 2.13", "924 steps"),
     ),
     "llama.cpp, progress alone": Case("slot print_timing: id 0 | task 0 | n_decoded = 770, tg = 16.71 t/s, tg_3s = 9.10 t/s\n", ("no figures",), none=True),
@@ -374,18 +374,18 @@ CASES = {
     "llama.cpp pull request 24536": Case(
         timings(2296.72, 256, 167, 259, ", mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)")
         + statistics("draft-eagle3", 87, 87, 70, 259, 167, 325.555),
-        ("α 2.92, accepted up to position 1: 81%, 2: 63%, 3: 48%", "of which the drafter takes 3.74 ms", "more than 8.9", "only 8"),
+        ("α 2.92, accepted up to position 1: 81%, 2: 63%, 3: 48%", "(3.74 ms of it in the drafter)", "more than 8.9", "only 8"),
         ("334", "174 steps"),
     ),
     "llama.cpp pull request 22673": Case(
         timings(172447.71, 4120, 3646, 7568) + statistics("mtp", 826, 825, 761, 13200, 5935, 45748.6),
-        ("473 steps, 16 drafted tokens per step, α 8.71, accepted up to position 1: 92%", "the drafter takes 55.4 ms", "more than 41.9 ms"),
+        ("473 steps, 16 drafted tokens per step, α 8.71, accepted up to position 1: 92%", "(55.4 ms of it in the drafter)", "more than 41.9 ms"),
         ("α 8.19", "1298 steps", LOW),
     ),
     "llama.cpp pull request 23269": Case(
         timings(14323.78, 192, 118, 144) + statistics("ngram-map-k", 730, 0, 0, 0, 0, 1.5) + statistics("ngram-mod", 730, 3, 3, 192, 43, 2.0)
         + statistics("draft-mtp", 727, 727, 632, 1447, 1135, 30384.9),
-        ("73 steps", "the drafter takes 41.8 ms", "draft-mtp, 727 steps, 1.99 drafted tokens per step, α 2.56, accepted up to position 1: 87%"),
+        ("73 steps", "(41.8 ms of it in the drafter)", "draft-mtp, 727 steps, 1.99 drafted tokens per step, α 2.56, accepted up to position 1: 87%"),
         ("416 ms", "ngram-map-k"),
     ),
     "llama.cpp, a short text that ends within a draft": Case(

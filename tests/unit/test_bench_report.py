@@ -114,7 +114,7 @@ def test_bench_remarks_list_missing_results_once():
     result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 3, "prompts_asked": 9}
     assert remarks(result | {"prompts_counted": 1}) == [
         "Left out: a, b: no net.",
-        "Not counted: 2 of 3 prompts, since at least one of their texts ended with prefill.",
+        "Not counted: 2 of 3 prompts, for which at least one text ended with prefill.",
         "Stopped: only 3 of 9 prompts are counted.",
     ]
 

@@ -23,7 +23,7 @@ from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 FOLDERS = {
     "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, but the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
-    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "the unknown tensor final_norm.weight has the same shape, so it is misnamed", "rename final_norm.weight to norm.weight"),
+    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "the unknown tensor final_norm.weight has the same shape and is probably misnamed", "rename final_norm.weight to norm.weight"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
     "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight has shape", None),
     "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, but the target has layers 0 to 15", None),

@@ -48,7 +48,7 @@ def test_hub_prompts_digest_depends_on_texts(asked):
 
 @pytest.mark.parametrize(
     ("source", "sentence"),
-    [("org/set:test:answer", "there is no column answer; it has question, turns"), ("org/set:test:n", "row 1: neither a text")],
+    [("org/set:test:answer", "there is no column answer; the columns are question, turns"), ("org/set:test:n", "row 1: n has neither a text")],
 )  # fmt: skip
 def test_hub_prompts_refuse_unusable_column(asked, source, sentence):
     with pytest.raises(InputError, match=sentence):
