@@ -1,8 +1,8 @@
-"""Compare settings on a prompt set: acceptance, speed, nodes, stage times, and whether the texts are the same.
+"""Compare settings on a prompt set: acceptance, speed, nodes, stage times, and whether all settings write the same texts.
 
-All settings take turns on every prompt. Ctrl-C stops and reports the finished prompts. With --check-lossless, nothing is timed:
-every method's text is compared with plain greedy decoding (float32: id for id; bfloat16: within a margin), and the exit code is 1
-if a method fails. "bench gpu" measures the stages of a cycle with random weights, and "bench cpu" the passes of --model.
+Every prompt is run with all settings in turn. After Ctrl-C, the report covers the finished prompts. With --check-lossless, nothing is
+timed: every text is compared with plain greedy decoding (in bfloat16 and float16 within a margin, else id for id), and the exit code
+is 1 if a setting fails. "bench gpu" times the stages of a cycle with random weights, "bench cpu" times the passes of --model.
 """
 
 from __future__ import annotations
@@ -59,10 +59,9 @@ GPU_CONTEXTS = (1024, 8192, 32768)
 CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
-    "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
-    "and its keys and values of the context. Bytes of a cycle: those of a plain step, plus both drafters' weights, two more reads of the "
-    "LM head, and the drafters' keys and values of the context. The bandwidth is measured with a copy in the same run and "
-    "counts bytes read and written."
+    "floor = bytes ÷ bandwidth. A plain step reads the weights of the target's layers and LM head, and the target's keys and values "
+    "of the context. A cycle reads these bytes, the weights of both drafters, the LM head two more times, and the drafters' keys and "
+    "values of the context. The bandwidth is measured with a copy in the same run and counts bytes read and written."
 )
 NEEDS_GPU = "captured columns need a CUDA GPU, since they time CUDA graphs"
 
@@ -74,12 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"Methods: {', '.join(METHODS)}"
     )  # fmt: skip
     which.add_argument(
-        "--preset", choices=PRESETS, help="predefined comparison, shown beside published figures if there are any: "
+        "--preset", choices=PRESETS, help="predefined comparison; also shows published figures if there are any. Names: "
         + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
     )  # fmt: skip
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="run every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+        help="for each value, run every method that uses the field; for example K=1,2,4,8; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--baselines", default="", metavar="A,B,…",
@@ -101,9 +100,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default: {DEFAULT_MARGIN}); {MARGIN_REASON}",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: measure the time of every stage, and its lower bound, with random "
-        "weights (uses only --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json); cpu: for every "
-        "pass of --model, measure its time, its operations, and the time of its matrix products alone (takes one --context)"
+        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: with random weights, measure the time of every stage and a lower bound "
+        "(uses only --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json); cpu: for every "
+        "pass of --model, measure the time, the number of operations, and the time of the matrix products alone (takes one --context)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"for gpu: shape of the models, one of: {', '.join(SHAPES)} (default: qwen3-8b)")  # fmt: skip
     parser.add_argument(
@@ -211,7 +210,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
     exact = numbers in ("float32", "mixed")
-    # with mixed weights, transformers' own model may write another text, so it is left out
+    # with mixed weights, transformers' own model may write another text, so this model is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
     results, stopped = collect(
@@ -250,7 +249,7 @@ def _lossless_body(result: dict[str, Any], texts: Any) -> str:
         lines.append(line)
     count, good = len(lines), sum(row["passed"] for row in result["rows"])
     rule = (
-        "every text must equal plain greedy decoding (method autoregressive) id for id"
+        "every text must have the same token ids as plain greedy decoding (method autoregressive)"
         if margin is None
         else f"the logit of every token must be at most {margin} below the highest logit in a teacher-forced pass; {MARGIN_REASON}"
     )
@@ -330,7 +329,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
         f"medians of {result['repeats']} runs; a dash means not measured. Cycles and steps of plain decoding include "
-        "everything that a generation does in a step, also its events. Random drafts are rejected, so a cycle commits one "
+        "everything that a generation does in a step, including events. Random drafts are rejected, so a cycle commits one "
         "token. A cycle that runs on the device moves the cache rows of a whole block, even if fewer tokens are accepted.",
         _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
@@ -340,7 +339,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
     if result["ratios"]:
         parts += ["## Ratios of times: the models' own modules ÷ fused layers", _table(result["ratios"])]
     if result["cascade"]:
-        parts += ["## Stage times with the cascade in plain torch", _table(result["cascade"])]
+        parts += ["## Stage times with the attention backend `cascade` (plain torch)", _table(result["cascade"])]
     parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
@@ -366,7 +365,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
     }
     head = (
         f"# Passes of {engine.models.name} on a CPU",
-        f"After {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the pass's matrix products alone; both are measured alternately.",
+        f"Times after {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the matrix products alone, measured alternately with the pass.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
     if arguments.out:

@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Measures new checkpoints, then prints a table. After Ctrl-C, the table has the finished checkpoints."""
+    """Measures new checkpoints, then prints a table. After Ctrl-C, the table has only the measured checkpoints."""
     a = arguments
     found = checkpoints(a.folder)
     prompts = read_prompts(a.prompts, a.limit)
@@ -105,7 +105,7 @@ def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
 
 
 def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -> tuple[list[Trace], str]:
-    """Returns the target's texts for these prompts, and a description of their origin."""
+    """Returns the target's texts for these prompts, and a description of the prompts and settings."""
     config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
     engine, name = Engine(Models(models.target, name=models.name)), a.prompts
     tell_of_template(engine, config)
@@ -115,7 +115,7 @@ def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -
     template = ", in the chat template" if a.chat else ""
     return texts, (
         f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
-        f"at most {a.max_new_tokens} tokens each"
+        f"at most {a.max_new_tokens} tokens per answer"
     )
 
 
@@ -124,14 +124,14 @@ def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
     used = [text for text in texts if len(text.token_ids) > 1]
     note = ended_at_once(len(texts) - len(used), len(texts), templated)
     if not used:
-        raise InputError(f"there is no text to draft. {note}")
+        raise InputError(f"no text is long enough for a draft. {note}")
     if note:
         print(note, file=sys.stderr)
     return used
 
 
 def _public(word: str) -> str:
-    """Returns a word of the command line; only the last part of an absolute path, since reports are published."""
+    """Returns a word of the command line. Cuts an absolute path to its last part, since reports may be published."""
     return Path(word).name if Path(word).is_absolute() else word
 
 

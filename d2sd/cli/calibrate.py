@@ -1,10 +1,10 @@
 """Measure how reliable the first drafter's confidence is, on prompts or on recorded traces.
 
-Also show where drafting should stop: how confidence thresholds and shorter drafts would change α, verified nodes and, with the
-costs of this machine or of --costs, the time per token.
+Also show where drafting should stop: how confidence thresholds and shorter drafts would change α and the number of verified nodes.
+With the costs of this machine or of --costs, also show how they would change the time per token.
 
-With --json, print one object. Its keys are the prompt groups ("all" first), its values the fields of d2sd.calibration.Report.
-A figure has value, low and high (95% interval; null if there are too few prompts). gains.tokens_per_step is α.
+With --json, print one object with a key for each prompt group ("all" first). Each value has the fields of d2sd.calibration.Report.
+Every figure has a value, and the limits low and high of its 95% interval (null for too few prompts). gains.tokens_per_step is α.
 """
 
 from __future__ import annotations

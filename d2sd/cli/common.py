@@ -31,7 +31,7 @@ FAULT_NAMED = 3
 
 
 def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentParser:
-    """Adds a subcommand with ``sentence`` as its help and description. commands: from ``add_subparsers``."""
+    """Adds a subcommand with ``sentence`` as its help and description. commands: result of ``add_subparsers``."""
     added: argparse.ArgumentParser = commands.add_parser(
         name, help=sentence, description=f"{sentence[0].upper()}{sentence[1:]}."
     )
@@ -49,17 +49,17 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the one in --model; GGUF: types Llama, Qwen2.5, Qwen3 and Gemma 3; NAME: a target from `d2sd get`",
+        help="target instead of --model's target; GGUF: types Llama, Qwen2.5, Qwen3 and Gemma 3; NAME: a target from `d2sd get`",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
-        help="drafter instead of the one in --model, of any kind in docs/drafter-format.md"
+        help="drafter of any kind in docs/drafter-format.md, instead of --model's drafters"
         + ("; may be repeated to compare several drafters" if several else ""),
     )  # fmt: skip
-    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of the one in --model")
-    parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of the one in --model")
+    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of --model's VP-Drafter")
+    parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of --model's draft model")
     parser.add_argument(
-        "--dtype", help="number type: float32, mixed (float32 with weights in float16; CPU), bfloat16 or float16 (default: mixed for "
+        "--dtype", help="number type: float32, mixed (on a CPU: float32 with weights in float16), bfloat16 or float16 (default: mixed for "
         "a target of 50 million parameters or more on a CPU, else float32)"
     )  # fmt: skip
     parser.add_argument(
@@ -67,8 +67,8 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         "cuda if available)"
     )  # fmt: skip
     parser.add_argument(
-        "--passes", default="auto", metavar="KIND", help="way to run passes: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
-        "auto (default): captured if possible, else eager"
+        "--passes", default="auto", metavar="KIND", help="how model passes run: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default; captured if possible, else eager)"
     )  # fmt: skip
     parser.add_argument(
         "--load-in-8bit", action="store_true", help="load the target's weights in 8 bits (needs bitsandbytes)"
@@ -89,7 +89,7 @@ def add_text_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds an option for each setting of ``DecodeConfig``."""
+    """Adds an option for each setting of ``DecodeConfig`` that has a help text."""
     for entry in SETTINGS.values():
         if entry.help is None:
             continue
@@ -125,8 +125,8 @@ def add_output(
     """Adds an option that names a file or folder to write. Without ``own``, also adds ``--force``.
 
     folder: whether the output is a folder. Without ``own``, the command itself must check the folder with ``check_folder``.
-    own: suffixes such as ``/pair.json``, for commands that resume runs. If a file named output + suffix exists, the output belongs
-        to an earlier run; other existing content is rejected.
+    own: suffixes such as ``/pair.json``, for commands that resume runs. If a file named output + suffix exists, an earlier run
+        is resumed. Otherwise, existing content is rejected.
     options: arguments of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
@@ -207,7 +207,7 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files that these arguments name, and the files directly in the folders that they name."""
+    """Yields the files that the arguments name, and the files directly inside named folders."""
     for path in _named(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
@@ -232,9 +232,9 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
 
 
 def load_engine(arguments: argparse.Namespace) -> Engine:
-    """Returns the engine that the model arguments name.
+    """Returns an engine with the models that the arguments name.
 
-    Excludes all objects that exist after loading from garbage collection, which would pause a timed run for a third of a second.
+    After loading, excludes all existing objects from garbage collection. Collecting would pause a timed run for a third of a second.
     """
     from d2sd.engine import load
 
@@ -270,7 +270,7 @@ def record_runs(
 
     name: label of the progress bar.
     paths: a file for each run, written when the run ends; empty to write no files.
-    reuse: whether to read a file that exists instead of running its prompt.
+    reuse: whether to read an existing file instead of running its prompt.
     """
     for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
         path = paths[number] if paths else None
@@ -301,9 +301,9 @@ def files_of(path: str) -> list[str]:
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """Returns a sentence with the number of texts that consist of an end token only, and advice; empty if there are none.
+    """Returns a sentence with the number of empty texts, and advice. Without empty texts, returns an empty string.
 
-    empty, texts: number of these texts, and of all texts.
+    empty, texts: number of texts that consist of an end token only, and of all texts.
     chat: whether the prompts were put into the chat template.
     """
     if not empty:

@@ -1,4 +1,4 @@
-"""Compare two sets of recorded runs: show every figure of both sets, and the difference with its confidence interval."""
+"""Compare two sets of recorded runs: show each figure for both sets, and the difference with a confidence interval."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ MARKS = {"root": "◎", "accepted": "●", "rejected": "✗", "unreached": "○"
 BONUS = "◆"
 LEGEND = f"◎ anchor   ● accepted   ✗ rejected   ○ not reached   {BONUS} the target's own token"
 WIDTH = 110
-# Words for the fields that a log may lack, by name in ``Trace.missing``.
+# Descriptions of the fields that a log may lack. Keys: names in ``Trace.missing``.
 MISSING = {
     "prompt": "prompts",
     "tokens": "tokens",
@@ -72,7 +72,7 @@ def describe_step(step: StepDone, steps: int) -> Iterator[str]:
 
 
 def not_logged(missing: Collection[str]) -> str:
-    """Returns a line that lists the fields that a log lacks; empty if it lacks none."""
+    """Returns a line that lists the fields that a log lacks. If the log has all fields, returns an empty string."""
     if not any(what in missing for what in MISSING):
         return ""
     unknown = f"; {UNKNOWN} marks an unknown token" if {"tokens", "rejected", "target"} & set(missing) else ""
@@ -80,7 +80,7 @@ def not_logged(missing: Collection[str]) -> str:
 
 
 def _confidences(step: StepDone) -> Iterator[str]:
-    """Yields a row for every position of the first draft. r(k−1): predicted probability that rejection starts at k."""
+    """Yields a row for every position of the first draft. r(k−1): predicted probability that rejection starts at position k."""
     draft = step.first_draft
     if draft is None:
         yield "nothing was drafted"
@@ -107,7 +107,7 @@ def draw_tree(step: StepDone) -> Iterator[str]:
     """
     nodes = _with_bonus(step)
     children, wanted = _children_of(nodes), {c.node: c for c in step.choices}
-    # node, prefix of its line, prefix of the lines of its descendants
+    # node, beginning of the node's line, beginning of the lines of all descendants
     waiting: list[tuple[Node, str, str]] = [(nodes[0], "", "")]
     while waiting:
         item, before, under = waiting.pop()
@@ -164,7 +164,7 @@ def _with_bonus(step: StepDone) -> list[Node]:
 
 
 def _children_of(nodes: Sequence[Node]) -> defaultdict[int, list[Node]]:
-    """Returns the children by id of the parent. An accepted child comes first, then one from the first draft, then others."""
+    """Returns the children of each node, by the node's id: first an accepted child, then one from the first draft, then others."""
     children: defaultdict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         children[node.parent].append(node)

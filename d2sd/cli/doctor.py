@@ -1,4 +1,4 @@
-"""Find out why a drafter is rejected: check its folder, and run it with one change at a time.
+"""Find out why a drafter's tokens are rejected: check the drafter's folder, and run the drafter with one change at a time.
 
 docs/acceptance.md explains the report. The exit status is 3 if the report names a fault, 2 if the input is invalid or the
 examination could not be finished, and 1 if the program failed.
@@ -23,8 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log",
         action="append",
         metavar="FILE",
-        help="examine a server's log instead of models; - reads standard input until Ctrl-C; may be repeated to compare logs, such as "
-        "one with and one without drafts",
+        help="examine a server's log instead of models; if FILE is -, standard input is read until it ends or Ctrl-C is pressed; may be "
+        "repeated to compare logs, such as one with and one without drafts",
     )
     parser.add_argument("--json", action="store_true", help="print the findings as JSON and nothing else")
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and how much memory it needs")  # fmt: skip
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_text_arguments(parser)  # --limit defaults to 30
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter; a significantly lower α is reported as a fault")  # fmt: skip
-    parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good; report the differences from it")  # fmt: skip
+    parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good; the report lists the differences from it")  # fmt: skip
     parser.add_argument("--full", action="store_true", help="list every change that was tried, not only the helpful ones")  # fmt: skip
     add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report to this file, as Markdown")
     add_output(parser, "--mend", folder=True, type=Path, metavar="FOLDER", help="write a repaired copy of DRAFTER to this new folder")  # fmt: skip

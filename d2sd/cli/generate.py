@@ -1,4 +1,4 @@
-"""Generate text. Colours show the proposer of each token: blue for the first drafter, yellow for the second, green for the target."""
+"""Generate text. Colours show who proposed each token: the first drafter (blue), the second drafter (yellow) or the target (green)."""
 
 from __future__ import annotations
 

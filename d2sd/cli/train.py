@@ -63,12 +63,12 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
         parser, "--out", folder=True, own=PAIR, type=Path, required=True, metavar="FOLDER",
         help="folder of both drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
-    add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="typical questions of users; a chat model writes more if needed")  # fmt: skip
+    add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="typical questions of users; a chat model writes more questions if needed")  # fmt: skip
     add("--held-out", nargs="+", default=[], metavar=PROMPTS, help="prompts to measure α on (default: some of the training prompts, which are then not trained on)")  # fmt: skip
     add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for the whole run")
     add("--layers", type=int, default=_default("layers", PairTraining), help="layers of each drafter")
     add("--block-size", type=int, default=_default("block_size", PairTraining), metavar="G", help="γ, anchor included")
-    add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all if there are fewer)")  # fmt: skip
+    add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all tokens if the vocabulary is smaller)")  # fmt: skip
     add("--max-new-tokens", type=int, default=_default("max_new_tokens", PairTraining), help="maximum tokens of an answer")  # fmt: skip
     add("--dtype", choices=DTYPES, help="number type of the target (default: bfloat16 on a GPU, else as for regenerate)")  # fmt: skip
 
@@ -95,11 +95,11 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     add("--layers", type=int, help=f"layers of a new drafter (default: {LAYERS})")
     add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})")
     add("--mask-token", metavar="TEXT", help="mask token; must occur in no text (default: the tokenizer's mask token, else an unused token)")  # fmt: skip
-    add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
+    add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: no head)")  # fmt: skip
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
-    """Adds the arguments for every kind of drafter. taps: description of the target layers read by default."""
+    """Adds the arguments that all kinds of drafters have. taps: description of the target layers that are read by default."""
     add, default = parser.add_argument, _default("loop", training)
     add("--target", required=True, metavar=TARGET, help="target model; NAME: a target from `d2sd get`")
     add("--responses", type=Path, required=True, metavar=JSONL, help="file written by `d2sd train regenerate`")
@@ -116,7 +116,7 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add(
         "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N", help=f"target layers that the drafter reads (default: {taps})"
     )  # fmt: skip
-    add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
+    add("--draft-vocab-size", type=int, metavar="D", help="draft only the D most frequent tokens of the responses (default: all tokens)")  # fmt: skip
     add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
     add("--steps", type=int, default=default.steps, help="training steps; may be raised when the command is run again")
     add("--batch-size", type=int, default=default.batch_size, help="sequences per step")
@@ -124,8 +124,8 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: bfloat16 if it is fast on this machine")  # fmt: skip
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--seed", type=int, default=default.seed, help="seed of all random choices")
-    add("--keep-every", type=int, default=0, metavar="N", help="steps between saved drafters, each in a new folder step-…; 0: save only the final one")  # fmt: skip
-    add("--held-out", type=Path, metavar=JSONL, help="file of prompts (lines with prompt); every save measures α on the target's answers to them")  # fmt: skip
+    add("--keep-every", type=int, default=0, metavar="N", help="save a drafter to a new folder step-… every N steps; 0: save only the final drafter")  # fmt: skip
+    add("--held-out", type=Path, metavar=JSONL, help="file of prompts (lines with prompt); every save measures α on the target's answers to these prompts")  # fmt: skip
     add("--chat", action="store_true", help="put held-out prompts into the target's chat template")
 
 
@@ -182,7 +182,7 @@ def _regenerate(arguments: argparse.Namespace) -> None:
 
 
 def _conversations(sources: Sequence[str]) -> list[list[str]]:
-    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError``."""
+    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source has none."""
     from d2sd.train.text import read_conversations
 
     found = []

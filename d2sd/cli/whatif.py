@@ -1,8 +1,8 @@
 """Show how many tokens other settings or drafters would have committed in recorded greedy runs, without decoding again.
 
-With one trace and one drafter, or with --sweep, --costs or several --methods, print a row per setting, over all traces. Otherwise,
-print a row per drafter: α in total, by prompt group and by position, and its difference from the first drafter, with an interval.
-With --served, compare a server's log with the same drafter, run on this machine.
+With several drafters, or several traces and only one setting, print a row per drafter: α over all texts and by prompt group, the
+difference from the first drafter's α with a confidence interval, and acceptance by position. Otherwise, print a row per setting, over
+all traces. With --served, compare a server's log with the same drafter, run on this machine.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="replay every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+        help="for each value, replay every method that uses the field; for example K=1,2,4,8; may be repeated",
     )  # fmt: skip
     add_costs_argument(
         parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Prints the recorded run and a row per setting; for several traces or drafters, a row per drafter."""
+    """Prints a comparison of settings, of drafters, or of a server's log with the local drafter."""
     if arguments.methods not in (None, "all"):
         parse_settings(
             arguments.methods, arguments.sweep, DecodeConfig("autoregressive")
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _method(asked: str | None, drafter: str | None) -> str | None:
-    """Returns the requested method, or else the method that runs ``drafter`` alone; without both, None: the recorded method."""
+    """Returns the requested method, or else the method that runs ``drafter`` alone. None means the recorded method."""
     if asked or drafter is None:
         return asked
     return "eagle3" if is_eagle3_folder(drafter) else "dflash"
@@ -141,7 +141,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
         print(_line(row))
     for table in costs:
         milliseconds = orjson.dumps(table["milliseconds"]).decode()
-        print(f"Costs of {table['machine']} in ms, by number of rows: {milliseconds}. {table['source']}")
+        print(f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}")
     if machine:
         print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
@@ -243,9 +243,9 @@ def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | No
 
 
 def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints how often the server accepts fewer tokens than the local drafter, the first such step, and acceptance by position."""
+    """Prints a comparison of the server's steps with the local drafter's drafts at the same places."""
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
-        raise InputError("--served compares a log with one drafter: leave out --methods, --sweep and --costs")
+        raise InputError("--served compares a log with one --drafter, without --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
     engine, source = load_engine(arguments), drafters[0]
     first, eagle3 = engine.models.first, engine.models.eagle3
@@ -267,13 +267,13 @@ def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
     """Yields sentences that compare a server's log with the local drafter, the reference."""
     same = len(found.places) - found.less - found.more
     yield (
-        f"The reference drafted again at {len(found.places)} steps of the server, after the same text. The server accepted as "
-        f"many tokens as the reference in {same} of these steps, fewer in {found.less}, and more in {found.more}."
+        f"At {len(found.places)} steps of the server, the reference drafted after the same text. The server accepted as many drafted tokens as "
+        f"would be accepted from the reference in {same} of these steps, fewer in {found.less}, and more in {found.more}."
     )
     if (first := found.first) is not None:
         yield (
-            f"The first step with fewer is step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of output. The "
-            f"server accepted {first.server} of {first.drafted} drafted tokens; of the reference's, {first.reference} would be accepted."
+            f"The first step with fewer accepted tokens is step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of output: the "
+            f"server accepted {first.server} of {first.drafted} drafted tokens, and from the reference, {first.reference} would be accepted."
         )
     yield f"Accepted tokens per step, server minus reference: {with_interval(found.difference, signed_decimal, '[]')}."
     for name in ("server", "reference"):
@@ -283,7 +283,7 @@ def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
             f"{found.others} of {found.tokens} tokens differ from the choice of the local target, so the server's target has other "
             "weights or rounds differently."
         )
-    yield "By position: share of accepted tokens, among steps that accept all earlier positions of the draft." + (
+    yield "By position: share of accepted tokens, among steps with all earlier drafted tokens accepted." + (
         f" Intervals need at least {MIN_UNITS} runs."
         if runs < MIN_UNITS
         else " Brackets: 95% bootstrap interval over runs."

@@ -1,6 +1,6 @@
-"""Measures the acceptance of the drafters of a training run, by replaying them over the same texts of the target.
+"""Measures α of a training run's drafters, by replaying each drafter over the same texts of the target.
 
-``HeldOut`` measures the current drafter at every save. ``Board`` measures all saved drafters after training, and stores results.
+``HeldOut`` measures the current drafter at every save. ``Board`` measures all saved drafters after training, and stores α in a file.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import read_jsonl, respond_to
 from d2sd.whatif import Replay, recorded_config, replayed
 
-HELD_OUT_TOKENS = 128  # maximum tokens of a text
+HELD_OUT_TOKENS = 128  # maximum tokens of an answer
 RESULTS, TEXTS = "board.json", "board-texts"  # file and folder in the training folder
 
 
 class HeldOut:
-    """Greedy texts of the target for held-out prompts. Replays drafters over these texts during training.
+    """The target's greedy answers to held-out prompts. During training, drafters are replayed over these answers.
 
-    lengths: number of tokens of each text, without its prompt.
+    lengths: number of tokens of each answer.
     """
 
     def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
-        """texts: for each text, the token ids of the prompt and of the target's answer. Leaves out texts without a token to draft,
-        and texts that the target would write differently without batching, since batched passes round differently."""
+        """texts: token ids of each prompt and of the target's answer. Leaves out answers without a token to draft. Also leaves out
+        answers that the target would not write without batching, since batched passes round differently."""
         self._target = target
         # not flashinfer: compiling its kernels takes a minute of the training time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
@@ -68,9 +68,9 @@ class HeldOut:
 
     @classmethod
     def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
-        """Lets the target answer the prompts of a file: JSON lines with ``prompt``.
+        """Lets the target answer the prompts of ``path``, a file of JSON lines with ``prompt``.
 
-        model: the frozen target. A copy that shares its weights is used, so that measuring does not affect training.
+        model: the frozen target. A copy with the same weight tensors is measured, so that training is not affected.
         chat: whether to put prompts into the chat template.
 
         Raises ``InputError`` if the file cannot be read, or if no answer can be used.
@@ -90,14 +90,14 @@ class HeldOut:
     def measure(
         self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None
     ) -> dict[str, float]:
-        """Measures drafters during training, with their weights rounded to bfloat16 as in saved drafters.
+        """Measures drafters during training, with their weights rounded to bfloat16 as in saved drafters. Returns these figures:
 
-        ``held_out_acceptance_length`` is α, the committed tokens per step. ``held_out_draft_length`` is the mean number of
-        accepted drafted tokens per step, and ``held_out_first_right`` the share of steps that accept at least one drafted token.
-        These two figures leave out the last step of each text.
+        held_out_acceptance_length: α, the number of committed tokens per step.
+        held_out_draft_length: mean number of accepted drafted tokens per step, leaving out the last step of each text.
+        held_out_first_right: share of steps with an accepted drafted token, leaving out the last step of each text.
 
         method: ``eagle3``, ``dflash`` (also for a VP-Drafter that drafts alone), or a method with two drafters.
-        most: number of texts to measure on, from the first; None for all.
+        most: number of texts to measure on, the first ones; None for all texts.
         tokens: maximum tokens of each text; None for whole texts.
         """
         saved = [
@@ -120,7 +120,7 @@ class HeldOut:
 
 
 def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
-    """Converts a greedy text to a recorded run that has only the fields that a replay reads."""
+    """Returns a greedy text as a recorded run with only the fields that a replay reads."""
     committed = tuple(Committed(token, "", "target", None) for token in text)
     config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
     return Trace({"config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None)
@@ -131,7 +131,7 @@ def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A drafter saved by a training run. step: its training step; None if unknown."""
+    """A drafter saved by a training run. step: number of training steps before the save; None if unknown."""
 
     name: str
     step: int | None
@@ -144,7 +144,7 @@ class DrafterResults(msgspec.Struct, frozen=True):
     weights: fingerprint of the drafter's weights.
     committed: for each text, the number of committed tokens of each step.
     cut: for each text, whether the text ended within the draft of its last step.
-    date, versions: date of the measurement and versions of the packages.
+    date, versions: date of the measurement, and versions of the packages that it used.
     """
 
     weights: str
@@ -207,9 +207,9 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -
 
 
 def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeConfig, folder: Path) -> list[Path]:
-    """Returns the file of the target's greedy answer to each prompt. The name is a digest of target, settings and prompt.
+    """Returns, for each prompt, the path at which the target's greedy answer is stored. Creates the folder.
 
-    Creates the folder.
+    The file's name is a digest of target, settings and prompt.
 
     engine: engine with only the target.
     prompts: token ids of each prompt.
@@ -225,13 +225,13 @@ def _facts(models: Models) -> dict[str, dict[str, Any]]:
 
 
 class Board:
-    """Measures drafters over the same texts. Each result is saved immediately and reused by later runs."""
+    """Measures drafters over the same texts. A drafter's results are saved immediately, and later runs reuse them."""
 
     def __init__(self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None):
-        """Raises ``InputError`` if the existing file of results cannot be read.
+        """Raises ``InputError`` if ``path`` exists but cannot be read.
 
         models, dtype: as for ``with_checkpoint``.
-        texts: greedy runs of this target with at least two tokens each.
+        texts: recorded greedy runs of the target, of at least two tokens each.
         path: file of the results.
         """
         self._models, self._texts, self._path, self._dtype = models, texts, path, dtype
@@ -248,7 +248,7 @@ class Board:
                 ) from None
 
     def measure(self, checkpoint: Checkpoint) -> DrafterResults:
-        """Returns the results of a checkpoint. If the checkpoint was measured before, reads them from the file.
+        """Returns the results of a checkpoint. If the checkpoint was measured before, the results come from the file.
 
         Raises ``InputError`` as ``with_checkpoint`` and ``replayed`` do.
         """

@@ -1,7 +1,7 @@
 """Trains the block drafters: DFlash and the variable-prefix drafter (VP-Drafter).
 
-Every sequence has many random anchors, and a block starts at each anchor. One forward pass of the drafter runs all blocks; in it, a
-block sees the context before its anchor, and all of its own tokens. One pass of the frozen target gives the features. The drafter
+In every sequence, blocks start at many random anchors. One forward pass of the drafter runs all blocks. A block sees the context
+before its anchor and its own tokens, but no other block. One pass of the frozen target gives the features of the context. The drafter
 uses the target's embedding and LM head. Recipes: DFlash (arXiv 2602.06036, section 4), D²SD (arXiv 2606.04446, section 3.2).
 """
 
@@ -30,10 +30,10 @@ from d2sd.train.drafters import Material, fit
 from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
 
-# Loss, in nats, of a label outside the draft vocabulary. Such a label is never drafted, and the constant gives no gradient.
+# Loss in nats of a label outside the draft vocabulary. Such a label cannot be drafted, so its loss is constant, without a gradient.
 UNKNOWN = 20.0
-SMOOTHING = 0.5  # D-PACE's smoothing constant, as in the paper
-PROPOSED = 3  # mask tokens suggested in error messages
+SMOOTHING = 0.5  # D-PACE's smoothing constant; the paper's value
+PROPOSED = 3  # number of mask tokens that an error message suggests
 
 
 def train_drafter(settings: BlockTraining) -> None:
@@ -80,7 +80,7 @@ def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
 def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
     """Returns a float32 drafter whose layers are copies of the target's last layers.
 
-    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks such a layer.
+    taps: target layers that the drafter reads; None for the defaults. Raises ``InputError`` if the target lacks one of them.
     """
     depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
@@ -117,7 +117,7 @@ def make_second(drafter: DFlashDraftModel) -> None:
 def draw_blocks(
     config: BlockObjective, prompt_lengths: Tensor, lengths: Tensor, block_size: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Returns random ``anchors``, and ``prefixes`` (lengths of the visible prefixes; 0 for a first drafter), (B, A) each."""
+    """Returns ``anchors``, random positions, and ``prefixes``, lengths of visible prefixes (0 for a first drafter); both (B, A)."""
     anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
     prefixes = torch.zeros_like(anchors)
     if config.variable_prefix:
@@ -133,16 +133,16 @@ def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator:
 
 
 def draw_prefixes(shape: tuple[int, int], block_size: int, beta: float, generator: torch.Generator) -> Tensor:
-    """Returns random visible prefix lengths l = 0 … block_size−2 with Pr(l) ∝ beta^l. Inference also uses length 0."""
+    """Returns random visible prefix lengths l = 0 … block_size−2 with Pr(l) ∝ beta^l. Decoding also uses l = 0."""
     weights = beta ** torch.arange(block_size - 1, dtype=torch.float64)
     flat = torch.multinomial(weights, shape[0] * shape[1], replacement=True, generator=generator)
     return flat.view(shape)
 
 
 def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
-    """Returns the bool mask of A blocks per sequence, (B, 1, A·γ, context + A·γ).
+    """Returns the bool attention mask (B, 1, A·γ, context + A·γ) of A blocks per sequence. anchors: (B, A).
 
-    Every row sees the context before the anchor of its block, and its own block. anchors: (B, A).
+    Every row sees the context before the anchor of its block, and all rows of its block.
     """
     blocks = anchors.shape[1]
     rows = anchors.repeat_interleave(block_size, dim=1)
@@ -155,9 +155,9 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
 def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
     """Returns (…, γ) detached D-PACE loss weights (arXiv 2605.18810, equations 7 and 8); 0 at positions that are not scored.
 
-    The weight of a position is the sum of the terms of this and all later positions. The term of a position is the smoothed
-    probability that the draft is accepted up to and including that position: the product of
-    SMOOTHING + (1 − SMOOTHING) · p(label) over these positions.
+    With q = SMOOTHING + (1 − SMOOTHING) · p(label), the product of q over position k and all scored positions before k is the smoothed
+    probability that the draft is accepted up to and including k. The weight of a position is the sum of these products over this and
+    all later scored positions.
 
     nll: (…, γ) negative log-likelihoods of the labels.
     """
@@ -181,7 +181,7 @@ class DrafterObjective(nn.Module):
         self.drafter, self.config, tokens = drafter, config, drafter.token_ids
         weight = target.lm_head.weight.detach()
         self._head = (weight if tokens is None else weight[tokens], tokens)
-        self._target = (target.eval().requires_grad_(False),)  # a tuple, so that the target is no submodule
+        self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
 
     def forward(
         self,
@@ -191,10 +191,10 @@ class DrafterObjective(nn.Module):
         prefixes: Tensor,
         features: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Returns (loss, metrics). ``draft_length``: mean number of leading correct tokens after the visible prefix, plus 1.
+        """Returns (loss, metrics). ``draft_length``: 1 plus the mean number of correct tokens directly after the visible prefix.
 
         ids: (B, S), right-padded; anchors, prefixes: (B, A).
-        features: (B, S, taps·hidden) of the target; None to run the target.
+        features: the target's features (B, S, taps·hidden); None computes them with a pass of the target.
         """
         gamma = self.drafter.block_size
         logits, labels, known, scored = self._predict(ids, lengths, anchors, prefixes, features)
@@ -214,7 +214,7 @@ class DrafterObjective(nn.Module):
     @torch.no_grad()
     def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the probabilities of N drafted tokens at T temperatures, (N, T) float32, and whether each token is correct, (N,).
-        As in decoding, the positions of a block after its first wrong token are left out."""
+        As in decoding, positions after the first wrong token of a block are left out."""
         logits, labels, known, scored = self._predict(**batch)
         hit = (logits.argmax(-1) == labels) & known
         right = torch.ones_like(scored).masked_scatter(scored, hit)
@@ -227,8 +227,8 @@ class DrafterObjective(nn.Module):
     def _predict(
         self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Returns the logits (N, D) and labels (N,) of all N drafted positions, whether the draft vocabulary of D tokens contains
-        each label (N,), and a mask of the drafted positions (B, A, γ)."""
+        """Returns logits (N, D), labels (N,) and ``known`` (N,) of the N drafted positions, and a mask (B, A, γ) of these positions.
+        D: size of the draft vocabulary. ``known``: whether the draft vocabulary contains the label."""
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
             with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
@@ -265,7 +265,7 @@ class DrafterObjective(nn.Module):
         return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
-        """Returns the Markov head's corrections (N, D) of the scored rows' logits, given the token before each row; 0 if no head."""
+        """Returns the terms (N, D) that the Markov head adds to the logits of the scored rows; 0 if the drafter has no head."""
         head = self.drafter.markov_head
         if head is None:
             return 0.0
@@ -281,12 +281,12 @@ class DrafterObjective(nn.Module):
 def extended(
     drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """Returns the drafter with a draft vocabulary and a Markov head, if requested.
+    """Returns the drafter, with a draft vocabulary, a Markov head or both added if requested.
 
-    vocabulary: number of tokens to draft, the most frequent ones in the responses. The LM head gets the target's rows of these
-        tokens. None adds no draft vocabulary.
-    rank: rank of a Markov head (DSpark, arXiv 2607.05147), whose corrections are 0 at first; 0 adds no head.
-    Raises ``InputError`` unless the drafter is a plain DFlash drafter.
+    vocabulary: size of the draft vocabulary, which consists of the most frequent tokens of the responses; None adds no draft
+        vocabulary. The LM head gets the target's rows of these tokens.
+    rank: rank of the Markov head (DSpark, arXiv 2607.05147); 0 adds no head. A new head adds 0 to all logits.
+    Raises ``InputError`` if something is to be added to another drafter than a plain DFlash drafter.
     """
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
@@ -318,9 +318,9 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
     """Returns the id of the mask token, a token that no text contains.
 
     written: ids of the tokens in the responses.
-    text: the mask token as text. None selects the tokenizer's mask token. If it has none, selects the first unused special token,
-        or else the last unused token, and prints this choice.
-    Raises ``InputError``, with a suggestion, if the token cannot be the mask token.
+    text: the mask token as text. None selects the tokenizer's mask token. If the tokenizer has no mask token, the first unused
+        special token is chosen, or else the last unused token, and the choice is printed.
+    Raises ``InputError`` if this token cannot be the mask token, or if no token is unused.
     """
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
     spare = spare_tokens(tokenizer, target, written)
@@ -349,12 +349,12 @@ def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) ->
 
 
 def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
-    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused ones."""
+    """Returns special tokens that can be the mask token, ordered by id: the tokenizer's own mask token, and unused tokens."""
     used = _closing(tokenizer, target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
-    own = tokenizer.mask_token  # always listed: only a poorly trained target writes it
+    own = tokenizer.mask_token  # listed even if it was written, which only poorly trained targets do
     return [t for n, t in special.items() if t == own or (n not in used and t not in template)]
 
 

@@ -21,13 +21,13 @@ from d2sd.train.loop import digest, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
 
-# Makes the random choices of a batch: prompt lengths (B,), text lengths (B,), generator → inputs of the objective by name.
+# Maps prompt lengths (B,), text lengths (B,) and a generator to random inputs of the objective, by name.
 Choose = Callable[[Tensor, Tensor, torch.Generator], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The frozen target, its tokenizer and its responses, on which a drafter is trained."""
+    """Material to train a drafter: the frozen target, its tokenizer and its responses."""
 
     target: Any
     tokenizer: Any
@@ -35,7 +35,7 @@ class Material:
 
     @classmethod
     def load(cls, settings: DrafterTraining) -> Material:
-        """Loads target, tokenizer and responses. Seeds torch for the drafter's initial weights. Raises ``InputError``."""
+        """Loads the material, and seeds torch for the drafter's initial weights. Raises ``InputError`` if loading fails."""
         target, tokenizer = load_frozen(settings.target)
         data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
         torch.manual_seed(settings.loop.seed)
@@ -55,14 +55,14 @@ def fit(
     """Trains a drafter in place, and saves it in bfloat16. If an earlier run was interrupted, resumes it.
 
     objective: maps ids (B, S), text lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
-    choose: makes the random choices of a batch.
+    choose: draws the random inputs of a batch.
     save: writes a drafter into a folder.
     kind: kind of drafter: ``dflash``, ``vp`` or ``eagle3``.
-    identity: values that must equal those of the interrupted run, in addition to the loop's settings and the responses.
+    identity: values that must be the same as in the interrupted run, besides the loop's settings and the responses.
     """
     data, loop, features = material.data, settings.loop, None
     read = ("features", "hidden") if kind == "eagle3" else ("features",)
-    if loop.steps * loop.batch_size >= len(data.ids):  # if every response is used, compute all features before training
+    if loop.steps * loop.batch_size >= len(data.ids):  # every response is used, so compute all features first
         features = read_features(material.target.model, drafter.target_layer_ids, data, read)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -86,9 +86,9 @@ def fit(
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Returns a target in float32 on the first GPU or else the CPU, without gradients, and its tokenizer.
+    """Returns a frozen target in float32, on the first GPU (on the CPU if there is no GPU), and the target's tokenizer.
 
-    source: folder, hub id, bundled preset, or a name known to ``d2sd get``. Raises ``InputError``.
+    source: folder, hub id, bundled preset, or a name known to ``d2sd get``. Raises ``InputError`` if loading fails.
     """
     source = target_folder(str(source))
     try:

@@ -1,9 +1,9 @@
 """Trains the EAGLE-3 drafter by training-time test, with the target's distribution as labels.
 
 As in drafting, the network is unrolled on its own hidden states (EAGLE-3, arXiv 2503.01840, section 3.2). A chain starts at row t
-of a text. Step i of the chain is at position t + i. Its inputs are the text's next token and the hidden state of step i − 1. It
-attends to the text's rows before t and to the chain up to step i. Chains do not see each other. A few random rows per sequence are
-enough, since one pass of the target gives the labels of all steps of their chains.
+of a text. Step i of the chain is at position t + i. The inputs of step i are the text's token at t + i + 1 and the hidden state of
+step i − 1. Step i attends to the text's rows before t and to steps 0 to i of its chain, but not to other chains. Chains start at a
+few random rows of each sequence. One pass of the target gives the labels of all their steps.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
-    """Returns the target layers to read; EAGLE-3's default layers for None. depth: number of layers of the target."""
+    """Returns the target layers to read. None selects EAGLE-3's default layers. depth: number of layers of the target."""
     try:
         layers = layers or list(default_eagle3_layers(depth))
     except ValueError as error:
@@ -66,7 +66,7 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Returns (B, count) rows to unroll, uniform from the last prompt token to the third-to-last token of the text.
 
-    Row t drafts the token at t + 2. All tokens of the response can be drafted except the first one, which prefill gives.
+    Row t drafts the token at t + 2. All tokens of the response can be drafted, except the first one, which comes from prefill.
     """
     low = (prompt_lengths - 1).clamp_min(0)
     high = torch.maximum(lengths - 3, low)
@@ -80,7 +80,7 @@ class Unrolled(nn.Module):
     def __init__(self, drafter: Eagle3DraftModel, target: PreTrainedModel, config: Eagle3Objective):
         super().__init__()
         self.drafter, self.config = drafter, config
-        self._target = (target.eval().requires_grad_(False),)  # a tuple, so that the target is no submodule
+        self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
 
@@ -89,13 +89,13 @@ class Unrolled(nn.Module):
     ) -> tuple[Tensor, dict[str, Any]]:
         """Returns (loss, metrics).
 
-        ``draft_length``: 1 plus the mean number of leading steps of a chain whose likeliest token is the text's next token. For
-        greedy texts, a step that drafts a chain at such a row commits this number of tokens on average, at temperature 0.
+        The metric ``draft_length`` is 1 plus the mean number of steps of a chain before the first step whose likeliest token differs
+        from the text. This estimates α of decoding with such chains at temperature 0, if the texts are greedy.
 
         ids: (B, S), right-padded.
         rows: (B, A), the rows at which chains start.
-        features: (B, S, taps·hidden) of the target; None to run the target.
-        hidden: (B, S, hidden), the target's last hidden states; None to run the target.
+        features: the target's features (B, S, taps·hidden). hidden: the target's last hidden states (B, S, hidden).
+            If one of them is None, both are computed with a pass of the target.
         """
         (target,), drafter, config = self._target, self.drafter, self.config
         head = target.lm_head.weight[drafter.token_ids]  # only the draft vocabulary
@@ -112,7 +112,7 @@ class Unrolled(nn.Module):
         state = _take(feature, rows)
         losses, right, alive = [], [], []
         for step in range(config.unrolled):
-            place = rows + step  # position of the row; it reads token place + 1 and predicts token place + 2
+            place = rows + step  # position of this step, which reads token place + 1 and predicts token place + 2
             shown = _take(embedded, (place + 1).clamp_max(width - 1))
             out = drafter(shown, state, place, chains)
             logits = drafter.logits(out)
@@ -144,7 +144,7 @@ class Chains:
         self._own: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Returns the attention outputs (B, heads, A, D) of the next step over the text before each chain and the chain."""
+        """Returns the attention outputs (B, heads, A, D) of the next step, over the text before its chain, and its chain."""
         self._own.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5

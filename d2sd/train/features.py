@@ -1,8 +1,8 @@
 """Target features for drafters: outputs of some target layers for every token of the responses, computed once before training.
 
-Every training step needs the features of a few sequences. If the target is small, computing them takes longer than the drafter's
-pass. As many features as fit are stored on the target's device, the others in host memory. Size: 2 bytes × hidden size × taps
-per token.
+Every training step reads the features of a few sequences. For a small target, computing them in every step would take longer than the
+drafter's pass. As many features as fit are stored on the target's device, the others in host memory. The features of a token take
+2 bytes × hidden size × number of taps.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
 
-FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences per feature pass
+FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences per pass of the target
 KEPT = 0.4  # maximum share of free memory for features
 
 
 class FeatureStore:
-    """Packed bfloat16 rows of all sequences: ``features`` (tokens, taps·hidden), and ``hidden`` (tokens, hidden), the outputs of
-    the target's last layer, if requested."""
+    """Rows of all sequences, packed without padding, in bfloat16: ``features`` (tokens, taps·hidden) and, if requested, ``hidden``
+    (tokens, hidden), the target's last hidden states."""
 
     def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
-        """lengths: (N,) tokens of each sequence. parts: index of the first sequence, and packed rows by name, of each part."""
+        """lengths: number of tokens of each sequence, (N,). parts: index of each part's first sequence, and its rows by name."""
         self._lengths, self._parts = lengths, parts
         self._starts = lengths.cumsum(0) - lengths
 
     def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
-        """Returns the rows of B sequences, on the device of the first part: for each of ``names``, (B, width, taps·hidden) or
-        (B, width, hidden). Rows after the end of a sequence are arbitrary."""
+        """Returns rows of the B sequences in ``index``, by name, on the device of the first part: (B, width, taps·hidden) for
+        ``features``, (B, width, hidden) for ``hidden``. Rows after the end of a sequence are arbitrary."""
         out = {}
         ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
         for name in names:
@@ -56,7 +56,7 @@ def room(device: torch.device) -> tuple[int, int]:
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     except (AttributeError, OSError, ValueError):
-        host = 4 * 2**30  # if the system does not report its free memory
+        host = 4 * 2**30  # assumed if the system does not report its free memory
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
 
 
@@ -72,7 +72,7 @@ def read_features(
     sizes = {name: sizes[name] for name in names}
     on_device, on_host = room(weight.device)
     for space in (on_device, 0):
-        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences stored on the device
+        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences on the device
         if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:
             return None
         try:

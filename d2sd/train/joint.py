@@ -21,7 +21,7 @@ from d2sd.train.settings import BlockObjective, PairTraining
 from d2sd.train.text import Responses
 
 TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
-FEWEST_JUDGED = 30  # minimum number of responses for fitting a temperature, and for judging it
+FEWEST_JUDGED = 30  # minimum number of responses to fit a temperature on, and also to judge it on
 
 
 class PairObjective(nn.Module):
@@ -71,7 +71,7 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 
 def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
     """Returns the target features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
-    torch.cuda.empty_cache()  # so that memory that writing the text used counts as free
+    torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
     found = read_features(target.base, taps_of(settings, target), data)
     if found is None:
         raise InputError("the target's features of the text no longer fit into memory; give fewer --minutes")
@@ -94,10 +94,10 @@ class Temperature:
 
 
 def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> Temperature:
-    """Fits a temperature for the first drafter on responses that were not trained on.
+    """Fits a temperature for the first drafter. index: responses that were not trained on.
 
-    The temperature is fitted on every second response and judged on the others. It is applied only if it raises the log-likelihood
-    of the judged outcomes, and if the bootstrap interval of this gain, over responses, is above 0.
+    The temperature is fitted on every second response and judged on the others, by the gain in the log-likelihood of outcomes. If
+    the bootstrap interval of this gain (over responses) lies above 0, ``divisor`` is the fitted temperature, else 1.
     """
     if len(index) < 2 * FEWEST_JUDGED:
         return Temperature(1.0)

@@ -1,7 +1,7 @@
 """Training loop of all drafters: schedule, optimizers, clipping, and checkpoints that resume bit-exactly.
 
-The random choices of a step depend only on the seed and the step number; the order of the rows only on the seed and the epoch.
-A checkpoint therefore needs no states of random generators.
+The random choices of a step depend only on the seed and the step number. The order of the rows depends only on the seed and the epoch.
+Checkpoints therefore contain no states of random generators.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def train(
     objective: maps a sampled batch to ``(loss, metrics)``.
     count: number of rows of the training data.
     sample: makes a batch from row numbers and a generator for its random choices.
-    evaluate: called at every save; returns figures to log. Its argument is True at the last save.
+    evaluate: called at every scheduled save, with True at the last one and else False; returns figures to log.
     note: label of the progress bar.
-    identity: further values, of objective and data, that must equal those of the checkpoint to continue.
+    identity: values of objective and data that, like the settings, must equal the checkpoint's to continue from it.
     save: writes the current drafters into the given folder; called every ``config.keep_every`` steps with ``out/step-N``.
     clock: returns the time in seconds, for ``config.seconds``.
     """
@@ -85,7 +85,7 @@ def train(
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
     def keep(row: dict[str, float], last: bool) -> None:
-        """Writes a checkpoint. Before that, evaluates and logs if ``row`` is not empty."""
+        """Writes a checkpoint. If ``row`` is not empty, first evaluates and logs."""
         if row:
             record(row | (evaluate(last) if evaluate else {}))
         state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
@@ -135,7 +135,7 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
-            # before the checkpoint, since a run resumed from the checkpoint does not repeat this step
+            # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
             if save and config.keep_every and step % config.keep_every == 0:
                 save(out / f"step-{step}")
             if saves or interrupted():
@@ -162,7 +162,7 @@ def interruptions() -> Iterator[Callable[[], bool]]:
         asked = True
         print("Stopping after this step. Press Ctrl-C again to stop immediately without saving.", file=sys.stderr)
 
-    # True if SIGINT is ignored, or if this is not the main thread, which alone can set handlers
+    # SIGINT is ignored, or this is another thread than the main thread (only the main thread can set handlers)
     ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
     if not ignored:
         signal.signal(signal.SIGINT, ask)
@@ -228,9 +228,9 @@ def orthogonalized(matrix: Tensor) -> Tensor:
 class Float32Muon(torch.optim.Optimizer):
     """Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
 
-    Otherwise equal to ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, which iterates in
-    bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 ones, and the optimizer
-    would take most of a training step.
+    Apart from that, equal to ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``. torch's Muon
+    iterates in bfloat16. On a CPU without bfloat16 instructions, bfloat16 products are many times slower than float32 products, and
+    torch's Muon would take most of a training step.
     """
 
     def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
@@ -256,7 +256,7 @@ class Float32Muon(torch.optim.Optimizer):
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Removes an unfinished line, and lines of later steps than the checkpoint's, ``step``. A killed run may have left both."""
+    """Removes an unfinished last line, and the lines of steps after ``step``. A killed run may have left such lines."""
     if path.exists():
         whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
         write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
@@ -289,17 +289,17 @@ def save_checkpoint(
         shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise InputError(
-            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the previous one is "
-            "kept, and the same command resumes from it"
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the previous "
+            "checkpoint is kept, and the same command resumes from it"
         ) from None
 
 
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
 ) -> dict[str, Any]:
-    """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``; empty if there is none.
+    """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``, or {} without a checkpoint.
 
-    Raises ``InputError`` if the checkpoint has another ``identity``. Only ``steps`` may be larger than in the checkpoint.
+    Raises ``InputError`` if the checkpoint has another ``identity``, except that ``steps`` may be larger than in the checkpoint.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():
@@ -334,7 +334,7 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
     return state
 
 
-# Fingerprints. A run resumes, and files are reused, only if their fingerprints are equal.
+# Fingerprints of settings and data. A run is resumed, and files are reused, only if the fingerprints are unchanged.
 
 
 def digest(rows: Tensor) -> str:

@@ -1,9 +1,9 @@
 """Trains a first drafter and a VP-Drafter for a target within a given time.
 
-The target writes text, features are computed, both drafters are trained in one loop, the first one is calibrated, and a model card
-is written. Before that, the speeds of writing, computing features and training are measured. They determine how much text is
-written, so that the time suffices for all stages. All results are stored in the output folder, so that the same command resumes an
-interrupted run.
+First, the speeds of writing text, computing features and training are measured. From these speeds, the amount of text is chosen, so
+that the time suffices for all stages. Then the target writes the text, features are computed, both drafters are trained in one loop,
+the first drafter is calibrated, and a model card is written. All results are stored in the output folder, so that the same command
+resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short s
                "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
                "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
                "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
-HELD_OUT, VALIDATION = 32, 128  # maximum prompts to measure α on, and responses to calibrate on; neither are trained on
+HELD_OUT, VALIDATION = 32, 128  # maximum numbers of prompts to measure α on, and of responses to calibrate on
 KEPT_EVERY = 5  # seconds between writes of the elapsed time of a stage
 SCHEDULE = 1000  # steps of the time-based training schedule
 
@@ -93,7 +93,7 @@ class State:
     """State from which a run resumes, stored in ``pair.json``: the plan, finished stages, and elapsed seconds of each stage."""
 
     def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
-        """Raises ``InputError`` if the file belongs to a run with other settings."""
+        """Raises ``InputError`` if ``path`` belongs to a run with other settings that has finished a stage."""
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
         self._running: tuple[str, float] | None = None  # name and start time of the stage
@@ -111,7 +111,7 @@ class State:
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
         """Context of a stage. Yields a function that tells whether the stage has used its planned seconds.
 
-        The stage counts as done unless an exception is raised. The state is written in both cases.
+        Without an exception, the stage counts as done. The state is written in any case.
         """
         began, before = self._clock(), self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
@@ -171,7 +171,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
         chat = bool(target.tokenizer.chat_template)
         if not settings.prompts and not chat:
-            raise InputError(f"{target.name} has no chat template, so it cannot write questions; use --prompts to give texts that it continues")  # fmt: skip
+            raise InputError(f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         if state.plan is None:
@@ -302,7 +302,7 @@ def _answer(
 
 
 def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[list[int]]]:
-    """Returns token ids of the training prompts, shuffled, and of held-out prompts. Raises ``InputError`` if there are too few."""
+    """Returns token ids of shuffled training prompts, and of held-out prompts. Raises ``InputError`` if there are too few."""
     path = settings.out / "questions.jsonl"
     written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
     texts = {letters(text): text for text in (*settings.prompts, *written)}
@@ -326,9 +326,9 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
 
 
 def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
-    """Returns a sentence with the newest figures, or with the reason why there are none.
+    """Returns a sentence with the newest α of both methods, or with the reason why α was not measured.
 
-    texts: number of held-out texts that were measured or, without figures, could be measured.
+    texts: number of measured held-out texts. If ``curve`` is empty: number of held-out texts that the time suffices for.
     """
     number = f"{texts} held-out text{'' if texts == 1 else 's'}"
     if not curve:
@@ -372,7 +372,7 @@ def card(
         f"{plan.batch}; Muon and AdamW; D-PACE loss weights; the VP-Drafter sees l tokens with probability ∝ {BETA:g}^l",
         "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
         "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
-        f"{anchors / used['training']:,.0f} anchors/s in training both drafters (with measurements of α)",
+        f"{anchors / used['training']:,.0f} anchors/s in training both drafters (including measurements of α)",
         "temperature": calibrated(warmth),
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())

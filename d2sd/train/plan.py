@@ -19,23 +19,23 @@ from d2sd.train.settings import LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
 from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
-ANCHORS_PER_TOKEN = 0.32  # of text, for about two epochs of training; see docs/train-your-own.md
+ANCHORS_PER_TOKEN = 0.32  # anchors per token of text, for about two epochs of training; see docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions per token of the texts
-LONGEST, TYPICAL = 256, 160  # maximum tokens of a prompt; typical tokens of a text
-POINTS = 5  # measurements of the drafters during training; only one if time is short
+LONGEST, TYPICAL = 256, 160  # maximum tokens of a prompt; typical number of tokens of a text
+POINTS = 5  # number of measurements of α during training; only one if time is short
 # Shares of the time for writing held-out texts, for measuring α on them, and for the last stage.
 WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02
 HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # maximum tokens of a held-out text: normally, and if time is short
 FEWEST_TEXTS = 10  # minimum held-out texts for reporting α
 FEWEST_STEPS = 300  # the batch is chosen small enough for this many training steps
-SMALLEST, LARGEST = 4, 128  # limits of the rows of a training batch
+SMALLEST, LARGEST = 4, 128  # limits of the number of texts in a training batch
 LOOK = 0.15  # seconds for measuring one speed, per planned minute
 
 
 class Speeds(msgspec.Struct, frozen=True):
-    """Measured speeds: tokens per second of writing and of computing features, and anchors per second of training both drafters.
+    """Measured speeds: writing and features in tokens per second, training (of both drafters) in anchors per second.
 
-    batch: rows of the training batch that was measured; training uses at most this many rows.
+    batch: maximum number of texts in a training batch.
     """
 
     writing: float
@@ -48,8 +48,8 @@ class TrainingPlan(msgspec.Struct, frozen=True):
     """Division of the time.
 
     seconds: planned seconds of each stage.
-    tokens, room: tokens of text to write, and maximum tokens whose features fit into memory.
-    rows, batch: texts written in parallel, and sequences of a training batch.
+    tokens, room: number of tokens to write, and maximum number of tokens whose features fit into memory.
+    rows, batch: number of texts written in parallel, and number of texts in a training batch.
     points: number of times that α is measured on held-out texts.
     held_out, tokens_held_out: number of held-out texts, and maximum tokens of each text, in a measurement.
     """
@@ -68,8 +68,8 @@ class TrainingPlan(msgspec.Struct, frozen=True):
 def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> TrainingPlan:
     """Returns the plan for a run of the given seconds.
 
-    room: maximum tokens whose features fit into memory.
-    rows: maximum texts that are written in parallel.
+    room: maximum number of tokens whose features fit into memory.
+    rows: maximum number of texts that are written in parallel.
     questions: whether the target writes questions first.
     most: maximum tokens of text that the prompts give; None if the target writes as many questions as needed.
     """
@@ -86,10 +86,10 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
 
 
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
-    """Returns the number of measurements, the number of held-out texts (from the first), and the maximum tokens of each text.
+    """Returns the number of measurements, the number of held-out texts (the first ones), and the maximum tokens of each text.
 
-    There are ``POINTS`` measurements if the time suffices for ``FEWEST_TEXTS`` texts in each. If not, there is one measurement,
-    after the last step and if necessary on fewer tokens of each text. If time or texts do not suffice for this, there is none.
+    ``POINTS`` measurements are made if each of them can cover ``FEWEST_TEXTS`` texts in the given time. Otherwise, one measurement is
+    made after the last step, if necessary with fewer tokens of each text. If even that is impossible, the number is 0.
 
     lengths: tokens of each text.
     token: seconds for measuring one token.
@@ -130,7 +130,7 @@ def duration(seconds: float) -> str:
 
 
 def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
-    """Measures this machine's speeds on random tokens, each for ``LOOK`` seconds per planned minute. rows: parallel texts."""
+    """Measures each speed of this machine for ``LOOK`` seconds per planned minute. rows: number of texts written in parallel."""
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
         try:
@@ -145,8 +145,8 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Cal
 def _training_speeds(
     settings: PairTraining, target: Target, batch: int, clock: Callable[[], float]
 ) -> tuple[float, float]:
-    """Returns feature tokens and training anchors per second. On a CPU, only the smallest batch is measured."""
-    # on a CPU, larger batches are not faster
+    """Returns the tokens per second of computing features, and the anchors per second of training."""
+    # on a CPU, measure the smallest batch: larger batches are not faster
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
     ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
@@ -195,7 +195,7 @@ def _wait() -> None:
 
 
 def seconds_of(work: Any, least: float, clock: Callable[[], float] = time.monotonic) -> float:
-    """Returns the mean seconds of one call of ``work``, repeated for at least ``least`` seconds after a warm-up call."""
+    """Calls ``work`` for at least ``least`` seconds after a warm-up call. Returns the mean seconds of a call."""
     work()
     began, count = clock(), 0
     while not count or clock() - began < least:

@@ -8,7 +8,7 @@ from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining
 
-EAGLE3_SHARE, PARTS = 0.1, 1000  # EAGLE-3's share of the time; steps of its time-based schedule
+EAGLE3_SHARE, PARTS = 0.1, 1000  # EAGLE-3's share of the time; steps of EAGLE-3's time-based schedule
 
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:

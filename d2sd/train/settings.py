@@ -18,7 +18,7 @@ class RegenerateConfig:
     """How the target writes texts.
 
     batch_size: texts written in parallel.
-    max_new_tokens: maximum tokens of a text.
+    max_new_tokens: maximum tokens of a text, without its prompt.
     temperature: 0 decodes greedily.
     top_k: when sampling, the number of likeliest tokens to sample from; 0 for all.
     """
@@ -41,12 +41,12 @@ QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 class LoopConfig:
     """Settings of the training loop. Intervals are in steps.
 
-    precision: type of the drafter's matrix products: ``float32``, ``bfloat16`` (autocast), or ``auto`` for bfloat16 if it is fast
-        on this machine (``d2sd.nets.dtypes.quick_bfloat16``).
-    seconds: duration of training; None to train for ``steps`` steps. If given, progress is measured by elapsed time: the schedule
-        and ``save_every`` then count steps of ``seconds`` / ``steps`` each.
+    precision: number type of the drafter's matrix products. ``auto`` selects ``bfloat16`` (autocast) if it is fast on this machine
+        (``d2sd.nets.dtypes.quick_bfloat16``), and otherwise ``float32``.
+    seconds: duration of training; None trains for ``steps`` steps. With a duration, the learning rate and ``save_every`` follow the
+        elapsed time, in units of ``seconds`` / ``steps``, instead of the number of steps.
     save_every: interval of checkpoints to resume from; only the newest is kept.
-    keep_every: interval at which drafters are saved; all of them are kept. 0 saves only the final drafter.
+    keep_every: interval of saved drafters, all of which are kept; 0 saves only the final drafter.
     """
 
     steps: int
@@ -81,8 +81,8 @@ class LoopConfig:
 class BlockObjective:
     """Objective of a block drafter.
 
-    variable_prefix: whether to train a VP-Drafter, which sees the first l = 0 … γ−2 tokens after the anchor; l has probability
-        ∝ beta^l. A first drafter sees only the anchor.
+    variable_prefix: whether to train a VP-Drafter. In each block, a VP-Drafter sees the first l tokens after the anchor. The random
+        l = 0 … γ−2 has probability ∝ beta^l. A first drafter sees only the anchor.
     anchors: number of blocks per sequence.
     """
 
@@ -99,7 +99,7 @@ class BlockObjective:
 class Eagle3Objective:
     """Objective of an EAGLE-3 drafter.
 
-    unrolled: number of steps of training-time test.
+    unrolled: number of steps of each chain.
     decay: step i has the loss weight decay^i.
     rows: number of chains per sequence.
     """
@@ -120,10 +120,10 @@ class DrafterTraining:
     target: folder, hub id, or a name known to ``d2sd get``.
     responses: file of the target's responses, written by ``d2sd.train.text.regenerate``.
     out: folder of checkpoints, metrics and the drafter.
-    target_layer_ids: target layers that the drafter reads; None for the defaults of its kind.
+    target_layer_ids: target layers that the drafter reads; None for the defaults of the drafter's kind.
     draft_vocab_size: number of the responses' most frequent tokens to draft; None for the whole vocabulary.
     max_length: maximum tokens of a sequence; longer ones are cut.
-    held_out: file of prompts (JSON lines with ``prompt``); every save measures the drafter on the target's answers to them.
+    held_out: file of prompts (JSON lines with ``prompt``); every save measures α on the target's answers.
     chat: whether to put held-out prompts into the chat template.
     """
 
@@ -149,8 +149,8 @@ class BlockTraining(DrafterTraining):
     """Training settings of a DFlash drafter or a VP-Drafter.
 
     layers, block_size: shape of a new drafter; None for LAYERS and BLOCK_SIZE.
-    mask_token: mask token of a new drafter, as text; None for the tokenizer's, or else an unused token.
-    start: folder of a drafter to start from, which determines layers, block size, mask token and ``target_layer_ids``.
+    mask_token: mask token of a new drafter, as text; None selects one as ``d2sd.train.block_drafters.mask_id`` does.
+    start: folder of a drafter to start from. The drafter determines layers, block size, mask token and ``target_layer_ids``.
     markov_rank: rank of a Markov head to add to the drafter; 0 adds no head.
     """
 
@@ -190,9 +190,9 @@ class PairTraining:
     minutes: time for the whole run.
     prompts: prompts for the target to answer; a chat model writes more prompts if there are too few.
     held_out: prompts to measure the drafters on; if empty, some of the training prompts are held out.
-    layers, block_size, target_layer_ids, mask_token, markov_rank: shape of both drafters, as for ``BlockTraining``; by default they
-        read five target layers.
-    draft_vocab_size: as for ``DrafterTraining``; None for 16,384, or for the whole vocabulary if it is smaller.
+    layers, block_size, target_layer_ids, mask_token, markov_rank: shape of both drafters, as for ``BlockTraining``; by default
+        both read five target layers.
+    draft_vocab_size: as for ``DrafterTraining``; None for 16,384, or for the whole vocabulary if that is smaller.
     max_new_tokens: maximum tokens of an answer.
     dtype: number type of the target; None for bfloat16 on a GPU, and for the default of ``load_writer`` on a CPU.
     """

@@ -31,8 +31,8 @@ from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import WriterRequest, write
 
-MAX_LINE = 4_000_000  # characters
-MARK = "\u2063question\u2063"  # stands for a user message; occurs in no chat template
+MAX_LINE = 4_000_000  # maximum characters of a line
+MARK = "\u2063question\u2063"  # placeholder for a user message; occurs in no chat template
 SHORTEST = 8  # minimum characters of a question
 
 Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
@@ -60,7 +60,7 @@ class Responses:
     """Texts that consist of a prompt and the target's response.
 
     ids: (N, S), padded with the end token.
-    prompt_lengths, lengths: number of tokens of each prompt, and of each text, (N,).
+    prompt_lengths, lengths: number of tokens of each prompt, and of each text (prompt and response), (N,).
     """
 
     ids: Tensor
@@ -69,7 +69,7 @@ class Responses:
 
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
-    """Reads a file of ``regenerate``. Cuts texts to ``max_length`` tokens; leaves out texts with less than two response tokens."""
+    """Reads a file of ``regenerate``. Cuts texts to ``max_length`` tokens. Leaves out texts with fewer than two response tokens."""
     texts, prompts = [], []
     for row in read_jsonl(path, "prompt_ids", "response_ids"):
         text = (row["prompt_ids"] + row["response_ids"])[:max_length]
@@ -83,7 +83,7 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """Returns the ``count`` most frequent tokens of the responses, in ascending order. Unused ids are added if there are fewer."""
+    """Returns the ids of the ``count`` most frequent tokens of the responses, in ascending order; if necessary, with unused ids."""
     if not 1 <= count <= vocabulary:
         raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
     at = torch.arange(data.ids.shape[1])
@@ -96,14 +96,14 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 
 
 def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
-    """Returns a request for each prompt, longest prompts first, so that the texts at the end are short."""
+    """Returns a request for each prompt, longest prompts first, so that the last texts to be written are short."""
     return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
 def written(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
-    """Does the same as ``write``, but batches only texts of similar lengths, since all rows are as long as the longest one."""
+    """Like ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have equal lengths."""
 
     def room(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
@@ -117,9 +117,9 @@ def served(
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields every request with the token ids that a server writes after its prompt.
 
-    ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. It receives token ids, so that the local
-    chat template applies. If the server returns no ids, its text is tokenised. If the server ended a text before the maximum length
-    and its ids lack an end token, the tokenizer's end token is appended.
+    ``config.batch_size`` requests are sent in parallel. The server must have OpenAI's API. Prompts are sent as token ids, so that the
+    local chat template applies. If the server returns text without ids, the text is tokenised. If the server ended a text before the
+    maximum length without returning an end token, the tokenizer's end token is appended.
 
     ends: ids of all tokens that end a text. Raises ``InputError`` if a request fails.
     """
@@ -162,9 +162,9 @@ def regenerate(
     If an earlier run was interrupted, continues with the prompts that have no response. Raises ``InputError`` if the file
     belongs to another run.
 
-    answer: maps requests, longest prompts first, to the target's responses.
+    answer: yields each of the given requests with the target's response; requests with the longest prompts are given first.
     identity: values that must equal those of the earlier run to continue it.
-    most: stop when the file has this many tokens; None for no limit.
+    most: stop when the file has this many tokens (prompts included); None for no limit.
     """
     rows = resumed_rows(out, identity)
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
@@ -192,9 +192,9 @@ def _tokens(row: dict[str, Any]) -> int:
 
 
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
-    """Removes an unfinished last line from a file to be continued. Returns the rows of the other lines.
+    """Removes an unfinished last line from a file that is to be continued. Returns the rows of the other lines.
 
-    Stores ``identity`` in a second file. Raises ``InputError`` if ``out`` was written with another identity.
+    Stores ``identity`` in a second file, ``out`` + ``.settings.json``. Raises ``InputError`` if ``out`` was written with another identity.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
@@ -254,7 +254,7 @@ def regenerate_responses(
         the target's answers to them.
     dtype: as for ``load_writer``.
     chat: whether to put prompts into the target's chat template; required if there are several turns.
-    server: server with OpenAI's API that runs the target, so that only the tokenizer is loaded; None loads and runs the target.
+    server: server with OpenAI's API that runs the target; only the tokenizer is loaded here. None loads and runs the target here.
     Raises ``InputError``, for example if ``config.max_new_tokens`` leaves no positions for a prompt.
     """
     if not chat and any(len(turns) > 1 for turns in conversations):
@@ -271,7 +271,7 @@ def regenerate_responses(
     if room < 1:
         raise InputError(
             f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
-            "positions; ask for fewer"
+            "positions; ask for fewer new tokens"
         )
     identity = {**asdict(config), "target": origin}
     while True:
@@ -295,7 +295,7 @@ def _prompts_of(
     answered: Mapping[tuple[int, ...], list[int]],
     room: int,
 ) -> Iterator[list[int]]:
-    """Yields the prompt of each turn, cut to its last ``room`` tokens. Stops after the first prompt without an answer."""
+    """Yields each turn's prompt, cut to the prompt's last ``room`` tokens. Stops after the first prompt without an answer."""
     history: list[dict[str, str]] = []
     for turn in turns:
         ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
@@ -307,7 +307,7 @@ def _prompts_of(
 
 
 def load_writer(target: str | Path, dtype: str | None) -> Target:
-    """Returns the target as the engine runs it, on the first GPU or else the CPU.
+    """Returns the target as the engine runs it, on the first GPU (on the CPU if there is no GPU).
 
     dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for ``mixed`` if this is the engine's default for the target, else float32.
         For ``mixed``, linear layers are replaced, because batched passes run transformers' own modules.
@@ -324,7 +324,7 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
 
 
 def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
-    """Returns a target's tokenizer, the tokens that end its texts, and its maximum number of positions. Raises ``InputError``."""
+    """Returns a target's tokenizer, the ids that end texts, and the maximum number of positions. Raises ``InputError``."""
     source = target_folder(str(target))
     try:
         config = text_config(AutoConfig.from_pretrained(source))
@@ -341,7 +341,7 @@ def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
 def prompt_ids(
     tokenizer: Any, name: str, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()
 ) -> list[int]:
-    """Returns the token ids of a prompt. Special tokens are added unless the text already begins with one.
+    """Returns the token ids of a prompt. Without ``chat``, adds special tokens unless the prompt already begins with one.
 
     name: name of the target, for error messages.
     chat: whether to put the prompt into the chat template, after the messages in ``history``.
@@ -352,8 +352,8 @@ def prompt_ids(
     return list(tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
-# Questions written by a chat model: given only the header of a user message in its chat template, the model writes the message
-# (Magpie, arXiv 2406.08464). Drafters are trained on the model's answers to these questions.
+# Questions written by a chat model (Magpie, arXiv 2406.08464). The model gets only the header of a user message, in its chat template,
+# and continues with a message: the question. Drafters are trained on the model's answers to these questions.
 
 
 def user_header(target: Target) -> str:
@@ -387,7 +387,7 @@ def ask(
     """
     identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
     known = [row["prompt"] for row in resumed_rows(out, identity)]
-    # another seed, or the model would write the existing lines again
+    # with the same seed, the model would write the existing questions again
     config = replace(config, seed=config.seed + len(known))
     with out.open("ab") as file:
         for text in write_questions(target, first_words, count, config, stop, known):
@@ -403,7 +403,7 @@ def write_questions(
     stop: Callable[[], bool] | None = None,
     known: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yields at most ``count`` different questions written by a chat model, in the order in which they end.
+    """Yields at most ``count`` different questions written by a chat model, in the order in which they are finished.
 
     Leaves out repeats, very short questions, and questions that do not end within ``config.max_new_tokens``.
 

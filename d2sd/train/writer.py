@@ -1,4 +1,4 @@
-"""Writes many texts of the target in parallel. Each row of a batch takes the next prompt as soon as its text ends.
+"""Lets the target write many texts in parallel. When the text of a row ends, the row takes the next prompt.
 
 All rows share one ring of cache slots (``d2sd.nets.caches.Ring``). The tokens of a new prompt are fed one per step, like written
 tokens. Every step therefore has the same shapes, and on a GPU it is replayed as one CUDA graph.
@@ -23,7 +23,7 @@ from d2sd.nets.target import Target
 from d2sd.train.settings import RegenerateConfig
 
 STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
-# Idle rows are dropped, which copies the cache, if at most this share of the rows is busy.
+# If at most this share of the rows is busy, idle rows are dropped. Dropping rows copies the cache.
 SHRINK = {"cpu": 0.8, "cuda": 0.5}
 KEPT = 0.6  # maximum share of a GPU's free memory for rows
 
@@ -40,7 +40,7 @@ class Rows:
     """Rows of a batch, and their cache.
 
     text: token ids (B, W).
-    place, prompt, last: position of the next token to feed, length of the prompt, and last position of the text, (B,).
+    place, prompt, last: position of the next token to feed, length of the prompt, and last possible position of the text, (B,).
     idle: whether the row has no text to write, (B,).
     """
 
@@ -69,7 +69,7 @@ class Rows:
             self.cache.forget(index)
 
     def read(self, count: int) -> None:
-        """Reads the first ``count`` tokens of all rows in one pass. Must precede all steps; every prompt must be longer."""
+        """Reads the first ``count`` tokens of all rows in one pass. Call it before all steps. Every prompt must be longer."""
         positions = torch.arange(count, device=self.text.device)[None]
         self._target.read(self.text[:, :count], self.cache, positions)
         self.cache.commit(range(count))
@@ -141,7 +141,7 @@ def write(
 
     If memory is too small for ``config.batch_size`` rows, halves the number of rows.
 
-    stop: called regularly; once it returns True, unfinished texts are cut. None lets all texts end.
+    stop: called regularly. When it returns True, unfinished texts are cut, and no other texts are begun. None lets all texts end.
     """
     queue = deque(requests)
     if not queue:
@@ -201,7 +201,7 @@ def _written(
 
 
 def most_rows(target: Target, width: int) -> int:
-    """Returns how many rows of ``width`` tokens fit into the free GPU memory, as a power of two; 64 on a CPU."""
+    """Returns the number of rows of ``width`` tokens that fit into free GPU memory, rounded down to a power of two; 64 on a CPU."""
     if target.device.type != "cuda":
         return 64
     cache = target.new_cache(8, 1)

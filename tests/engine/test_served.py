@@ -114,4 +114,4 @@ def test_whatif_served_option_compares_log_with_drafter(bundled, tmp_path, capsy
     assert found["drafter"] == "tiny/eagle3"
     assert found["less"] + found["more"] > 0
     assert main(["whatif", str(log), "--served", "--methods", "d2sd"]) == 2
-    assert "leave out --methods" in capsys.readouterr().err
+    assert "without --methods" in capsys.readouterr().err

@@ -295,7 +295,7 @@ def test_train_pair_refuses_invalid_minutes(tmp_path, capsys, minutes):
 
 
 def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
-    with pytest.raises(InputError, match="use --prompts to give texts that it continues"):
+    with pytest.raises(InputError, match="give texts to continue with --prompts"):
         train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
     with pytest.raises(InputError, match="give 10 or more with --prompts"):
         train_pair(

@@ -192,7 +192,7 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint, "save_file", full)
     with pytest.raises(
-        InputError, match=r"cannot write a checkpoint .*No space left on device; the previous one is kept"
+        InputError, match=r"cannot write a checkpoint .*No space left on device; the previous checkpoint is kept"
     ):
         checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
     assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1
