@@ -197,7 +197,7 @@ class MembersView {
     const { steps } = data;
     const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at position ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
+    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
     return right
       ? [token, said, h("b", {}, "accepted ✓")]
       : [
