@@ -14,7 +14,7 @@ HOME = _INSTALLED if _INSTALLED.is_dir() else _INSTALLED.parents[1]
 
 
 def on_zero_gpu() -> bool:
-    """Whether this is a Hugging Face Space on ZeroGPU, which lends its GPU to one call at a time."""
+    """Whether this process runs in a Hugging Face Space on ZeroGPU, where a call has the GPU only while it runs."""
     return os.environ.get("SPACES_ZERO_GPU", "").lower() in ("1", "t", "true")
 
 

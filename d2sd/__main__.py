@@ -19,12 +19,12 @@ COMMANDS = {
     "bench": "compare methods on a prompt file, or check that they are lossless",
     "board": "rank a training run's checkpoints on the same texts",
     "calibrate": "measure how reliable the first drafter's confidence is",
-    "doctor": "find out why a drafter's tokens are rejected: check its folder, change one thing at a time",
+    "doctor": "find out why a drafter's tokens are rejected: check its folder, then try one change at a time",
     "compare": "compare two sets of recorded runs, with confidence intervals",
     "get": "download a target that is too large to be bundled",
     "train": "train DFlash, VP- and EAGLE-3 drafters for a target",
     "trace": "check, show, summarise and convert recorded traces",
-    "whatif": "compute what other settings would have committed in a recorded greedy run",
+    "whatif": "compute how many tokens per step other settings would have committed in a recorded greedy run",
 }
 
 
@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {printable(f'{place}{error.strerror or error}')}", file=sys.stderr)
         return 1
     except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # compared by name, because torch may not be imported
+        if type(error).__name__ != "OutOfMemoryError":  # compared by name, because not every command imports torch
             raise
         sentence = "there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype"
         print(f"error: {sentence}", file=sys.stderr)

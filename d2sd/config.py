@@ -29,7 +29,7 @@ class Setting:
     """One setting: an entry of ``SETTINGS``, from which validation and all user interfaces are derived.
 
     name: name of the field in ``DecodeConfig`` and in links. The command-line option has dashes instead of underscores.
-    default: default value. None lets the engine choose a value; it is valid only if ``optional``.
+    default: default value. None, which is allowed only if ``optional``, lets the engine choose a value.
     choices: allowed values, for kind "choice".
     least, most: smallest and largest allowed number; if ``above``, ``least`` itself is not allowed.
     bounds: the bounds in words, for error messages; by default "between ``least`` and ``most``".
@@ -95,12 +95,12 @@ class DecodeConfig:
         maximum.
     second_block_size: γ₂: block size of re-drafts, at least γ; None: γ.
     num_branches: K: number of predicted rejection boundaries to re-draft from.
-    node_budget: B: maximum number of tree nodes verified per step, without the anchor. None: no limit; but 64 for methods that
-        grow a tree, and 59 for eagle3 (60 with the anchor, as ``total_token`` in the authors' code).
+    node_budget: B: maximum number of tree nodes verified per step, without the anchor. None: 64 for ddtree and d2sd_tree; 59 for
+        eagle3 (60 with the anchor, as ``total_token`` in the authors' code); no limit for all other methods.
     draft_depth: eagle3 only: number of passes after the first one; each pass adds a level to the tree.
-    draft_top_k: eagle3 only: number of nodes kept per level, and of children scored per node.
-    cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits,
-        and each step chooses its sizes from measured times. The text does not depend on these sizes.
+    draft_top_k: eagle3 only: number of nodes kept per level, and number of children scored per node.
+    cost_aware: draft and verify only tokens that are expected to save time on this machine. γ, K and B are then upper limits:
+        each step chooses smaller values if measured times favour them. The generated text does not depend on these values.
     temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
     top_p: at temperature > 0, sample only from the likeliest tokens with this total probability; 1: off.
     top_k: at temperature > 0, sample only from this number of likeliest tokens; 0: off.
@@ -108,7 +108,8 @@ class DecodeConfig:
     backend: attention backend: "cascade", "dense", "flashinfer", or "auto" for the fastest one on the device.
     chat: put a text prompt into the target's chat template.
     thinking: with ``chat``: let the model think first, if its template supports that (Qwen3).
-    inspect: record alternatives, target probabilities and ranks. This takes up to 5% of the time and does not change the tokens.
+    inspect: record the likeliest tokens at each position, and each drafted token's target probability and rank. Recording takes
+        up to 5% of the run's time and does not change the tokens.
     confidence: numbers from which rejection boundaries are predicted. "softmax": the drafter's probabilities of its tokens;
         "head": the output of a trained confidence head (DSpark drafters have one).
 
@@ -137,9 +138,9 @@ class DecodeConfig:
     )  # fmt: skip
     node_budget: int | None = setting(
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="maximum number of nodes verified per step, without the anchor (default: no limit; 64 for methods that grow trees, 59 for eagle3)",
+        help="maximum number of nodes verified per step, without the anchor (default: 64 for ddtree and d2sd_tree, 59 for eagle3, no limit for other methods)",
         label="nodes B", control="budget",
-        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees",
+        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods",
     )  # fmt: skip
     draft_depth: int = setting(
         5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",
@@ -192,7 +193,7 @@ class DecodeConfig:
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
         help="how rejection boundaries are predicted: softmax (from token probabilities; default) or head (by the trained head of a DSpark drafter)",
-        meaning="how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
+        meaning="prediction of where the target rejects the first draft. Softmax: from the drafted tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -204,13 +205,14 @@ class DecodeConfig:
 
     @property
     def decides(self) -> bool:
-        """Whether a controller chooses the sizes of each step: ``cost_aware``, with a method that drafts."""
+        """Whether a controller chooses γ, the re-drafts and the verified nodes of each step: true if ``cost_aware`` is set and the
+        method drafts."""
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
         """Returns the settings with γ, γ₂ and the node budget filled in.
 
-        trained_block_size: γ that the drafters were trained with, the maximum of γ and γ₂.
+        trained_block_size: γ that the drafters were trained with, the upper limit of γ and γ₂.
 
         Raises ``InputError`` if γ or γ₂ is too large, γ₂ is smaller than γ, or K is too large for γ.
         """
@@ -269,7 +271,7 @@ class Settings(TypedDict, total=False):
 
 
 def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
-    """Returns the config with ``settings`` replaced. Raises ``InputError`` for an invalid value or an unknown field."""
+    """Returns the config with these settings changed. Raises ``InputError`` for an invalid value or an unknown field."""
     known = [f.name for f in fields(DecodeConfig)]
     for name in settings:
         if name not in known:

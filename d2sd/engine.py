@@ -61,7 +61,7 @@ class Engine:
 
     models: a target with its drafters.
     passes: how forward passes run: "eager"; "padded" (to fixed shapes); "captured" (as CUDA graphs); "auto" (captured if
-        possible, otherwise eager). The generated text is the same for all.
+        possible, otherwise eager). All of these generate the same text.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -97,7 +97,7 @@ class Engine:
         return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end. Returns a function that builds the trace; call it after timing, since building events takes time.
+        """Generate to the end. Returns a function that builds the trace. Call it after timing: building takes time.
 
         request: a result of ``request``.
         """
@@ -136,7 +136,7 @@ class Engine:
 
     @property
     def default_method(self) -> str:
-        """The first method of ``PREFERRED`` that these models can run: ``d2sd`` if they have both drafters."""
+        """The first of d2sd, dflash, eagle3, draft_model and autoregressive that these models can run."""
         return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
@@ -259,8 +259,8 @@ class Engine:
         return [*self._hardware("target"), backend, "plain step"]
 
     def _hardware(self, *parts: str) -> list[object]:
-        """Returns everything that affects the pass times of these model parts, except the settings: processor, threads, versions,
-        kind of passes, weights."""
+        """Returns the processor, threads, versions, kind of passes and weights: everything besides the settings that affects the
+        times of these model parts."""
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
         weights = [self.parts[part][what] for part in parts for what in ("weights", "dtype")]
@@ -348,7 +348,7 @@ class Engine:
 
         request: a result of ``request``.
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. In both
-            cases, the caches of the run are freed.
+            cases, the run releases its caches.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:
@@ -420,12 +420,12 @@ def load(
 
     name: a bundled preset ("tiny", "smollm2"), or a folder with ``target/``, ``dflash/`` and optionally ``vp/``, ``draft/`` and
         ``eagle3/``.
-    target: replaces the target: folder, hub id, GGUF file, or a name from ``d2sd get``.
-    drafter: replaces the first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
-    second_drafter: replaces the VP-Drafter, which continues prefixes of the first draft: folder or hub id.
-    draft_model: replaces the autoregressive draft model: folder or hub id.
-    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: mixed for a target
-        of 50 million parameters or more on a CPU, otherwise float32.
+    target: replaces the preset's target: folder, hub id, GGUF file, or a name from ``d2sd get``.
+    drafter: replaces the preset's first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
+    second_drafter: replaces the preset's VP-Drafter, which continues prefixes of the first draft: folder or hub id.
+    draft_model: replaces the preset's autoregressive draft model: folder or hub id.
+    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: "mixed" for a
+        target of 50 million parameters or more on a CPU, if supported; otherwise "float32".
     device: a torch device, or "auto" to spread the target over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
     load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
     passes: as for ``Engine``.

@@ -4,7 +4,7 @@
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
 ``d2sd trace import`` reads the usual logs of vLLM, SGLang and llama.cpp. This example is for an engine that you changed to
-print token ids. The first line of its log is the request, every further line is a draft-and-verify step:
+print token ids. The first line of its log is the request; every further line is a draft-and-verify step:
 
     {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12], "first_token": 20}
     {"drafted": [21, 22, 23], "accepted": 2, "bonus": 31, "draft_probs": [0.9, 0.8, 0.4]}
@@ -12,8 +12,8 @@ print token ids. The first line of its log is the request, every further line is
     {"drafted": [27, 28], "accepted": 2, "bonus": null}
 
 ``first_token`` is the token from prefill; without it, the anchor of the first step is the last token of the prompt.
-``draft_probs`` (the drafter's probability of each drafted token) may be missing. ``seconds`` may be missing in all lines; the
-speed is then unknown. ``bonus`` is null if the text ended with an accepted token. TOKENIZER, a folder or a hub id, gives the
+``draft_probs`` (the drafter's probability of each drafted token) and ``seconds`` are optional. Without ``seconds``, the speed is
+unknown. ``bonus`` is null if the text ended with an accepted token. TOKENIZER, a folder or a hub id, gives the
 texts of tokens; without it, tokens are shown as numbers.
 """
 
@@ -80,7 +80,7 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
         check(row, number + 2)
         drafted = [token(n, number + 2) for n in row.drafted]
         bonus = None if row.bonus is None else token(row.bonus, number + 2)
-        decided = bonus is not None or row.accepted == len(drafted)  # False if the text ended first
+        decided = bonus is not None or row.accepted == len(drafted)  # False if the text ended before a rejected token
         elapsed += row.seconds
         step = chain_step(
             number, written[-1], len(written) - 1, drafted, row.accepted, bonus,
@@ -94,7 +94,6 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
 
 
 def check(row: Step, line: int) -> None:
-    """Check that the fields of a step are consistent."""
     if row.accepted > len(row.drafted):
         raise InputError(f"line {line}: accepted is {row.accepted}, but the step drafted {len(row.drafted)}")
     if row.draft_probs and len(row.draft_probs) != len(row.drafted):
@@ -104,7 +103,6 @@ def check(row: Step, line: int) -> None:
 
 
 def read(line: str, kind: type, number: int):
-    """Returns a line decoded as ``kind``."""
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.MsgspecError as error:
@@ -112,7 +110,6 @@ def read(line: str, kind: type, number: int):
 
 
 def main(log: str, out: str, tokenizer: str | None = None) -> None:
-    """Convert a file."""
     with open(log, encoding="utf-8") as lines:
         convert(lines, open_texts(tokenizer)).save(out)
 

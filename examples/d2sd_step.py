@@ -91,7 +91,7 @@ def generate(models: Models, prompt: str, max_new_tokens: int = 64, branches: in
         anchor = output[-1]
         # 1. Draft γ − 1 tokens after the anchor in one pass.
         (draft,) = first.draft(anchor, [()], size)
-        # 2. Where will the target reject them? r(i) = c_1 · … · c_i · (1 − c_{i+1}); the K largest are selected.
+        # 2. Where will the target reject them? Select the K prefixes with the largest r(i) = c_1 · … · c_i · (1 − c_{i+1}).
         posterior = boundary_posterior(draft.confidence).posterior[: open_prefixes(draft.ids, ends)]
         selected = select_prefixes(posterior, branches)
         # 3. Re-draft after each selected prefix, in one batch.

@@ -1,6 +1,6 @@
 """Measures the gain from static key-value buffers on this machine: plain decoding with static and with growing buffers.
 
-Both use the same target, attention and loop, and their rounds alternate. The static cache is written in place;
+Both kinds use the same target, attention and loop, and their rounds alternate. The static cache is written in place;
 transformers' DynamicCache is concatenated again in every layer at every token. Prints milliseconds of CPU time per token
 on one thread: the median of the rounds, and the fastest round, which other work on the machine disturbs least.
 
@@ -43,7 +43,7 @@ def run(target: Target, context: int, static: bool) -> tuple[float, list[int]]:
 
 
 def main() -> None:
-    """Measure the bundled target and a medium-sized random one."""
+    """Measure the bundled target, and a medium-sized target with random weights."""
     torch.set_num_threads(1)  # CPU time then measures the work, independently of other load
     contexts = [int(a) for a in sys.argv[1:]] or [128, 900, 4000]
     engines = {

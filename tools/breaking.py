@@ -69,7 +69,7 @@ def renamed(old: str, new: str) -> Callable[[Weights], Weights]:
 
 
 def rounded(out: Path, bits: int = 8) -> Path:
-    """Writes the bundled target with every matrix of its layers rounded to one grid per row."""
+    """Writes the bundled target with every matrix of its layers rounded to ``bits`` bits, with one scale per row."""
     shutil.copytree(TINY / "target", out)
     for path in out.glob("*.safetensors"):
         weights = load_file(path)
@@ -144,7 +144,7 @@ def random(ends: str, layer: int | None = None) -> Callable[[Weights], Weights]:
 
 
 def columns(order: Sequence[int]) -> Callable[[Weights], Weights]:
-    """Reorders the column blocks of ``fc``, one per tap."""
+    """Reorders the blocks of columns of ``fc``. Each tap has one block."""
     return each("fc.weight", lambda w: torch.cat([w.split(192, 1)[n] for n in order], 1))
 
 
@@ -221,7 +221,7 @@ def speculators_form(config: Config) -> Config:
 
 
 def noisy(amount: float) -> Callable[[Weights], Weights]:
-    """Adds normal noise to every matrix. amount: relative to the matrix's standard deviation."""
+    """Adds normal noise to every matrix. amount: its standard deviation relative to the matrix's."""
 
     def change(w: torch.Tensor) -> torch.Tensor:
         draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()))
@@ -248,7 +248,7 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
 
 
 def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Rounds matrices to one grid per row."""
+    """Rounds matrices to ``bits`` bits, with one scale per row."""
 
     def change(w: torch.Tensor) -> torch.Tensor:
         step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
@@ -318,7 +318,7 @@ def rotated_layers(w: Weights) -> Weights:
 
 
 def half_empty(w: torch.Tensor) -> torch.Tensor:
-    """Returns the matrix with its second half of rows zero, as if it was never filled."""
+    """Returns the matrix with zeros in the second half of its rows, as if these rows were never filled."""
     w = w.clone()
     w[len(w) // 2 :] = 0
     return w

@@ -33,7 +33,7 @@ class Examiner:
         self._texts: list[Text] = []
 
     def examine(self, way: Broken, folder: Path) -> tuple[Findings, float | None]:
-        """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if it writes no drafter."""
+        """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if ``--mend`` writes no drafter."""
         asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
         models, texts = self.models, self._written()
         if way.target is not None:
@@ -53,7 +53,7 @@ class Examiner:
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
-    """Returns "right" for an expected cause, or no fault in a sound drafter; "WRONG" for another fault; otherwise "not named"."""
+    """Returns "right" for an expected cause, or for a sound drafter without fault; "WRONG" for another fault; else "not named"."""
     if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
         return "right"
     return "WRONG" if diagnosis.names_fault else "not named"

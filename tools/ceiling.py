@@ -3,8 +3,8 @@
 At every position of texts from plain decoding, drafts are made with every γ and number of re-drafts that a step may choose. This
 gives the accepted tokens of every possible step. With the measured table of times, dynamic programming finds the quickest steps:
 
-* *sizes*: γ, re-drafts and nodes are optimal; prefixes and nodes are taken in the order of the drafters' probabilities, as in a
-  step;
+* *sizes*: γ and the numbers of re-drafts and nodes are optimal. Prefixes and nodes are taken in the order of the drafters'
+  probabilities, as in a step.
 * *nodes*: in addition, only accepted nodes of the tree are verified. Only the drafters' tokens and times limit this bound.
 """
 
@@ -27,7 +27,7 @@ from d2sd.whatif import Replay
 
 Found = tuple[
     int, list[int]
-]  # number of re-drafts at a position; numbers of nodes to verify so that 1, 2, … are accepted
+]  # number of re-drafts at a position; numbers of nodes to verify so that 1, 2, … tokens are accepted
 
 
 class Forced(StepPlan):
@@ -45,7 +45,7 @@ class Forced(StepPlan):
 
 @torch.inference_mode()
 def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
-    """Drafts at every position of a text. Yields, for each draft, the nodes to verify for its accepted tokens."""
+    """Drafts at every position of a text. Yields the result at each position."""
     engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
     drafters = engine.drafters(config, len(ids))
     drafters.plan = plan
@@ -66,7 +66,7 @@ def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]
 def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) -> float:
     """Returns the minimum seconds for a text.
 
-    ways: for each γ and number of re-drafts, the accepted drafts at all positions.
+    ways: for each γ, a list with one entry per number of re-drafts: the results at all positions.
     exact: whether only accepted nodes are verified.
     """
     count = len(next(iter(ways.values()))[0])

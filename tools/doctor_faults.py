@@ -1,6 +1,6 @@
-"""Examines bundled drafters with random faults in their weights. The doctor must write a report of each.
+"""Examines bundled drafters with random faults in their weights. The doctor must write a report on each.
 
-``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. A fault is determined by its number.
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. The number of a fault determines all its details.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ FAULTS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A kind of fault, the bundled drafter that gets it, and the function that changes its weights."""
+    """A kind of fault, the bundled drafter that gets it, and the function that changes this drafter's weights."""
 
     kind: str
     part: str
@@ -127,7 +127,7 @@ class Prober:
         self.texts = written(models.target, self.prompts)
 
     def report(self, fault: Fault, folder: Path) -> Findings:
-        """Examines a drafter, writes the report, and mends it if possible. Any exception is a bug of the doctor."""
+        """Examines a drafter, writes the report, and mends the drafter if possible. Any exception is a bug of the doctor."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
         found = list(stream_findings(asked, self.models, None, self.texts))[-1].found

@@ -40,7 +40,7 @@ THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", 
 RESULTS = (".log", ".json", ".md")
 Command = tuple[str, ...]
 
-# Each has its own process of ``compile``: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
+# ``compile`` has a process for each of these: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
 COMPILED = (
     "norm",
     "add and norm",

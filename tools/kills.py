@@ -1,8 +1,8 @@
 """Kills every stage of training at random moments and resumes with the same command: ``python -m tools.kills``.
 
 First, a small target is trained. Then every stage is killed (SIGKILL) ten times, at random moments. After each kill, the same
-command is run again; after every five kills, it may finish. A table shows, for each stage, the number of kills, how often the next
-command resumed (it succeeded, or reached the stage again before it was killed), and how many lines of text files were lost. The
+command is run again; after every five kills, the command may finish. A table shows, for each stage, the numbers of kills,
+resumptions and lost lines of text files. A resumption is a command after a kill that succeeds, or reaches the stage again. The
 exit code is 1 if a command failed or did not resume, or if a line was lost. ``--only`` selects stages.
 """
 
@@ -33,7 +33,7 @@ from tests.train.texts import prompt_of, save_target, sums
 
 TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
 TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # text files of ``train pair``
-STEPS = 100  # training steps of the target, enough for its questions to end
+STEPS = 100  # training steps of the target; with fewer, its questions do not end
 PAIR = ("start", "questions", "writing", "features", "held-out", "training", "ending")
 KILLS_BEFORE_END, SHARE = 5, 0.8  # kills before a command may finish; kills occur in this first share of a stage's time
 
@@ -111,7 +111,7 @@ def _tell(part: str, pipe: int) -> None:
 
 
 def begin(work: Callable[[], int], log: Path) -> int:
-    """Starts ``work`` in a separate process, which exits with the code that it returns. Returns the process id."""
+    """Starts ``work`` in a separate process, which exits with the return value of ``work``. Returns the process id."""
     process = os.fork()
     if process:
         return process

@@ -1,4 +1,4 @@
-"""Measures the page on this machine: ``python -m tools.page_bench`` starts it and drives it in headless Chromium.
+"""Measures the page on this machine: ``python -m tools.page_bench`` starts the page and drives it in headless Chromium.
 
 Prints times of first paint, scrubbing and animation, and the engine's slowdown while a page is open.
 """
@@ -138,7 +138,7 @@ def first_tree(browser: Browser, address: str) -> list[float]:
 
 
 def scrub(browser: Browser, address: str) -> list[float]:
-    """Returns the milliseconds from key to painted frame, for each step."""
+    """Returns the milliseconds from key press to painted frame, for each step."""
     with window(browser) as page:
         opened(page, address)
         upload(page, "long.jsonl", long_trace(STEPS).encode())

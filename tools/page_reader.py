@@ -1,6 +1,6 @@
 """Reads runs of the page like a browser, but draws nothing: ``python -m tools.page_reader ADDRESS TOKENS METHOD``.
 
-For every line on standard input it starts a run of that method and length, and prints the number of received bytes.
+For every line on standard input it makes a run of METHOD with TOKENS tokens, and prints the number of received bytes.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ IMAGES = presets.ASSETS / "images"
 
 
 def film(page: Page, address: str) -> None:
-    """Writes the animation of one step. Its last frame is held for 3 s."""
+    """Writes the animation of one step. Its last frame is shown for 3 s."""
     page.emulate_media(reduced_motion="no-preference")
     opened(page, f"{address}?__theme=light&step={1 + presets.opening().instructive}")
     top = page.locator("#explorer .headline").bounding_box()

@@ -196,7 +196,7 @@ def record_measured(path: Path, model: Chosen, *_: Any) -> int:
 
 
 def _without_lists(line: str) -> str:
-    """Removes the likeliest tokens at each position from a line of a trace: over half of the line, not used by figures."""
+    """Removes the likeliest tokens at each position, over half of a trace's line; no figure uses them."""
     event = json.loads(line)
     if event["event"] == "StepDone":
         event["target_tops"] = []

@@ -30,7 +30,7 @@ class Way:
     clock: factor by which the machine appears slower.
     prefix: command before ``make``, such as ``taskset``.
     busy: number of processes that each keep a core busy during the run.
-    fresh: whether to run ``.ci/run`` in a new clone instead.
+    fresh: whether to run ``.ci/run`` in a new clone instead of ``make test`` in this one.
     """
 
     name: str

@@ -48,7 +48,7 @@ def texts(tokens: int) -> None:
 
 @torch.inference_mode()
 def tree_cost(rounds: int = 60) -> None:
-    """Prints the CPU times of verifying a tree of 27 nodes and a chain of 16 on such a random target, and their ratio."""
+    """Prints the CPU times of verifying a tree of 27 nodes and a chain of 16 on a random target, and their ratio."""
     target = make_typed(make_tokenizer(), "qwen3_5_text")
     shapes = {"tree of 27": random_tree(random.Random(0), 27), "chain of 16": path_tree(16)}
     verifier = Verifier(target, Passes("eager", "dense", 256, target.device))

@@ -1,7 +1,7 @@
 // Written by python -m tools.write_constants from d2sd and app.
 
 // Costs of passes of an 8B model on an H200, in plain decoding steps: published and measured.
-export const PAPER = {"name": "H200 (D²SD paper)", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: 1.28 with DFlash, 1.42 with D²SD, 1.56 with EAGLE-3. All other costs are calculated from these. A draft pass costs 0.14: D²SD’s step − DFlash’s step. Verifying 16 to 80 nodes costs 1.14: the rest of DFlash’s step. Fewer nodes cost less: 1 for one node. Only ratios are published: times assume plain steps of 20 ms.", "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "published": {"dflash": 1.27644, "d2sd": 1.41566, "eagle3": 1.55526}, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}};
+export const PAPER = {"name": "H200 (D²SD paper)", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean over eight sets of prompts. A step costs α ÷ speedup plain steps: 1.28 with DFlash, 1.42 with D²SD, 1.56 with EAGLE-3. All other costs are calculated from these. A draft pass costs 0.14: the difference between these steps of D²SD and DFlash. Verifying 16 to 80 nodes costs 1.14: the rest of DFlash’s step. Verifying one node costs 1; costs of 2 to 15 nodes are interpolated. Only ratios are published: times assume plain steps of 20 ms.", "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "published": {"dflash": 1.27644, "d2sd": 1.41566, "eagle3": 1.55526}, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}};
 export const MEASURED = {"name": "H200 (measured)", "source": "d2sd bench gpu, 2026-11-26: Qwen3-8B and five-layer drafters with random weights in bfloat16, one NVIDIA H200, captured passes, flashinfer 0.7.2, torch 2.11.", "first_draft": [[1, 0.273608], [16, 0.274818]], "second_draft": [[16, 0.199758], [32, 0.208232], [64, 0.225182], [128, 0.27724]], "verify": [[1, 0.855932], [10, 1.01453], [16, 1.01937], [31, 1.06659], [45, 1.10775], [70, 1.18886], [108, 1.64528]], "other": 0.144068, "published": {}, "drafts": {"eagle3": null, "draft_model": null}};
 
 // Names of methods, by id.
@@ -30,7 +30,7 @@ export const MEANINGS = [
   ["Block γ", "tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum"],
   ["Block γ₂", "tokens per block of the second drafter, at least γ; auto: same as γ"],
   ["Branches K", "number of likely boundaries to re-draft from"],
-  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: all, or 64 for methods that grow trees"],
+  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods"],
   ["Depth", "eagle3: passes after the first one; each adds a level to the tree"],
   ["Top k", "eagle3: nodes kept per level, and children scored per node"],
   ["Quickest here", "cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow"],
@@ -38,5 +38,5 @@ export const MEANINGS = [
   ["Top-p", "sample only from the likeliest tokens with this total probability"],
   ["Seed", "seed of all sampling: the same seed gives the same text"],
   ["Chat template", "put the prompt into the target’s chat template"],
-  ["Confidence", "how the rejection of the first draft is predicted. Softmax: from its tokens’ probabilities. Head: by a trained confidence head, for drafters that have one"],
+  ["Confidence", "prediction of where the target rejects the first draft. Softmax: from the drafted tokens’ probabilities. Head: by a trained confidence head, for drafters that have one"],
 ];

@@ -67,8 +67,8 @@ class Machine:
     name: display name.
     source: a sentence about the source of the times.
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
-    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes: the time of all passes
-        together, by depth + 2 for EAGLE-3 and by γ for a draft model; None if unknown.
+    drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes; None if unknown. This curve
+        gives the total time of these passes, as a function of depth + 2 (EAGLE-3) or of γ (draft model).
     measured: date of the measurement, in ISO format; empty if unknown.
     context: number of tokens before the measured passes; None if unknown.
     """
@@ -103,7 +103,7 @@ class Machine:
         return replace(self, first_draft=first, drafts={})
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
-        """Returns the total cost of these steps, in plain steps; None if unknown. Per step, it is the α that breaks even."""
+        """Returns the total cost of these steps, in plain steps; None if unknown. The mean is the break-even α."""
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
@@ -156,9 +156,9 @@ PLAIN_SECONDS = 0.02  # assumed for a plain step, since the paper gives only rat
 def _paper() -> Machine:
     """Returns stage costs that give the published costs of a DFlash step and of a D²SD step.
 
-    These two numbers do not determine all stage costs. Passes are memory-bound on an H200, so it is assumed that both drafters
-    take the same time, since they have the same shape, and that verifying 80 rows takes as long as verifying 16. From these
-    stage costs, the mean cost of a step with a third level is 4% below the published one.
+    These two numbers do not determine all stage costs. Two assumptions are added: the drafters take the same time, since they
+    have the same shape, and verifying 80 rows takes as long as verifying 16, since passes on an H200 are memory-bound. With these
+    costs, the calculated mean cost of a D²SD step with a third level is 4% below the published one.
     """
     published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
     draft = published["d2sd"] - published["dflash"]
@@ -172,10 +172,11 @@ def _paper() -> Machine:
         second_draft=curve((1, draft)),
         verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
-        source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
+        source=f"{SOURCE}; mean over eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
         f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All other costs are calculated from "
-        f"these. A draft pass costs {draft:.2f}: D²SD’s step − DFlash’s step. Verifying 16 to 80 nodes costs {verify:.2f}: the rest of "
-        "DFlash’s step. Fewer nodes cost less: 1 for one node. Only ratios are published: times assume plain steps of "
+        f"these. A draft pass costs {draft:.2f}: the difference between these steps of D²SD and DFlash. Verifying 16 to 80 nodes costs "
+        f"{verify:.2f}: the rest of DFlash’s step. Verifying one node costs 1; costs of 2 to 15 nodes are interpolated. Only ratios are "
+        "published: times assume plain steps of "
         f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
         drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},
@@ -191,7 +192,7 @@ def _milliseconds(*points: tuple[int, float]) -> Curve:
     return Curve.through([(rows, time / 1e3) for rows, time in points])
 
 
-# Measured after 1,024 tokens. ``other`` is the time of tree, commit and host. One node takes a plain step without ``other``.
+# Measured after 1,024 tokens. ``other`` is the time of tree, commit and host. A plain step takes ``verify`` of one node + ``other``.
 H200 = Machine(
     first_draft=_milliseconds((1, 2.26), (16, 2.27)),
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
@@ -207,7 +208,7 @@ MACHINES = {"paper": PAPER, "h200-measured": H200}
 
 
 def machine_of(name: str) -> Machine:
-    """Returns the machine of this id. Raises ``InputError``."""
+    """Returns the machine with this id. Raises ``InputError`` if there is none."""
     if name not in MACHINES:
         raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
     return MACHINES[name]

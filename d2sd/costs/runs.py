@@ -13,7 +13,7 @@ from d2sd.trace.events import Event, StageSeconds, StepDone
 from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 
-LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
+LINE = Curve(((1, 1.0), (2, 2.0)))  # every further node adds the same time
 
 
 def works_of(trace: Trace) -> list[Work]:
@@ -32,7 +32,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
     plain: tokens per second of plain decoding on that machine.
     unwatched: tokens per second of the same generation without recording its steps; None: the speed in the trace.
     table: stage times on that machine, which determine how the time of a pass grows with its rows. None: the time of a draft
-        is constant, and the time of verifying is proportional to the nodes.
+        is constant, and the time of verifying grows linearly with the number of nodes.
 
     On the returned machine, the mean cost of the run's steps equals the measured cost: α · plain ÷ unwatched, in plain steps.
     """
@@ -68,7 +68,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
 
 
 def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
-    """Returns a curve that gives ``seconds`` in all for passes with these rows, with the shape of ``table``."""
+    """Returns a curve with the shape of ``table`` on which passes with these rows take ``seconds`` in total."""
     if not rows:
         return Curve(((1, 0.0),)) if table is None else table
     mean = seconds / len(rows)
@@ -86,7 +86,7 @@ LEAST_PASS = 0.9  # smallest plausible verify time, as a fraction of a plain ste
 # or two threads: 0.98 and more on an idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if
 # other programs also keep both cores busy.
 LEAST_COMPUTED = 0.9
-LEAST_WATCHED = 0.6  # limit for a run that the page draws; its speed is corrected by the share
+LEAST_WATCHED = 0.6  # limit while the page draws the run; the run's speed is then corrected by the share
 
 
 def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:

@@ -26,7 +26,7 @@ class LevelDrafter:
     """The EAGLE-3 drafter, which drafts from the target's features of the committed text.
 
     The cache contains keys and values of the rows whose next token is committed. The rows of a tree are stored after these rows,
-    level by level. The next committed rows overwrite them.
+    level by level, until the next committed rows overwrite them.
 
     depth: number of passes after the first one; the deepest nodes of the tree have depth ``depth`` + 1.
     top_k: number of children scored per node, and of nodes kept per level.
@@ -66,7 +66,7 @@ class LevelDrafter:
         self.cache.length += count
 
     def draft(self, ids: Sequence[int]) -> list[Level]:
-        """Returns the levels of a tree below the anchor: the last of the committed ``ids``, which has no features yet."""
+        """Returns the levels of a tree below the anchor. The anchor is the last of the committed ``ids`` and has no features yet."""
         self.read(ids)
         assert self._pending is not None
         start, passes = self.cache.length, self.passes  # slot of the last committed row, the parent of the first level
@@ -92,9 +92,9 @@ class LevelDrafter:
         return ()
 
     def _grow(self, read: int | None, start: int, features: Tensor, tokens: Tensor, slot: Tensor) -> tuple[Tensor]:
-        """Run all passes of a tree: first the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows each.
+        """Run all passes of a tree: one over the last committed row, at ``slot`` (1,), and ``depth`` passes over k rows each.
 
-        read: number of slots that every pass reads if shapes are fixed; None: the used slots only.
+        read: number of slots that every pass reads; None: every pass reads only the used slots.
         start: number of cached rows before the tree.
 
         Returns one float64 vector: level by level, the candidates' scores and tokens, and the indices of continued candidates.
@@ -152,7 +152,7 @@ class LevelDrafter:
 
 
 class ChainDrafter:
-    """An autoregressive draft model and its cache of the committed text; rejected tokens are overwritten."""
+    """An autoregressive draft model and its cache of the committed text. New tokens overwrite rejected ones."""
 
     def __init__(self, model: Target, passes: Passes, inspect: bool = False):
         self.model, self.backend, self.inspect = model, passes.backend, inspect
@@ -173,7 +173,7 @@ class ChainDrafter:
         return self._forward(torch.tensor(ids[common:], device=self.model.device))
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
-        """``read`` for linear states. They cannot be truncated, so drafted tokens are processed again once they are committed."""
+        """``read`` for linear states. States cannot be truncated, so drafted tokens are processed again when they are committed."""
         if self._states and len(ids) > self._sure:
             cache.restore(self._sure, self._states)
         else:

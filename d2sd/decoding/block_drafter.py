@@ -66,7 +66,7 @@ class BlockDrafter:
         self.drafted = False
 
     def later(self, features: Tensor) -> None:
-        """As ``extend``, at the positions after the context, but delayed until the next draft."""
+        """Like ``extend``, but delayed until the next draft. The tokens directly follow the context."""
         self._unread.append(features)
 
     def catch_up(self) -> None:
@@ -77,7 +77,7 @@ class BlockDrafter:
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
-        """Project features (1, T, taps·hidden) into context slots (T,), which equal the tokens' positions."""
+        """Write keys and values of features (1, T, taps·hidden) to context slots (T,). A token's slot is its position."""
         if self.merged is not None:
             self.cache.scatter(slots, self._contexts(self.merged, features, slots))
             return ()
@@ -94,7 +94,7 @@ class BlockDrafter:
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """Draft one block per prefix in a batched pass. Returns the blocks, with greedy tokens at the mask positions.
 
-        The input of a block is the anchor, its prefix and mask tokens. The anchor follows the context directly; all blocks
+        A block consists of the anchor, a prefix and mask tokens. The anchor follows the context directly; all blocks
         share the keys and values of the context.
 
         prefixes: known tokens after the anchor, one sequence per block.
@@ -134,7 +134,7 @@ class BlockDrafter:
     ) -> tuple[Tensor, ...]:
         """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
 
-        name: name of the pass, and everything except the inputs that the pass depends on.
+        name: name of the pass, and all settings that change its computation.
         work: computes the pass from the blocks (B, R), their positions (R,), and the inputs; ``read`` and ``top`` are as in
             ``forward``.
         """
@@ -174,8 +174,8 @@ class BlockDrafter:
         masked: (M,) indices of the rows to read out, in the flattened blocks.
         read: number of context slots that a fixed-shape pass reads; None: all filled slots.
 
-        Returns the ``top`` largest probabilities, their tokens and their log probabilities, as one (M, 3·top) float64 tensor
-        in this order; and the logits (M, V).
+        Returns two tensors: the ``top`` largest probabilities, their tokens and their log probabilities, in this order,
+        (M, 3·top) float64; and the logits, (M, D).
         """
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
         count = min(top, logits.shape[-1])
@@ -234,7 +234,7 @@ class BlockDrafter:
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
         """Run blocks (B, R, hidden) as rows of one pass; blocks do not attend to each other.
 
-        Their keys and values are written after the committed context; the next draft or commit overwrites them.
+        Keys and values of the blocks are written after the committed context, until the next draft or commit overwrites them.
         """
         batch, rows, _ = x.shape
         mask = None

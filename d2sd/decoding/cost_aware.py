@@ -23,12 +23,13 @@ from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk
 
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # update rates of the slowdown and of the stages' overheads
-OUTLIER = 1.0  # limit of |log(measured ÷ expected)| for a single time
+OUTLIER = 1.0  # limit of |log(measured ÷ expected)| for one measured time
 OVERHEAD_DECAY = 0.999  # factor on a stage's overhead, per step
-TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discounts per step: a text's counts remember 25 steps, the counts of all texts 100
+# Discounts per step: the counts of one text remember 25 steps, the counts of all texts remember 100.
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99
 MEAN_RATE = 0.1  # update rate of the other running means
 REDRAFT_NODES = 3  # usual number of verified nodes per re-draft
-SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps before drafting is tried again; doubles after each failed try
+SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps before drafting is tried again; doubled after a failed try
 
 
 class AcceptanceByDepth:
@@ -45,7 +46,7 @@ class AcceptanceByDepth:
 
     def __init__(self, keep: float = 1.0, usual: Sequence[float] = ()):
         self._keep, self._usual = keep, usual
-        self._counts: dict[int, tuple[float, float]] = {}  # accepted and tried, by depth
+        self._counts: dict[int, tuple[float, float]] = {}  # numbers of accepted and tried tokens by depth
 
     def chances(self, depth: int) -> list[float]:
         """Returns the probabilities for depths 1, 2, …, ``depth``."""
@@ -62,7 +63,7 @@ class AcceptanceByDepth:
         return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
 
     def observe(self, accepted: int, drafted: int) -> None:
-        """Update with a draft of this many tokens, of which the first ``accepted`` were accepted."""
+        """Update with a draft of ``drafted`` tokens, of which the first ``accepted`` were accepted."""
         self.forget(self._keep)
         for k in range(min(accepted + 1, drafted)):
             right, tried = self._counts.get(k, (0.0, 0.0))
@@ -89,8 +90,8 @@ class Calibration:
 class RunningCosts:
     """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
 
-    The slowdown is the same for all stages. A stage has one overhead for passes of one row (plain decoding), and one for all
-    others.
+    The slowdown is the same for all stages. A stage has one overhead for passes of one row (plain decoding), and another
+    for longer passes.
     """
 
     def __init__(self, table: Machine):
@@ -134,10 +135,10 @@ class Experience:
     def __init__(self, table: Machine):
         self.costs = RunningCosts(table)
         self.drafts = AcceptanceByDepth(ALL_KEEP)
-        # Re-drafts from the true boundary, by whether the prefix has tokens: without, they often repeat the rejected token.
+        # Re-drafts from the true boundary, by whether the prefix has tokens: from empty ones, they often repeat the rejected token.
         self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
         self.siblings = 0.0  # mean number of tokens accepted after a true boundary that was not re-drafted from
-        self.after_draft = self.costs.seconds("verify", 4)  # running mean of the seconds of re-drafting and verifying
+        self.after_draft = self.costs.seconds("verify", 4)  # mean seconds per step of re-drafting and verifying
         self.calibrations = Calibration(), Calibration()  # of the first and the second drafter
 
 
@@ -178,11 +179,12 @@ class Controller:
     def redraft(
         self, confidence: Sequence[float], prefixes: Sequence[int], planned: Sequence[int] | None = None
     ) -> tuple[int, ...]:
-        """Returns the prefix lengths that are worth a re-draft, likeliest first.
+        """Returns the prefix lengths that are worth a re-draft, in descending order of r(i).
 
         The expected gain of a re-draft is r(i) times the tokens that a re-draft from the true boundary adds.
 
         confidence: c_1 … c_{γ−1} of the first draft.
+        prefixes: the prefix lengths to choose from.
         planned: prefixes that were already re-drafted from. If given, they are returned, and nothing is chosen.
         """
         costs, size, exponent = self.costs, self.block_size + self.extension, self.exponents[0]
@@ -215,7 +217,7 @@ class Controller:
         return min(0.0, log(max(1e-300, self.rate * self.costs.slowdown * self.costs.cheapest)) / min(self.exponents))
 
     def nodes(self, reach: Sequence[float], by_second: Sequence[bool], most: int, planned: bool = False) -> int:
-        """Returns the number of nodes below the anchor that are worth their time to verify, at most ``most``.
+        """Returns the number of nodes below the anchor that are worth verifying, at most ``most``.
 
         reach: probability of acceptance of each node, descending.
         by_second: for each node, whether the second drafter proposed it.
@@ -290,7 +292,7 @@ class StepPlan:
         return self.block_size
 
     def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
-        """Returns those of the selected prefixes that are worth a re-draft; with fixed sizes, all."""
+        """Returns the selected prefixes that are worth a re-draft; with fixed sizes, all of them."""
         return prefixes
 
     def prune(self, tree: TokenTree) -> TokenTree:
@@ -298,7 +300,7 @@ class StepPlan:
         return tree.keep(self.config.node_budget or len(tree))
 
     def queued(self, proposal: Proposal) -> None:
-        """Record the proposal of a step whose sizes were chosen before it was drafted, as on a GPU."""
+        """Record the proposal of a step whose sizes were all chosen before its first draft, as in a ``DeviceCycle``."""
 
     def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision | None:
         """Update the statistics with the committed tokens of a step. Returns the decision about its sizes, if there was one.

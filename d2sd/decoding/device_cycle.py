@@ -176,8 +176,8 @@ class DeviceCycle:
         return StepResult(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle after the committed ``ids`` before ``step`` is called, so that the GPU does not wait while the host
-        builds the events of the previous cycle."""
+        """Queue the cycle that follows the committed ``ids``, before ``step`` needs its results. The GPU then does not wait while
+        the host builds the events of the previous cycle."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
 
@@ -317,7 +317,7 @@ class DeviceCycle:
     def _walk(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Returns the target's keys and values of the accepted rows, and the features of these rows for each drafter.
 
-        ``_commit`` overwrites the inputs of this pass. The two are separate because capturing runs a pass more than once.
+        ``_commit`` overwrites the inputs of this pass. The two passes are separate because capturing runs a pass more than once.
         """
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]

@@ -66,7 +66,7 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
 
 
 def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
-    """Returns the tree of all candidates, merged at equal prefixes. Nodes are numbered candidate by candidate, by depth.
+    """Returns the tree of all candidates, merged at equal prefixes. Nodes are numbered by candidate, then by depth.
 
     anchor: (1,) token.
     chains: (C, M) tokens below the anchor, padded with −1.

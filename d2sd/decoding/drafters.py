@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
-    """Returns the number of cache slots for ``tokens`` tokens of prompt and output and the largest tree or block after these."""
+    """Returns the number of cache slots for ``tokens`` tokens of text, followed by the largest tree or block."""
     method = METHODS[config.method]
     longest = max(config.block_size or 1, config.second_block_size or 1)
     if method.default_budget:
@@ -126,7 +126,7 @@ class CachedDrafters(Drafters):
         return random.Random(generator_seed(self.config.seed, position))
 
     def propose(self, ids: Sequence[int]) -> Proposal:
-        """Returns the proposal of a step after the committed ``ids``, from the stages of ``Generation.step`` up to the tree."""
+        """Returns the proposal of a step after the committed ``ids``, by the same stages as ``Generation.step`` up to the tree."""
         method = self.begin(ids)
         draft = method.draft(self)
         prefixes = self.plan.worthwhile(draft, method.select(self, draft))
@@ -139,11 +139,11 @@ class CachedDrafters(Drafters):
 
         features: function that returns the tokens' features, (1, T, layers·hidden), for a list of target layers.
         """
-        # the next cost-aware step may not use all drafters
+        # a cost-aware step does not always use all drafters
         self._extend(features, positions, later=isinstance(self.plan, CostAwarePlan))
 
     def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
-        """later: whether block drafters that have not drafted since the last commit wait with this until their next draft."""
+        """later: whether a block drafter that has not drafted since the last commit reads the tokens only before its next draft."""
         found: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)
@@ -186,7 +186,7 @@ class CachedDrafters(Drafters):
         if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
             self._noticed = True
             log.warning(
-                "prefix 0 was selected, but %s was not trained to draft from an empty prefix: this re-draft may be worse",
+                "an empty prefix was selected, but %s was not trained to draft from empty prefixes: this re-draft may be worse",
                 self.second.model.config.name_or_path,
             )
 

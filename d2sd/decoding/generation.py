@@ -124,7 +124,7 @@ class Generation:
         clock.mark("verify")
         if self.config.inspect:
             seen = Inspection.read(measured(True).tolist())
-            clock.mark("")  # inspection belongs to no stage: plain decoding is timed without it
+            clock.mark("")  # not part of any stage, since plain decoding is timed without inspection
         if not (path.ended or path.cut):
             self.commit(path)
         clock.mark("commit")
@@ -228,7 +228,7 @@ class Generation:
         return tuple(out)
 
     def _own(self, token: int) -> Committed:
-        """Returns a token that the target chose and no draft contained."""
+        """Returns the committed token, which the target chose and no draft contained."""
         return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)
 
 

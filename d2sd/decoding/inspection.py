@@ -230,7 +230,7 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, text
 
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
-    """Returns the levels that a tree was selected from, as event data."""
+    """Returns the levels from which the nodes of a tree were selected, as event data."""
     nodes = continued_nodes(proposal.tree, proposal.levels)
     return tuple(
         DraftLevel(

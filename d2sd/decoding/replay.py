@@ -86,8 +86,8 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 @torch.inference_mode()
 def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
-    """Returns the text with the features of these layers, and the generated tokens that cannot be the target's greedy choices, as
-    indices from 0."""
+    """Returns the text with the features of these layers, and the indices (from 0) of the generated tokens that
+    cannot be the target's greedy choices."""
     found, hidden = _read(target, text, set(layers))
     scores = target.logits(hidden[0, text.start - 1 :]).float()
     own = torch.tensor(text.ids[text.start :], device=target.device)

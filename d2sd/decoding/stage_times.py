@@ -22,9 +22,9 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64)  # timed tree size
 CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
 BRANCHES = (1, 2, 4, 8)  # timed numbers of re-drafts
 ROUNDS, SECONDS = 12, 2.5  # maximum number of rounds; time limit in seconds
-# If a plain pass takes more seconds than this, only the corners are timed: creating a kernel is then a negligible part of it.
+# If a plain pass takes more seconds than this, only the corners are timed: creating a kernel then takes a negligible share.
 SLOW = 0.01
-TYPICAL = 0.3  # quantile of the measured times that is used: disturbances only lengthen a pass
+TYPICAL = 0.3  # quantile that counts as the typical time: disturbances only lengthen a pass
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass; tokens of the last step, which drafters read first
 MEASURED_TOKENS = CONTEXT + 128  # capacity of the caches
 DIFFERENT = 0.2  # largest relative difference between the halves of a steady measurement
@@ -85,7 +85,7 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
 def _timed(
     works: dict[Pass, Callable[[], object]], timed: Collection[Pass], clock: Callable[[], float] = time.perf_counter
 ) -> list[Times]:
-    """Returns, by round, the seconds of the ``timed`` passes in random order. A warm-up round of all passes is left out.
+    """Times the ``timed`` passes in random order, after a warm-up round of all passes. Returns each pass's seconds by round.
 
     Each pass is timed after the pass that precedes it in a run, so that the processor's caches are as warm as in a run.
     """

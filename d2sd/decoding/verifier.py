@@ -1,6 +1,6 @@
 """The target in one generation: its passes over the prompt and over one token tree per step, and its choice of tokens.
 
-A choice is argmax at temperature 0, and an exact sample above 0. Samples use the Gumbel-max rule, argmax(logits/T + g), where the
+At temperature 0, a choice is argmax; above 0, it is an exact sample. Samples use the Gumbel-max rule, argmax(logits/T + g). The
 noise g depends only on the seed and on the position in the text. Each committed position has its own independent noise, so every
 token is an exact sample from the target after its prefix. All methods share the noise, so a seed gives the same text with every
 method.
@@ -22,7 +22,7 @@ from d2sd.nets.passes import Passes, padded_tree, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree
 
-COLDEST = 1e-30  # lower limit of the temperature: logits divided by less may overflow float32
+COLDEST = 1e-30  # lower limit of the temperature: logits divided by smaller numbers may overflow float32
 
 
 class Verifier:

@@ -1,9 +1,9 @@
-"""Block drafters whose tokens depend on the previous ones: one pass over the block, then a loop over its rows, left to right.
+"""Block drafters whose tokens depend on earlier tokens of the block: one pass over the block, then a loop over its rows.
 
 DSpark (arXiv 2607.05147) adds a correction that depends on the previous token to the logits of a row. DFlash 2 selects among the
 likeliest tokens of a row, given the previous token. At temperature 0, the likeliest token is taken. Above 0, a token is sampled
-with the target's noise for this position, as in the authors' engines. The draft is then a sample from the drafter that often agrees
-with the target's sample. The committed tokens do not depend on the draft.
+with the target's noise for this position, as in the authors' engines. A drafted token is then an exact sample of the
+drafter's distribution, and often equals the target's sample. The committed tokens do not depend on the draft.
 """
 
 from __future__ import annotations

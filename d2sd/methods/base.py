@@ -46,7 +46,7 @@ class Drafters(ABC):
 
     @abstractmethod
     def first_block(self, top: int = 1) -> Block:
-        """Returns a block of γ by the first drafter, with the ``top`` likeliest tokens of every position."""
+        """Returns the first drafter's block of size γ, with the ``top`` likeliest tokens of every position."""
 
     @abstractmethod
     def samples(self, count: int) -> list[Block]:
@@ -54,15 +54,15 @@ class Drafters(ABC):
 
     @abstractmethod
     def chain(self) -> Block:
-        """Returns a chain of γ − 1 tokens by the autoregressive draft model."""
+        """Returns the autoregressive draft model's chain of γ − 1 tokens."""
 
     @abstractmethod
     def levels(self) -> list[Level]:
-        """Returns the levels of a draft tree by EAGLE-3."""
+        """Returns the levels of EAGLE-3's draft tree."""
 
     @abstractmethod
     def second_blocks(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]:
-        """Returns one block of γ₂ per prefix below the anchor by the second drafter, in one batch."""
+        """Returns the second drafter's blocks of size γ₂, one for each prefix below the anchor, drafted in one batch."""
 
     @abstractmethod
     def rng(self) -> random.Random:
@@ -76,8 +76,8 @@ class Drafters(ABC):
     def width(self) -> int:
         """The maximum number of alternatives per position: the node budget, unless nodes must be worth their time.
 
-        In that case, it is at most 1 ÷ the minimum probability, and at most the larger of ``WIDEST`` and a quarter of the budget: on
-        a CPU, fetching 64 alternatives instead of 16 lengthens a draft of 1.8 ms by 0.2 ms.
+        In that case, the number is also limited to 1 ÷ the minimum probability, and to the larger of ``WIDEST`` and a quarter of
+        the budget. On a CPU, fetching 64 alternatives instead of 16 lengthens a draft of 1.8 ms by 0.2 ms.
         """
         if self.min_log_probability == -inf:
             return self.budget
@@ -89,7 +89,7 @@ class Drafters(ABC):
 class FirstDraft:
     """The first draft of a step.
 
-    block: the first block; None if nothing or a tree of levels was drafted.
+    block: the first block; None for plain decoding and for trees of levels.
     boundary: estimate of where the target will reject the block.
     samples: further chains, sampled from the distributions of the block.
     levels: the levels of a tree that grows level by level.
@@ -105,7 +105,7 @@ class FirstDraft:
 class Proposal:
     """A token tree and its drafts.
 
-    first: the first draft; None if nothing was drafted.
+    first: the first block; None for plain decoding and for trees of levels.
     boundary: the estimate from which prefixes of the first draft were selected.
     selected: lengths of the prefixes that were re-drafted from.
     levels: the levels of a tree that grew level by level.
@@ -120,7 +120,7 @@ class Proposal:
 
     @classmethod
     def of(cls, tree: TokenTree, draft: FirstDraft, prefixes: Sequence[int], redrafts: Sequence[Block]) -> Proposal:
-        """Returns the proposal of these drafts. ``selected`` leaves out a prefix that is the whole first block."""
+        """Returns the proposal of these drafts. ``selected`` does not include the whole first block."""
         selected = tuple(p for p in prefixes if draft.block and p < len(draft.block.ids))
         return cls(tree, draft.block, draft.boundary, selected, tuple(redrafts), tuple(draft.levels))
 
@@ -162,16 +162,16 @@ class Method:
     name: its name on the page.
     sentence: one sentence for help texts and the page.
     source: the paper.
-    draft: returns the first draft. These four functions are the stages of a step up to its token tree, in this order.
+    draft: returns the first draft. ``draft``, ``select``, ``redraft`` and ``merge`` are called once per step, in this order.
     select: returns the prefixes of the first draft to re-draft from, likeliest first.
     redraft: returns the further drafts, given the selected prefixes that are worth a re-draft.
     merge: returns the token tree of all drafts.
     settings: the fields of ``DecodeConfig`` that affect its trees.
     first_drafter: whether it uses the first block drafter.
-    second_drafter: the drafter for re-drafts: none, the VP-Drafter, or the first drafter.
+    second_drafter: the drafter for re-drafts: the VP-Drafter ("vp"), the first drafter ("first"), or none ("none").
     draft_model: whether it uses the autoregressive draft model.
     eagle3: whether it uses the EAGLE-3 drafter.
-    default_budget: the default node budget; None for methods that can run without a budget.
+    default_budget: the default node budget; None: no limit.
     draft_levels: number of sequential passes of block drafters per step.
     on_device: how ``d2sd.decoding.device_cycle`` builds its tree: the anchor alone, a single chain, or re-drafts from the
         likeliest or from random prefixes. None: its trees are built only on the host.
@@ -197,7 +197,7 @@ class Method:
     def draft_lengths(self, block_size: int) -> list[int]:
         """Returns the values of γ that a cost-aware step chooses from, ascending: the configured value, and smaller ones.
 
-        A draft model drafts token by token, so it saves most by short drafts. Trees of levels have a fixed depth.
+        A draft model's time grows with γ, so its choice includes a fourth, shorter value. Trees of levels have a fixed depth.
         """
         halvings = 3 if self.draft_model else 0 if self.eagle3 else 2
         return sorted({max(2, block_size >> n) for n in range(1 + halvings)})

@@ -20,7 +20,7 @@ def draft_chain(drafters: Drafters) -> FirstDraft:
 
 
 def draft_and_sample(drafters: Drafters) -> FirstDraft:
-    """Returns the greedy chain, and K chains sampled i.i.d. at temperature 1 from the same distributions."""
+    """Returns the greedy chain, and K chains sampled i.i.d. at temperature 1 from the drafter's distributions."""
     return replace(draft_block(drafters), samples=drafters.samples(drafters.num_branches))
 
 
@@ -63,7 +63,7 @@ DFLASH = Method(
 DFLASH_RESAMPLE = Method(
     "dflash_resample",
     "DFlash, resampled",
-    "The drafted chain plus K chains sampled from the same block: more candidates without a second drafter.",
+    "The drafted chain plus K chains sampled from the drafter's distributions: more candidates without a second drafter.",
     "D²SD, arXiv 2606.04446, ablation 1",
     BRANCHED,
     draft_and_sample,

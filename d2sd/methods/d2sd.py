@@ -1,4 +1,4 @@
-"""D²SD: re-draft from the K likeliest rejection boundaries and verify everything as one tree; and variants of it.
+"""D²SD, which re-drafts from the K likeliest rejection boundaries and verifies all drafts as one tree, and its variants.
 
 D²SD, arXiv 2606.04446, section 3. The variants are ablation 2 of the paper (the first drafter also re-drafts), ablation 3 (a
 third level of drafts), and a control that selects prefixes uniformly at random.
@@ -45,7 +45,7 @@ def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int],
 
 
 def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
-    """Returns the blocks of ``redraft_once``, and a block after the likeliest boundary of each of them.
+    """Returns the blocks of ``redraft_once``, and one more block after the likeliest boundary of each.
 
     The boundary of a branch is the i ≥ 1 with the largest r(i); re-drafting from i = 0 would repeat the branch. Prefixes
     that were already re-drafted from, or in which the text ends, are left out.
@@ -105,7 +105,7 @@ DFLASH_TWICE = Method(
 RANDOM_PREFIX = Method(
     "random_prefix",
     "D²SD from random prefixes",
-    "D²SD that re-drafts from K random prefixes: a control that shows the effect of choosing them by confidence.",
+    "D²SD that re-drafts from K random prefixes: a control that shows the effect of choosing prefixes by confidence.",
     "control",
     TWO_DRAFTS,
     select=select_random,

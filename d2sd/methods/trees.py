@@ -20,7 +20,7 @@ from d2sd.tree.block import Block
 from d2sd.tree.levels import level_tree
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
-TOP = 12  # likeliest tokens per position and drafter that D²SD's tree considers
+TOP = 12  # number of likeliest tokens per position and drafter that D²SD's tree considers
 # Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
 SECOND, FIRST = 0.7, 0.3
 UNLISTED = log(1e-3)  # log probability assumed for a token that one of the drafters does not list
@@ -52,7 +52,7 @@ def grow(
 ) -> TokenTree:
     """Returns the tree of the ``budget`` likeliest paths below the anchor.
 
-    blocks: the drafts. A later one with the same prefix replaces an earlier one.
+    blocks: the drafts. A later draft with the same prefix replaces an earlier one.
     offered: for each draft, the offers by position after its prefix. For a draft with ``Block.after``, only the
         number of offers is used.
     min_log_probability: minimum log probability of a path.
@@ -115,7 +115,7 @@ def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block
     """Returns the tree of the B likeliest paths.
 
     After a re-drafted prefix, a token's probability is a weighted product of both drafters' probabilities, because neither
-    drafter is calibrated if they disagree. On all other paths, it is the first drafter's probability.
+    drafter's probabilities are reliable if the drafters disagree. On all other paths, it is the first drafter's probability.
     """
     assert draft.block is not None
     first = draft.block

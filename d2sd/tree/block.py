@@ -18,8 +18,7 @@ class Block:
     All sequences have one entry per drafted token.
 
     confidence: the drafter's probability of the token.
-    tokens, probabilities: the drafter's likeliest tokens at this position, as many as requested, and their probabilities, best
-        first.
+    tokens, probabilities: the drafter's likeliest tokens at the drafted token's position, and their probabilities, best first.
     logs: natural logarithms of ``probabilities``; they still distinguish tokens whose probabilities underflow to 0; empty if
         unknown.
     trained: output of a trained confidence head: the probability that the token is accepted if all earlier tokens are; empty

@@ -1,7 +1,7 @@
 """Draft trees that grow level by level, and the token tree of their best nodes.
 
 EAGLE-2, arXiv 2406.16858, section 4: a level consists of the k likeliest children of each of k nodes. Each child is scored by the
-logarithm of its path's probability. The k best children get the children of the next level. The best nodes of all levels are
+logarithm of its path's probability. The k best children are the parents of the next level. The best nodes of all levels are
 verified.
 """
 

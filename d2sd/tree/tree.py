@@ -149,6 +149,6 @@ def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
 
 
 def path_tree(count: int) -> TokenTree:
-    """Returns a chain of this many nodes for timing; its tokens are arbitrary."""
+    """Returns a chain of ``count`` nodes with arbitrary tokens, for timing."""
     parents, depths = tuple(range(-1, count - 1)), tuple(range(count))
     return TokenTree((0,) * count, parents, depths, (0,) * count, (1.0,) * count, ((),) * count)

@@ -58,7 +58,7 @@ def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence
         if chosen[node] != token:
             return count
         child = children.get((node, token))
-        if child is None:  # the target chose this token, but a node budget had cut it off
+        if child is None:  # the target chose this token, but the node budget had removed it from the tree
             return None
         node = child
     return len(first)

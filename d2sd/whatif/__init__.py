@@ -1,4 +1,4 @@
-"""Computes what other settings would have committed in a recorded greedy run, without decoding again.
+"""Computes how many tokens per step other settings would have committed in a recorded greedy run, without decoding again.
 
 At temperature 0 the text is the same for every method and setting. One target pass over the recorded text gives the features
 that drafters need. Each setting is then replayed with the drafters only: the recorded text contains the target's choices.
@@ -32,7 +32,7 @@ class ReplayOutcome:
 
     committed: number of committed tokens by step.
     works: rows of the passes by step, from which ``d2sd.costs.machines`` calculates times.
-    hits: for the steps with a known true boundary, whether this boundary was a selected prefix.
+    hits: for steps with re-drafts and a known rejection of the first draft, whether a re-draft started from the true boundary.
     seconds: calculated time of all steps on the given machine; None without a machine.
     cut: whether the recorded text ended before the bonus token of the last step.
     """
@@ -72,7 +72,8 @@ class ReplayOutcome:
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> ReplayOutcome:
     """Returns the outcome of the engine's drafters over a recorded text, with their trained γ.
 
-    method: id of a method; None: the recorded method, or ``dflash`` or ``eagle3`` if these drafters cannot run that.
+    method: id of a method. None: the recorded method if it uses a block drafter, otherwise ``dflash``; but ``eagle3`` if the
+        engine has an EAGLE-3 drafter and no first block drafter.
 
     Raises ``InputError`` if the run cannot be replayed.
     """
@@ -116,7 +117,7 @@ class Replay:
         """Yields the outcome of every setting; configs: resolved settings (``Engine.resolve``).
 
         costs: stage costs, for calculated times and for the decisions of cost-aware settings. None: no times are calculated, and
-            costs for the decisions are measured on this machine.
+            decisions use costs measured on this machine.
         experience: statistics that cost-aware settings use and update; None: each setting starts without statistics.
         """
         for config in configs:
@@ -150,14 +151,14 @@ class Replay:
                 return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
 
             drafters.method = replace(drafters.method, select=from_boundary)
-        known = len(self.prompt)  # tokens before the anchor; the first anchor is the output token from prefill
+        known = len(self.prompt)  # number of tokens before the anchor; the first anchor is the token from prefill
         self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):
             with self.engine.lock:
                 proposal = drafters.propose(ids[: known + 1])
             tree = proposal.tree
-            # the walk only reads the accepted path, so every node can get the recorded token after its depth
+            # only choices on the accepted path matter, so a node of any depth gets the recorded token at the next position
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
             limit = len(ids) - known - 1
             outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)

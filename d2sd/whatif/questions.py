@@ -1,4 +1,4 @@
-"""Two what-if questions about a step of a recorded greedy run: re-draft from another prefix, and verify words that the user typed.
+"""Two what-if questions about a step of a recorded greedy run: a re-draft from another prefix, and a draft that the user typed.
 
 The step's context is processed again, but nothing is generated. The recorded text determines which tokens of a re-draft the
 target accepts. One target pass verifies typed words.
@@ -71,7 +71,7 @@ def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Redraft:
-    """A re-draft from one prefix of a recorded first draft, and how many of its tokens the target accepts.
+    """A re-draft from one prefix of a recorded first draft, and the numbers of tokens that the target accepts.
 
     draft: the drafted tokens with their confidences.
     kept: number of accepted tokens of the prefix; fewer than ``draft.prefix`` if one of them is rejected.
@@ -80,7 +80,7 @@ class Redraft:
     wanted: text of the target's token at the first rejection; None if no token is rejected, or the text ends earlier.
     chosen: (prefix, added) for every prefix of the first draft that the run re-drafted from, in the run's order.
     extra: number of additional tokens that the step would have committed with this re-draft in its tree.
-    same: whether the run drafted the same tokens from this prefix; None if it did not re-draft from it.
+    same: whether the run drafted the same tokens from this prefix; None if the run did not re-draft from this prefix.
     """
 
     draft: Draft
@@ -97,13 +97,13 @@ class Redraft:
 def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     """Returns a re-draft by the run's second drafter, after the first ``prefix`` tokens of a step's first draft.
 
-    It takes one target pass over prompt and text up to this step, and one pass of the second drafter.
+    This takes one target pass over prompt and text up to this step, and one pass of the second drafter.
 
     step: number of the step, from 0.
     prefix: from 0 to the length of the first draft; the text must not end within the prefix.
 
-    Raises ``InputError`` if the run has no such step or prefix, no second drafter or a temperature above 0, or if the engine
-    has other models than the run.
+    Raises ``InputError`` if the run is above temperature 0, lacks a second drafter, or lacks this step or prefix; or if the
+    engine's target or second drafter has other weights than the run's.
     """
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
     first, event = _first_draft(trace, config, step)
@@ -146,7 +146,7 @@ def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, 
     if METHODS[config.method].second_drafter == "none":
         raise InputError(
             f"the method of this run, {METHODS[config.method].name}, has no second drafter; choose a run of a method with "
-            f"one, such as {METHODS['d2sd'].name}"
+            f"a second drafter, such as {METHODS['d2sd'].name}"
         )
     event = step_of(trace, config, step, "re-drafts")
     if event.first_draft is None or not event.first_draft.ids:
@@ -198,8 +198,8 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     step: number of the step, from 0.
     words: the continuation. Words that match the recorded text get the recorded tokens; the tokenizer gives the rest.
 
-    Raises ``InputError`` for a step or words that cannot be verified, above temperature 0, and if the engine has another target
-    than the run.
+    Raises ``InputError`` if the step or the words cannot be verified, if the run is above temperature 0, or if the engine's
+    target has other weights than the run's.
     """
     config = replace(recorded_config(trace), inspect=False, backend="auto")
     event = step_of(trace, config, step, "typed drafts")
@@ -246,7 +246,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
 
 
 def spaced(pieces: Sequence[str], words: str) -> str:
-    """Returns the words with a leading space if the recorded continuation has one, otherwise without. Users cannot see it."""
+    """Returns the words, beginning with a space if and only if the recorded continuation does. Users cannot see this space."""
     first = next(filter(None, pieces), "")
     if first.startswith(" ") and not words[:1].isspace():
         return f" {words}"
@@ -254,7 +254,7 @@ def spaced(pieces: Sequence[str], words: str) -> str:
 
 
 def agreeing(pieces: Sequence[str], words: str) -> tuple[int, int]:
-    """Returns how many of these pieces the words begin with, and the number of characters in these pieces.
+    """Returns the number of leading pieces with which the words begin, and the number of characters in these pieces.
 
     A piece without text is part of a character and counts together with the piece that completes the character.
     """

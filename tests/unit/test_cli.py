@@ -88,7 +88,7 @@ def test_bench_prompt_file_error_names_line(capfd, tmp_path, text, sentence):
 def test_d2sd_module_prints_generate_help():
     command = [sys.executable, "-m", "d2sd", "generate", "--help"]
     text = " ".join(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-    assert "re-drafts from the K likeliest rejection boundaries" in text
+    assert "drafts from the K likeliest rejection boundaries" in text
     assert "d2sd_three_level: D²SD, and every branch" in text
     assert "specdiff2_select: K whole drafts" in text
 

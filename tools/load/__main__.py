@@ -58,15 +58,15 @@ def main() -> int:
         steps, waited, alone = greedy(page, GREEDY, arguments.model)
         _row(
             f"{GREEDY} runs of one user",
-            f"{steps} began before another user's run ended; this user waited {waited:.1f} s (a run alone takes {alone:.1f} s)",
+            f"{steps} began before another user's run ended; the other user waited {waited:.1f} s (a run alone takes {alone:.1f} s)",
         )
         if steps > 2:
             faults.append(f"{steps} of one user's {GREEDY} runs began before another user's run ended")
         time.sleep(IDLE)
         after = server.megabytes(), server.files()
         peak = max(m for _, m, _ in samples)
-        _row("memory, MB", f"{before[0]:.0f} before, {peak:.0f} at most, {after[0]:.0f} after all left")
-        _row("open files", f"{before[1]} before, {max(f for *_, f in samples)} at most, {after[1]} after all left")
+        _row("memory, MB", f"{before[0]:.0f} before, {peak:.0f} at most, {after[0]:.0f} at the end")
+        _row("open files", f"{before[1]} before, {max(f for *_, f in samples)} at most, {after[1]} at the end")
         if after[1] > before[1] + 5:
             faults.append(f"{after[1]} files are open at the end, {before[1]} before")
         if arguments.window:

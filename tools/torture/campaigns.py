@@ -32,7 +32,7 @@ from d2sd.whatif import recorded_config
 from tools.torture import material
 
 Cases = Iterator[str | None]
-STEPS = 4  # mutated steps of the recorded run
+STEPS = 4  # maximum number of steps in a mutated trace
 
 
 def one_sentence(error: InputError) -> str | None:

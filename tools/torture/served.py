@@ -42,19 +42,17 @@ class Server:
         self.address = self.process.stdout.readline().strip()
 
     def tracebacks(self) -> int:
-        """Returns the number of tracebacks in the log."""
         self.log.seek(0)
         return self.log.read().count(b"Traceback")
 
     def megabytes(self) -> float:
-        """Returns the resident memory of the process."""
+        """Returns the resident memory of the process in MB."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) / 1024
         return 0.0
 
     def files(self) -> int:
-        """Returns the number of open files of the process."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def close(self) -> None:
