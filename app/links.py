@@ -30,8 +30,8 @@ class Link:
     """The content of a link.
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
-    selection: the place to select: ``step`` from 0, its ``node``, and ``text``, a hash that the page computes from the run's
-        text. None if the link has no step.
+    selection: ``step``, counted from 0, and ``node``: the place to select; ``text``: a hash of the original run's text, which the
+        page compares with the text of the shown run. None if the link has no step.
     ignored: the invalid values, each with the reason.
     """
 

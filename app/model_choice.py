@@ -130,7 +130,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             seconds = time.monotonic() - began
             yield Update(
                 remote.name,
-                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run to use it. After the next start of the page it will be the default.",
+                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run to use it.",
             )
         finally:
             if not work.done():  # the window was closed

@@ -25,7 +25,8 @@ LEAST_PLAIN_STEPS = 4  # minimum number of steps, also for slow models
 class PlainStep:
     """The step time of plain decoding, the baseline of a run.
 
-    Iterating over this object measures the time and yields None per event. If the time is already stored, nothing is measured.
+    Iterating over this object decodes and measures the time of a step; it yields None after each event of the run. If the time is
+    already stored, nothing is measured.
 
     run: the run that is compared with plain decoding.
     stop: returns True to end the measurement before its next step.

@@ -1,6 +1,7 @@
 """Examines bundled drafters with random faults in their weights. The doctor must write a report on each.
 
-``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. The number of a fault determines all its details.
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. Faults are numbered
+from 0; the number selects the kind and the drafter and is the random seed, so fault n is the same in every run.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from urllib.request import Request, urlopen
 
 
 class Reader:
-    """The requests of one window to the page at ``address``, which ends in a slash."""
+    """A simulated browser window, which sends requests to the page's server. ``address``: ends in a slash."""
 
     def __init__(self, address: str, tokens: int, method: str):
         self.address, self.window = address, uuid.uuid4().hex[:11]

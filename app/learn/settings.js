@@ -173,7 +173,7 @@ export class SettingsView {
     const rest = !more.length
       ? "No larger K was replayed. "
       : more.every(same)
-        ? "More re-drafts change nothing on this text. "
+        ? "More re-drafts do not raise α on this text. "
         : `K = ${more[more.length - 1].k} would bring ${more[more.length - 1].alpha.toFixed(2)} tokens per step, with ${more[more.length - 1].nodes.toFixed(0)} nodes per step. `;
     return `${first}${rest}Every node costs a little time. K and γ do not change the text. For another text, other values may be best.`;
   }

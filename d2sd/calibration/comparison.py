@@ -144,7 +144,8 @@ class Comparison:
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """Returns the comparison of two sets of runs.
 
-    same_text: whether both sides have the same texts in the same order. With few prompts, blocks of text are then paired.
+    same_text: whether both sides have the same texts in the same order. If so, and if
+        there are too few prompts to resample, the same blocks of text are resampled on both sides.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: units, usually prompts, are resampled; every figure is a ratio of sums over units."""
+"""Bootstrap intervals: units, usually prompts, are resampled. Figures are computed from sums over units, usually as a ratio."""
 
 from __future__ import annotations
 

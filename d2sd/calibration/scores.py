@@ -44,7 +44,7 @@ class Scores:
         return self.take(~np.isnan(self.confidence))
 
     def take(self, rows: np.ndarray) -> Scores:
-        """Returns the positions at these row numbers (or where this mask is true)."""
+        """Returns the scored positions at these indices, or those where this mask is true."""
         return Scores(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 

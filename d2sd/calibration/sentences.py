@@ -221,8 +221,8 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
             "note",
-            f"In {count(matrix.unseen, 'more step')}, the tree or the text ended before target and draft differed. These steps are not "
-            "counted here, so long boundaries are underrepresented. Their tokens before that end are still scored.",
+            f"In {count(matrix.unseen, 'other step')}, the tree or the text ended before target and draft differed, so the boundary is unknown. "
+            "These steps are not counted here, so late boundaries are underrepresented. The tokens before that end still count for the ECE.",
         )
 
 

@@ -49,7 +49,9 @@ Done = Sequence[tuple[Checkpoint, DrafterResults]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="--out folder of `d2sd train … --keep-every N`")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="folder that `d2sd train … --keep-every N` wrote (its --out)"
+    )
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="target that the drafters were trained for")  # fmt: skip
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="first drafter, needed if the checkpoints are VP-Drafters: α is measured for both drafters together, with method d2sd")  # fmt: skip
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set, as for calibrate; choose prompts that were not trained on")  # fmt: skip

@@ -136,7 +136,7 @@ def _text(name: str, runs: RunStatistics) -> str:
     if alpha.value is not None:
         title += f", α {with_interval(alpha, decimal)}"
     if short := len(runs) - report.runs:
-        title += f"; {count(short, 'more run')} without a step, since the text ended with prefill"
+        title += f"; {count(short, 'more run')} without a step"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)

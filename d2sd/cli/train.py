@@ -182,7 +182,7 @@ def _regenerate(arguments: argparse.Namespace) -> None:
 
 
 def _conversations(sources: Sequence[str]) -> list[list[str]]:
-    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source has none."""
+    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source contains no conversation."""
     from d2sd.train.text import read_conversations
 
     found = []

@@ -267,8 +267,8 @@ def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
     """Yields sentences that compare a server's log with the local drafter, the reference."""
     same = len(found.places) - found.less - found.more
     yield (
-        f"At {len(found.places)} steps of the server, the reference drafted after the same text. The server accepted as many drafted tokens as "
-        f"would be accepted from the reference in {same} of these steps, fewer in {found.less}, and more in {found.more}."
+        f"The reference drafted at the same places as the server's drafter, in {len(found.places)} steps in all. The number of accepted tokens "
+        f"was the same for both in {same} of these steps; the server's number was lower in {found.less}, and higher in {found.more}."
     )
     if (first := found.first) is not None:
         yield (

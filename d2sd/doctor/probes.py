@@ -115,7 +115,7 @@ def probe(
 def _screened(
     target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
 ) -> list[TextWalk]:
-    """Drafts at some positions of these texts. Stops after the first text if its gain is below ``SCREEN_STOP``."""
+    """Drafts at some positions of these texts. Stops after the first text if ``model``'s gain there is below ``SCREEN_STOP``."""
     drafter = redrafter(target, model, visible)
     walks: list[TextWalk] = []
     for text in texts:

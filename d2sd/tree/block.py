@@ -13,7 +13,7 @@ Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, proba
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Drafted tokens below the anchor, after the first ``prefix`` tokens of candidate ``base`` (see ``trace.events.Draft``).
+    """A draft: tokens after the first ``prefix`` tokens of draft number ``base`` (see ``trace.events.Draft``).
 
     All sequences have one entry per drafted token.
 

@@ -31,7 +31,7 @@ class ReplayOutcome:
     """Result of replaying a recorded text with one setting.
 
     committed: number of committed tokens by step.
-    works: rows of the passes by step, from which ``d2sd.costs.machines`` calculates times.
+    works: the numbers of rows in the passes of each step; ``d2sd.costs.machines`` calculates times from them.
     hits: for steps with re-drafts and a known rejection of the first draft, whether a re-draft started from the true boundary.
     seconds: calculated time of all steps on the given machine; None without a machine.
     cut: whether the recorded text ended before the bonus token of the last step.

@@ -107,7 +107,7 @@ def test_whatif_served_option_compares_log_with_drafter(bundled, tmp_path, capsy
     write_traces(log, written(bundled, "dflash", first=bundled.models.first))
     assert main(["whatif", str(log), "--served"]) == 0
     out = capsys.readouterr().out
-    assert "fewer in 0, and more in 0." in out
+    assert "lower in 0, and higher in 0." in out
     tiny = BUNDLED / "tiny"
     assert main(["whatif", str(log), "--served", "--drafter", str(tiny / "eagle3"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
