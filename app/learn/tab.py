@@ -59,7 +59,7 @@ def tours_page(runs: Sequence[PageRun], title: str) -> str:
 
 
 def tour(_: Any = None) -> str:
-    """Returns the recorded run with its replayed settings and the first step of its tour: base64 of raw-deflated JSON.
+    """Returns the recorded run, its replays with other K and γ, and the step at which the tour starts, as packed JSON.
 
     The argument is unused; calls from the page always have one.
     """

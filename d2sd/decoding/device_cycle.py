@@ -116,7 +116,7 @@ class CycleShape:
 
 
 class DeviceCycle:
-    """Runs the cycles of methods with ``Method.on_device`` on the device."""
+    """Runs decoding cycles on the device, for methods whose ``Method.on_device`` is set."""
 
     @staticmethod
     def possible(config: DecodeConfig, drafters: CachedDrafters) -> bool:

@@ -132,9 +132,9 @@ def _from_columns(weight: Tensor) -> Tensor:
 def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
     fc = net.weights.get("fc.weight")
     if fc is not None and taps > 1 and not fc.shape[1] % taps:
-        description = "columns of fc reordered from feature by feature to tap by tap"
+        description = "columns of fc reordered: grouped by tap, not by feature"
         edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
-        yield "taps", description, "reorder the columns of fc from feature by feature to tap by tap", edit
+        yield "taps", description, "reorder the columns of fc so that they are grouped by tap, not by feature", edit
 
 
 def _scaled(net: _Network) -> Iterator[Edit]:

@@ -163,7 +163,7 @@ class Decision(Data, frozen=True):
     options: the choices of γ, considered before the first draft, and then the numbers of re-drafts, considered after it.
     taken: index of the selected option.
     tokens, seconds: expected committed tokens and time of the step, for the tree that was verified.
-    looking: whether the step drafts only to update the estimates, although plain decoding was expected to be faster.
+    looking: whether plain decoding was expected to be faster, and the step made a draft only to update the estimates.
     """
 
     options: Items[Option]
