@@ -234,7 +234,7 @@ class BlockDrafter:
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
         """Run blocks (B, R, hidden) as rows of one pass; blocks do not attend to each other.
 
-        Keys and values of the blocks are written after the committed context, until the next draft or commit overwrites them.
+        Writes keys and values of the blocks after the committed context, where the next draft or commit overwrites them.
         """
         batch, rows, _ = x.shape
         mask = None
