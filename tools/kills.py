@@ -130,7 +130,7 @@ def begin(work: Callable[[], int], log: Path) -> int:
 
 
 def command(stage: Stage, pipe: int) -> int:
-    """Runs the command, which writes to a pipe when its part begins and ends. Returns the exit code."""
+    """Runs the command of a stage. It writes to ``pipe`` when ``stage.part`` begins and ends. Returns the exit code."""
     if stage.part:
         _tell(stage.part, pipe)
     else:

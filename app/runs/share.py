@@ -139,7 +139,7 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 
 def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[str, str]:
-    """Returns ``name``, ``type`` and ``text`` of a file; a page opens at ``step`` and ``node``. Raises ``InputError``."""
+    """Returns ``name``, ``type`` and ``text`` of a file. An HTML file opens at ``step`` and ``node``. Raises ``InputError``."""
     step = step_number(step)
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):

@@ -100,7 +100,7 @@ def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
     if others and ours:
         of = "this trace was" if len(traces) == 1 else f"{others} of {len(traces)} traces were"
         print(
-            printable(f"{of} recorded with another target than {engine.models.name}, which replays the texts."),
+            printable(f"{of} recorded with another target than the loaded one, {engine.models.name}."),
             file=sys.stderr,
         )
 

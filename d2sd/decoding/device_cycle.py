@@ -275,7 +275,8 @@ class DeviceCycle:
     def _redraft(self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Returns prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
-        If too few prefixes have no end token, some branches are unused: their prefixes and tokens are −1.
+        Only prefixes without an end token are used. If there are fewer of these than branches, prefix and tokens of the other
+        branches are −1.
 
         chain: the first draft, (M,).
         basis: the confidences of the first draft, or prefix lengths in order of preference.

@@ -15,7 +15,7 @@ TRIES = {
     "For Qwen3.5-35B-A3B, the rate was higher with thinking (issue 60).",
     "template": "Chat template: without it, clearly fewer tokens of EAGLE-3 drafters for Llama 3.3 are accepted (TensorRT-LLM pull request 4802).",
     "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
-    "quantised": "Target in 16 bits: quantisation is often suspected but not always the cause. With one pair of models, the acceptance rate was 8 to 9% "
+    "quantised": "Quantisation of the target: try it in 16 bits. Quantisation is often suspected, but not always the cause. With one pair of models, the acceptance rate was 8 to 9% "
     "for all quantisations from 3.5 to 5.5 bits per weight (z-lab/dflash issue 152).",
     "engine": "Another engine with the same drafter: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
     "ids, `d2sd whatif LOG --served` compares the server's steps with a local run of the same drafter.",
