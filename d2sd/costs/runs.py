@@ -138,7 +138,7 @@ class ThreadShare:
 
     @property
     def disturbed(self) -> bool:
-        """Whether other work on the machine kept the thread from computing for more than a tenth of the step time."""
+        """Whether the thread had to wait for other work on the machine during more than a tenth of the step time."""
         return self.computed < LEAST_COMPUTED
 
 

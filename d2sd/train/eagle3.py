@@ -144,7 +144,7 @@ class Chains:
         self._own: list[KeyValue] = []
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Returns the attention outputs (B, heads, A, D) of the next step, over the text before its chain, and its chain."""
+        """Adds a step to every chain, and returns its attention outputs (B, heads, A, D) over the text and the chain before it."""
         self._own.append((key, value))
         heads, kv_heads = query.shape[1], key.shape[1]
         scale = query.shape[-1] ** -0.5
