@@ -39,7 +39,7 @@ export function gist({
   if (gain >= 1) return [t(`${run} · `), speed];
   const others = [
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
-    elsewhere === null ? "" : ` · With an 8B model on an H200: about ${timesWords(elsewhere, "")}`,
+    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
   return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
 }
