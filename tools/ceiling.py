@@ -5,7 +5,8 @@ gives the accepted tokens of every possible step. With the measured table of tim
 
 * *sizes*: γ and the numbers of re-drafts and nodes are optimal. Prefixes and nodes are taken in the order of the drafters'
   probabilities, as in a step.
-* *nodes*: in addition, only accepted nodes of the tree are verified. Only the drafters' tokens and times limit this bound.
+* *nodes*: as *sizes*, but the step also knows in advance which nodes of the tree will be accepted, and verifies only those. Only the
+  drafters' tokens and times limit this bound.
 """
 
 from __future__ import annotations

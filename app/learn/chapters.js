@@ -299,7 +299,7 @@ function whatItBuys(step, store, there) {
     say: [
       `The text is the same as without drafts: only tokens that the large model itself ${step.sampled ? "draws" : "would write"} are kept.`,
       clock
-        ? `All of this, including building the tree, is one step. This step took ${milliseconds(clock.own)}. Writing its ${count(n, "token")} one by one takes ${milliseconds(clock.plain)}.`
+        ? `The whole step took ${milliseconds(clock.own)}. Writing its ${count(n, "token")} one by one takes ${milliseconds(clock.plain)}.`
         : "For this run, the time of writing tokens one by one was not measured.",
       `On average over the run, a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and takes as long as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
       `${wide ? `In this step, the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}Drafting helps most on a GPU, where a pass of a large model over many tokens takes only a little longer than a pass over one.`,

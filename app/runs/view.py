@@ -57,7 +57,8 @@ def runs_list() -> View:
     * ``rename``: renames a run (``key``, ``label``);
     * ``move``: moves a run down the list (``key``, ``by``: number of places);
     * ``remove``, ``file``: removes or saves a run (``key``);
-    * ``together``: requests a file of runs (``kind``; for ``class`` also ``step``, the ``keys`` of its runs and the ``title``).
+    * ``together``: requests a file of runs (``kind``; for a class page, ``kind`` is ``"class"``, and the event also has ``step``,
+      ``keys`` (its runs) and ``title``).
     """
     constants = {"hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
     return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and how much memory it needs")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, as second drafter")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)")  # fmt: skip
-    add_text_arguments(parser)  # --limit defaults to 30
+    add_text_arguments(parser, default_limit="30")
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter; a significantly lower α is reported as a fault")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good; the report lists the differences from it")  # fmt: skip

@@ -85,7 +85,10 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
         _over_steps(
             rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
         ),
-        FigureTable(("Checkpoint", "α [95%]", "Difference from the last [95% for all rows]", "Steps"), tuple(table)),
+        FigureTable(
+            ("Checkpoint", "α [95%]", "Difference from the last checkpoint [95%, all rows together]", "Steps"),
+            tuple(table),
+        ),
     )
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
     words = [first_position(row) for row in rows]

@@ -84,7 +84,10 @@ class HeldOut:
         answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))
         found = cls(target, zip(prompts, answers, strict=True))
         if not found.lengths:
-            raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
+            raise InputError(
+                "none of the target's answers to the held-out prompts can be used: they are empty, or different without batching; "
+                "a chat model needs --chat"
+            )
         return found
 
     def measure(

@@ -23,6 +23,14 @@ VISIBLE = """([part, wholly]) => {
   return wholly ? found && seen > 0.9 : !found || seen === 0;
 }"""
 FRAMES = "async () => { for (let n = 0; n < 5; n += 1) await new Promise(requestAnimationFrame); }"
+# words and accepted nodes of drawings that are cut off at the top or bottom
+OUTSIDE = """(drawings) => drawings.flatMap((drawing) => {
+  const { top, bottom } = drawing.getBoundingClientRect();
+  return [...drawing.querySelectorAll(".node.accepted > .shape, .lane:not(.yet), text.boundary, .value, .flag text")]
+    .filter((part) => part.checkVisibility({ checkVisibilityCSS: true, checkOpacity: true }))
+    .filter((part) => part.getBoundingClientRect().top < top - 1 || part.getBoundingClientRect().bottom > bottom + 1)
+    .map((part) => part.textContent);
+})"""
 CUT = "es => es.filter((e) => e.textContent.endsWith('…')).map((e) => e.textContent)"
 # by chapter: a part that is visible at its end, and a part that only appears later
 SEEN = {
@@ -162,6 +170,18 @@ def test_chapters_fit_phone_and_last_one_leads_to_explore(phone: Page, told):
     expect(view(phone)).to_have_attribute("data-pinned", str(number))
     opened(phone).locator("#learn .on").get_by_role("button", name="Quiz").click()
     expect(phone.locator("#explorer [data-quiz]").first).to_have_attribute("data-quiz", "asking", timeout=PATIENCE)
+
+
+def test_drawing_fits_phone_below_browser_bars(phone: Page, told):
+    _, chapters = told
+    phone.set_viewport_size({"width": PHONE["width"], "height": 664})
+    opened(phone)
+    for at, chapter in enumerate(chapters[:7]):
+        if at:
+            phone.locator("#learn-next").click()
+        expect(title(phone)).to_have_text(chapter["title"])
+        expect(phone.locator("#learn .stage #text")).to_be_hidden()
+        assert phone.locator("#learn .stage :is(#tree, #strip)").evaluate_all(OUTSIDE) == []
 
 
 def test_explain_tells_step_of_explore(module_page: Page, told):
