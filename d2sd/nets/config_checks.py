@@ -254,7 +254,7 @@ def refuse_tensors(unknown: Iterable[str]) -> None:
     if not left:
         return
     what = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in left)), "")
-    raise InputError(f"its weights hold unexpected keys {', '.join(left[:3])}{what}, which this version does not read")
+    raise InputError(f"its weights hold {', '.join(left[:3])}{what}, which this version does not read")
 
 
 def check_finite(model: nn.Module) -> None:
