@@ -80,9 +80,13 @@ def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
     parser.add_argument("--costs", metavar="MACHINE", help=f"{use}; one of: {', '.join(MACHINES)}")
 
 
+def add_limit_argument(parser: argparse.ArgumentParser, default: str = "all") -> None:
+    parser.add_argument("--limit", type=int, metavar="N", help=f"use only N prompts, taken from all domains in turn (default: {default})")  # fmt: skip
+
+
 def add_text_arguments(parser: argparse.ArgumentParser, default_limit: str = "all") -> None:
     """Adds options for prompts, number type and device, for commands that do not call ``add_model_arguments``."""
-    parser.add_argument("--limit", type=int, metavar="N", help=f"use only N prompts, taken from all domains in turn (default: {default_limit})")  # fmt: skip
+    add_limit_argument(parser, default_limit)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--dtype", help="number type: float32, mixed, bfloat16 or float16 (default: as for generate)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, … (default: cuda if available)")
@@ -110,7 +114,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
         help="prompt set: heldout (default), chat (questions for chat models), a file (lines with prompt or turns), or a column of a "
         "hub data set (needs the package datasets)",
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
+    add_limit_argument(parser)
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")

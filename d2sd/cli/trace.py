@@ -14,7 +14,7 @@ from typing import Any
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.sentences import count, decimal
-from d2sd.cli.common import add_command, add_output, check_output, print_json
+from d2sd.cli.common import add_command, add_limit_argument, add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
@@ -68,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|FILE.jsonl",
         help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)",
     )
-    server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from all domains in turn")
+    add_limit_argument(server)
     server.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a reply (default: 128)")  # fmt: skip
     server.add_argument("--allow-remote", action="store_true", help="allow a server on another machine")
     add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]", help="file to write (default: served.trace.jsonl)")  # fmt: skip

@@ -172,9 +172,10 @@ def test_chapters_fit_phone_and_last_one_leads_to_explore(phone: Page, told):
     expect(phone.locator("#explorer [data-quiz]").first).to_have_attribute("data-quiz", "asking", timeout=PATIENCE)
 
 
-def test_drawing_fits_phone_below_browser_bars(phone: Page, told):
+@pytest.mark.parametrize("width", [PHONE["width"], 800])
+def test_drawing_fits_low_and_narrow_window(phone: Page, told, width):
     _, chapters = told
-    phone.set_viewport_size({"width": PHONE["width"], "height": 664})
+    phone.set_viewport_size({"width": width, "height": 664})  # a phone with its browser's bars, and a small window
     opened(phone)
     for at, chapter in enumerate(chapters[:7]):
         if at:
