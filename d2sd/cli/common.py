@@ -81,6 +81,7 @@ def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
 
 
 def add_limit_argument(parser: argparse.ArgumentParser, default: str = "all") -> None:
+    """Adds ``--limit``. default: the default value, in words."""
     parser.add_argument("--limit", type=int, metavar="N", help=f"use only N prompts, taken from all domains in turn (default: {default})")  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
             rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
         ),
         FigureTable(
-            ("Checkpoint", "α [95%]", "Difference from the last checkpoint [95%, all rows together]", "Steps"),
+            ("Checkpoint", "α [95%]", "Difference from the last checkpoint [95% for all rows]", "Steps"),
             tuple(table),
         ),
     )
