@@ -3,6 +3,7 @@
 import { MEASURED } from "../../assets/viewer/constants.js";
 import { button, h, s, sum } from "../../assets/viewer/dom.js";
 import { stepCost } from "../../assets/viewer/machine.js";
+import { clockOf } from "../../assets/viewer/numbers.js";
 import { count, fixed, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 const [WIDE, HIGH] = [340, 160];
@@ -21,10 +22,9 @@ export function passWords(nodes) {
 
 /** A chart of the cost of a pass against its number of tokens, with a slider. */
 class PassView {
-  /** `nodes`, `seconds`: size and time of the pass that verified the step; `plain`: seconds of a plain decoding step on the machine of
-   *  the recording, null if not timed. */
-  constructor({ nodes, seconds, plain }) {
-    this.own = { nodes, ratio: plain ? seconds / plain : null };
+  /** `nodes`, `ratio`: size of the pass that verified the step, and its cost in passes over one token, null if not timed. */
+  constructor(nodes, ratio) {
+    this.own = { nodes, ratio };
     this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
     this.value = h("output", {});
     this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
@@ -165,8 +165,7 @@ class DrawsView {
 /** The appendices of a step: chapters that have a `box`. `settings`: view with sliders for K and γ, null if nothing was replayed. */
 export function appendices(step, store, settings) {
   const odds = oddsOf(step);
-  const seconds = step.seconds.verify;
-  const pass = new PassView({ nodes: step.nodes.size, seconds, plain: store.baseline ? 1 / store.baseline : null });
+  const pass = new PassView(step.nodes.size, clockOf(store, step)?.pass ?? null);
   const shared = { formula: [], numbers: [], asked: [], from: 0, to: 0 };
   return [
     settings?.live && {

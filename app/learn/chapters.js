@@ -3,9 +3,9 @@
 
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
-import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords, undrawn } from "../../assets/viewer/numbers.js";
+import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords } from "../../assets/viewer/numbers.js";
 import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
-import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
+import { capital, count, fixed, inWords, milliseconds, plain, quoted, took } from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
 const RESTS = -0.2; // time at which the large model has written the tokens one by one, see stages.js
@@ -30,16 +30,15 @@ const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
 export function chaptersOf(step, store, there) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
-  const share = undrawn(store);
-  /** The time of a stage, in parentheses, without the share that was spent on drawing; "" if unknown. */
-  const took = (name) => (step.seconds[name] ? ` (${milliseconds(share * step.seconds[name])})` : "");
+  /** The time of a stage, in parentheses; "" if unknown. */
+  const time = (name) => (step.seconds[name] ? ` (${took(step, step.seconds[name])})` : "");
   const told = [
     oneByOne(step, store),
-    has(0) && guessAhead(step, took("first_draft")),
+    has(0) && guessAhead(step, time("first_draft")),
     has(1) && doubt(step),
-    has(2) && prepare(step, took("second_draft")),
+    has(2) && prepare(step, time("second_draft")),
     has(3) && merge(step),
-    onePass(step, took("verify")),
+    onePass(step, time("verify")),
     whatItBuys(step, store, there),
   ].filter(Boolean);
   const span = ({ plays }) =>
@@ -291,7 +290,7 @@ function whatItBuys(step, store, there) {
   const n = step.committed.length;
   const alpha = sums.tokens / length;
   const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
-  const wide = clock && step.nodes.size > 1 ? undrawn(store) * step.seconds.verify * store.baseline : 0;
+  const wide = step.nodes.size > 1 && clock?.pass;
   return {
     id: 7,
     name: "What it buys",

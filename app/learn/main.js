@@ -99,7 +99,7 @@ class Tour {
     await until(() => view.store.complete);
     const { store } = view;
     this.step = Math.min(step, store.length - 1);
-    view.selection.pin(this.step);
+    view.state.pin(this.step);
     this.run ??= store.run; // the first run is the example
     this.own = store.run !== this.run;
     const works = store.summaries.map(({ work }) => work);
@@ -166,8 +166,7 @@ class Tour {
     if (!this.settings.cut.hidden) this.settings.show();
     else this.showBranches(null);
     view.page.root.dataset.told = id;
-    if (box) view.player.finish();
-    else view.player.play(back ? to : from, to);
+    view.player.play(back || box ? to : from, to);
     [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));
     markCurrent(
       [...this.rail.children].map((item) => item.firstChild),
@@ -319,8 +318,7 @@ class Tour {
     const { step, view } = this;
     const told = view?.store.step(step);
     const known = most !== null && told && most < told.branches.length;
-    for (const part of view?.page.root.querySelectorAll(":is(#tree, #strip) [data-draft]") ?? [])
-      part.classList.toggle("unasked", known && Number(part.dataset.draft) > most);
+    view?.state.set({ most: known ? most : null });
     this.settings.showStep(known ? tokensWith(told, most) : null, most);
   }
 

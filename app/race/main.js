@@ -91,7 +91,8 @@ export function start(element, trigger, props, watch) {
       .join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent = running || (data.recorded ? `${said}. Press Race to run a race here.` : said);
+    const opening = raw.some((lane) => lane.opening) ? ". The pass over the prompt writes one token more" : "";
+    status.textContent = running || `${said}${opening}.${data.recorded ? " Press Race to run a race here." : ""}`;
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     query = text(data.query);

@@ -27,6 +27,7 @@ export function readLane(raw) {
     steps,
     row,
     total,
+    opening: whole(raw.opening, 0, 1, 0), // tokens of the pass over the prompt, which belong to no step
     end: steps.at(-1)?.elapsed ?? 0,
   };
 }
@@ -106,7 +107,7 @@ export class LaneView {
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
     this.note.textContent = this.shown
-      ? count(this.shown, "token")
+      ? count(this.shown - lane.opening, "token")
       : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
     this.result.textContent = over ? this.verdict() : "";
     return true;

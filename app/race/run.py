@@ -150,7 +150,8 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
     problem = ""
     try:
         for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
-            yield Update(replace(race, status=f"{title}, {recorder.trace().totals.tokens} tokens …"))
+            tokens = sum(len(step.committed) for step in recorder.trace().steps)
+            yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
     except Exception as error:  # the other methods still run
         problem = failure_sentence(error)
     lane = Lane(recorder.trace(), problem, share.disturbed)

@@ -100,13 +100,15 @@ def machine(header: dict[str, Any]) -> str:
 def _lane(lane: Lane) -> dict[str, Any]:
     """Returns a lane for the view. ``steps``: [seconds since the prompt was read, [[text, proposer], …]], prefill first."""
     method, prefill = trace_lane(lane.trace), lane.trace.prefill
-    commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
+    opening = prefill.committed if prefill else ()
+    commits = [(0.0, opening)] if opening else []
     commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
     return {
         "method": method,
         "sentence": lane_sentence(method),
         "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
         "problem": lane.problem,
+        "opening": len(opening),
         "steps": [
             [
                 round(elapsed, 6),

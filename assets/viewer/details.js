@@ -16,7 +16,7 @@ import {
   targetTopOf,
 } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
-import { STAGES, count, milliseconds, probability, visible } from "./words.js";
+import { STAGES, count, milliseconds, probability, took, visible } from "./words.js";
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
 const rail = (share, kind) =>
@@ -125,7 +125,7 @@ function redraftFact({ branches, selected }) {
 }
 
 /** The card of a step: a table of its stages with their times, then sentences. */
-function stepCard(step, total, undrawn) {
+function stepCard(step, total) {
   const spent = sum(Object.values(step.seconds));
   const facts = {
     first_draft: step.levels.length
@@ -149,7 +149,6 @@ function stepCard(step, total, undrawn) {
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
-  const drawing = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing` : "";
   const equal = equalDrafts(step).map(
     (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
   );
@@ -163,7 +162,7 @@ function stepCard(step, total, undrawn) {
       "div",
       { class: "title" },
       h("b", {}, `Step ${step.index + 1}`),
-      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}${drawing}`),
+      h("span", {}, `of ${total} · ${spent ? took(step, spent) : "no stage times in this run"}`),
     ),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
@@ -173,25 +172,27 @@ function stepCard(step, total, undrawn) {
 
 /** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. */
 export class DetailsView {
+  uses = ["step", "node", "total", "data", "question", "zoom", "fresh"];
+
   /** `redraft`: the what-if question and its answer; `places`: the clickable positions in the strip. */
-  constructor({ details: host, redraft: below }, selection, redraft, places, strip) {
+  constructor({ details: host, redraft: below }, state, redraft, places, strip) {
     Object.assign(this, { host, below, redraft, places, strip });
     this.inView = 0; // number of the latest answer that was scrolled into view
     this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () =>
-      selection.pin(selection.pinned),
+      state.set({ node: null }),
     );
     this.body = h("div", { class: "body" });
     host.append(this.close, this.body);
   }
 
-  show({ step, node, total, undrawn }) {
+  show({ step, node, total }) {
     const { below, redraft } = this;
     const card = redraft.card(step);
     below.hidden = !card;
     below.replaceChildren(card || "");
-    if (card) this.placeCard(redraft.now);
-    this.showPanel(step, node, total, undrawn);
-    this.places.mark(card ? redraft.now.prefix : null);
+    if (card) this.placeCard(redraft.here);
+    this.showPanel(step, node, total);
+    this.places.mark(card ? redraft.here.prefix : null);
   }
 
   /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
@@ -203,11 +204,11 @@ export class DetailsView {
     this.inView = answer ? number : this.inView;
   }
 
-  showPanel(step, node, total, undrawn) {
+  showPanel(step, node, total) {
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total, undrawn)) : "");
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
   }
 }
 

@@ -8,13 +8,13 @@ function fill(node, attributes, children) {
       node.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children) {
-    if (child !== null && child !== undefined)
+    if (child !== null && child !== undefined && child !== false)
       node.append(child.nodeType ? child : document.createTextNode(String(child)));
   }
   return node;
 }
 
-/** An HTML element; children are nodes or text. */
+/** An HTML element; children are nodes or text; null, undefined and false are left out. */
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 
 /** An SVG element; children are nodes or text. */

@@ -31,7 +31,9 @@ const KEYS = [
 
 export class HelpView {
   /** `ways`: actions for the buttons of `opening`; `legend`: an element. */
-  constructor(host, ways, legend) {
+  uses = ["help"];
+
+  constructor(host, state, ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);
     const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
@@ -50,12 +52,13 @@ export class HelpView {
       h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
+    this.box.addEventListener("close", () => state.set({ help: false }));
     host.append(this.box);
   }
 
-  toggle() {
-    if (this.box.open) this.box.close();
-    else this.box.showModal();
+  show({ help }) {
+    if (help && !this.box.open) this.box.showModal();
+    else if (!help) this.box.close();
   }
 }
 
@@ -103,26 +106,14 @@ export function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-export function keyActions({
-  store,
-  selection,
-  tree,
-  viewport,
-  help,
-  finder,
-  quiz,
-  typed,
-  presenter,
-  redraft,
-  player,
-}) {
+export function keyActions({ store, state, page, tree, viewport, finder, quiz, typed, redraft, player }) {
   const toNode = (direction) => {
-    const step = selection.shown;
+    const { shown, shownNode } = state;
     const node = quiz.asking
-      ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1)
-      : tree.neighbour(selection.shownNode, direction);
-    if (step === null || node === null) return;
-    selection.pin(step, node);
+      ? draftedNode(store.step(shown), shownNode, ["left", "up"].includes(direction) ? -1 : 1)
+      : tree.neighbour(shownNode, direction);
+    if (shown === null || node === null) return;
+    state.pin(shown, node);
     tree.reveal(node);
   };
   const zoom = (factor) => {
@@ -130,33 +121,34 @@ export function keyActions({
     viewport.zoom(factor, box.left + box.width / 2, box.top + box.height / 2);
   };
   return {
-    ArrowLeft: () => selection.move(-1),
-    ArrowRight: () => selection.move(1),
+    ArrowLeft: () => state.move(-1),
+    ArrowRight: () => state.move(1),
     ArrowUp: () => toNode("up"),
     ArrowDown: () => toNode("down"),
     ShiftArrowLeft: () => toNode("left"),
     ShiftArrowRight: () => toNode("right"),
-    Home: () => selection.pin(0),
-    End: () => selection.pin(store.length - 1),
+    Home: () => state.pin(0),
+    End: () => state.pin(store.length - 1),
     " ": () => player.toggle(),
-    ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => !quiz.asking && player.jump(at)])),
-    f: () => viewport.fit(),
-    w: () => tree.showWhole(!tree.whole),
+    ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => player.jump(at)])),
+    f: () => state.set({ zoom: null }),
+    w: () => state.showWhole(!state.now.whole),
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),
     "-": () => zoom(1 / 1.2),
-    "?": () => help.toggle(),
+    "?": () => state.set({ help: !state.now.help }),
     n: () => finder.go(1),
     p: () => finder.go(-1),
-    ".": () => presenter.fullScreen(),
-    t: () => presenter.toggle(),
+    ".": () =>
+      document.fullscreenElement ? document.exitFullscreen() : page.root.requestFullscreen?.().catch(() => {}),
+    t: () => state.set({ present: !state.now.present }),
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
-    Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
+    Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(state.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
     // keys of a presentation remote; when not presenting, they scroll the page
-    PageDown: () => presenter.on && selection.move(1),
-    PageUp: () => presenter.on && selection.move(-1),
-    Escape: () => (player.on ? player.finish() : redraft.release(store.step(selection.shown)) || selection.release()),
+    PageDown: () => state.now.present && state.move(1),
+    PageUp: () => state.now.present && state.move(-1),
+    Escape: () => (player.on ? player.seek(player.end) : redraft.release() || state.release()),
   };
 }

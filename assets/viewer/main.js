@@ -1,23 +1,24 @@
-// The Explore view of one run. The store holds the received data, the selection the shown step and node; this module keeps all views in sync.
+// The Explore view of one run. The store holds the received data, the state what is selected and open; both together determine what
+// the views draw.
 
 import { readAddress, readNode } from "./address.js";
 import { h, oncePerFrame, text, whole } from "./dom.js";
 import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
-import { ClockView, NumbersView, undrawn } from "./numbers.js";
-import { ChipView, Page, Presenter, RunView, runWords } from "./page.js";
+import { ClockView, NumbersView } from "./numbers.js";
+import { ChipView, FitView, Page, RunView, runWords } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
-import { Player } from "./player.js";
-import { QuizView } from "./quiz.js";
+import { Player, stageAt } from "./player.js";
+import { QuizView, askedStep } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
-import { Selection } from "./selection.js";
 import { ShareView, otherText, saveFile } from "./share.js";
+import { State } from "./state.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { FinderView, TimelineView } from "./timeline.js";
+import { FinderView, TimelineView, foundBy } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
@@ -50,96 +51,84 @@ class Explorer {
       (change) => this.receive(change),
       (key, start) => resend.request(store, key, start),
     );
-    const selection = new Selection(store, () => this.onSelect());
-    const draw = (this.draw = oncePerFrame(() => element.isConnected && this.drawAll()));
-    const redraw = () => this.redraw();
+    const drawSoon = oncePerFrame(() => element.isConnected && this.drawAll());
+    const state = new State(store, drawSoon, { pending: address.game });
     const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
-    const learn = (chapter, value = "") => ask("learn", { chapter, value, step: selection.shown });
+    const learn = (chapter, value = "") => ask("learn", { chapter, value, step: state.shown });
     const onServer = (act) => (served ? act : null);
-    Object.assign(this, { element, trigger, served, told, page, store, selection, address });
-    this.drawn = null; // the last drawn state
-    this.wanted = null; // requested step and node, until the run reaches them
-    this.expected = ""; // fingerprint of the text that a link refers to
-    this.selected = ""; // pinned step and node that were published last
+    Object.assign(this, { element, trigger, served, told, page, store, state, address, drawSoon });
+    this.drawn = {}; // the last drawn scene
+    this.data = 0; // number of changes of the run's data
+    this.fresh = 0; // number of times that all was to be drawn again, whatever was drawn before
+    this.published = ["", ""]; // selection and game that were published last
     this.toPlay = address.play; // play once the run is loaded; it is hidden until then
     element.replaceChildren(root);
 
     // the drawing of the step
     const tooltip = new Tooltip(root);
-    const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
-    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport));
+    const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
+    const tree = (this.tree = new TreeView(page.tree, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
     page.explain.hidden = !tours;
-    page.explain.addEventListener("click", () => learn(STORY, store.valueAt(selection.shown)));
-    const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
+    page.explain.addEventListener("click", () => learn(STORY, store.valueAt(state.shown)));
+    const strip = new StripView(page.strip, tree, viewport, tooltip);
     this.redraft = new Redraft(
       store,
-      selection,
+      state,
       onServer((question) => trigger("redraft", question)),
-      draw,
     );
     const places = new PlacesView(strip, (prefix) => this.redraft.request(prefix));
 
-    // text and steps of the run
-    const words = new TextView(page.text, store, selection);
-    const timeline = (this.timeline = new TimelineView(page.timeline, store, selection, tooltip));
-    const finder = (this.finder = new FinderView(timeline, store, selection));
-    page.finder.append(finder.box);
-
-    // playback of the step
-    const motion = new Motion({ root, tree, strip, words });
-    const player = (this.player = new Player(store, selection, {
-      draw: (t) => motion.show(store.step(selection.shown), t),
-      said: (name) => this.showStage(name),
-      allowed: () => !this.secret,
-      changed: draw,
-    }));
-    page.moments.prepend(player.box);
+    // text and steps of the run, playback of the step
+    const words = (this.words = new TextView(page.text, store, state));
+    this.timeline = new TimelineView(page.timeline, store, state, tooltip);
+    this.finder = new FinderView(page, store, state);
+    page.finder.append(this.finder.box);
+    this.player = new Player(store, state, () => !this.secret);
+    page.moments.prepend(this.player.box);
 
     // games
     const share = new ShareView({
       store,
-      selection,
+      state,
       pictures: new PictureMaker({ tree, strip, viewport, colours: root }),
       served,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
-    this.quiz = new QuizView(root, store, selection, redraw);
+    this.quiz = new QuizView(root, store, state);
     this.typed = new TypedView({
       root,
       store,
-      selection,
+      state,
       ask: onServer((question) => trigger("typed", question)),
       copy: onServer((fields) => share.copy(fields)),
       rival: address.beat,
-      changed: redraw,
     });
     this.games = [this.quiz, this.typed];
     page.games.append(...this.games.map(({ box }) => box));
     page.deeds.append(share.box);
-    for (const game of this.games) game.pending = game.name === address.game; // starts once the run is loaded
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
     const ways = { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) };
     // on the page itself, because this view may be in a hidden tab
     const dialogs = served ? h("div", { class: "explorer" }) : root;
     if (served) document.body.append(dialogs);
-    this.help = new HelpView(dialogs, ways, page.legend);
-    if (served) document.addEventListener("explorer:words", () => this.help.toggle());
-    this.presenter = new Presenter(root, redraw);
-    tree.scaled = () => this.presenter.scale;
-    this.chip = new ChipView(page.follow, store, selection, player);
+    this.chip = new ChipView(page.follow, store, state);
+    // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
+      page,
+      ...this.games,
       words,
       tree,
       strip,
-      page,
+      new FitView(page, this),
+      new Motion({ root, tree, strip, words }),
       new ClockView(page.clock, store),
-      ...this.games,
-      new DetailsView(page, selection, this.redraft, places, strip),
+      new DetailsView(page, state, this.redraft, places, strip),
       new NumbersView(
         page.numbers,
         store,
+        state,
         onServer({
           quickest: () => trigger("quickest", { quickest: true }),
           again: () => ask("begin"),
@@ -148,10 +137,12 @@ class Explorer {
         () => runWords(store),
       ),
       new RunView(root, store),
-      timeline,
-      finder,
+      this.timeline,
+      this.finder,
       this.chip,
-      player,
+      this.player,
+      share,
+      new HelpView(dialogs, state, ways, page.legend),
     ];
     page.numbers.firstChild.append(page.deeds);
     if (!served) page.deeds.append(page.help);
@@ -161,7 +152,87 @@ class Explorer {
 
   /** Whether a game hides the outcome of the shown step. */
   get secret() {
-    return this.games.some((game) => game.pending || game.asking);
+    return this.state.now.pending !== "" || this.games.some((game) => game.asking);
+  }
+
+  // Drawing
+
+  /** Draws everything again, also what depends on sizes, fonts and colours. */
+  redraw() {
+    this.fill();
+    this.fresh += 1;
+    this.drawSoon();
+  }
+
+  /** Draws a state, which may come from another view of the same run, whatever is drawn now. */
+  draw(now) {
+    this.state.now = Object.freeze(now);
+    this.drawAll();
+  }
+
+  drawAll() {
+    const { drawn } = this;
+    const scene = (this.drawn = this.scene());
+    this.drawnState = this.state.now;
+    const changed = (name) => scene[name] !== drawn[name];
+    for (const view of this.views) if (view.uses.some(changed)) view.show(scene);
+    this.showBranches(scene.most);
+    if (["notice", "empty", "waits"].some(changed)) this.fill();
+    this.publish();
+  }
+
+  /**
+   * What the views draw: the fields of the state, and what follows from them and the run.
+   *
+   * `step`, `at`, `total`: the shown step, its index, and the number of steps; `node`: the selected node.
+   * `secret`: whether to hide the outcome of the step; `hidden`: index of the first step whose text is hidden, or null.
+   * `place`: the place among the stages of the shown step, null for the whole step (`moving`: whether it is not null); `stage`: the stage
+   * at this place.
+   * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
+   * `headline`: replaces the result of the step during a game or before the first step.
+   */
+  scene() {
+    const { store, state, secret, data, fresh } = this;
+    const { now, chosen, shown, following } = state;
+    const here = shown === chosen && !secret;
+    const step = secret ? askedStep(store.step(shown)) : store.step(shown);
+    const place = here && step ? now.place : null;
+    const told = this.told && shown !== null ? shown + 1 : null;
+    const empty = store.key === null || (!store.received && !store.early.size);
+    return {
+      ...now,
+      data,
+      fresh,
+      step,
+      at: shown,
+      chosen,
+      node: state.shownNode,
+      held: here ? now.held : null,
+      total: store.length,
+      secret,
+      hidden: this.quiz.hidden ?? this.typed.hidden ?? told,
+      following,
+      place: this.player.drawnAt(place),
+      moving: place !== null,
+      stage: stageAt(step, place),
+      matching: this.matching(now.filter),
+      summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
+      quiet: now.previewed !== null || following || place !== null,
+      headline: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
+      notice: store.failed ?? (this.lost || otherText(store, now.mark)),
+      empty,
+      waits: this.toPlay && !store.complete && !store.live,
+    };
+  }
+
+  /** The steps that match the filter, null for all. */
+  matching(filter) {
+    const key = `${filter} ${this.data}`;
+    if (this.matched?.key !== key) {
+      const found = foundBy(filter, this.store.summaries);
+      this.matched = { key, steps: found && new Set(found) };
+    }
+    return this.matched.steps;
   }
 
   /** The headline of a run without steps. */
@@ -170,92 +241,51 @@ class Explorer {
     return received && !recorded && !failed ? READING : null;
   }
 
-  // Drawing
-
-  redraw() {
-    this.fill();
-    this.drawn = null;
-    this.draw();
+  /** A sentence if a link names a step that the run lacks, else "". */
+  get lost() {
+    const { store, served } = this;
+    const { wanted } = this.state.now;
+    return wanted && served && store.complete && (store.recorded || store.finished)
+      ? `There is no step ${wanted.step + 1}: this run has ${count(store.length, "step")}.`
+      : "";
   }
 
-  drawAll() {
-    this.player.check();
-    const state = this.state();
-    for (const view of this.views) view.show(state);
-    this.drawn = state;
-    this.publish();
+  /** Fades the re-drafts with a number above `most`; null fades none. */
+  showBranches(most) {
+    if (most === null && !this.faded) return;
+    this.faded = most !== null;
+    for (const part of this.page.root.querySelectorAll(":is(#tree, #strip) [data-draft]"))
+      part.classList.toggle("unasked", this.faded && Number(part.dataset.draft) > most);
   }
 
-  /**
-   * The state that every view draws:
-   *
-   * `step`, `at`, `total`: the shown step, its index, and the number of steps; `node`: the selected node.
-   * `fresh`: whether the step must be redrawn.
-   * `secret`: whether to hide the outcome of the step; `hidden`: index of the first step whose text is hidden, or null.
-   * `undrawn`: share of the steps' time that was not spent on drawing them.
-   * `summary`: the step in words; `quiet`: whether screen readers skip it, as while following or playing.
-   * `stage`: title and text of the stage that is playing; `question`: replaces title and text during a game or before the first step.
-   */
-  state() {
-    const { store, selection, player, secret } = this;
-    const step = store.step(selection.shown);
-    return {
-      step,
-      at: selection.shown,
-      node: selection.shownNode,
-      fresh: !this.drawn || step !== this.drawn.step,
-      secret,
-      hidden:
-        this.quiz.hidden ?? this.typed.hidden ?? (this.told && selection.shown !== null ? selection.shown + 1 : null),
-      total: store.length,
-      undrawn: undrawn(store),
-      summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
-      quiet: selection.previewed !== null || selection.following || player.on,
-      stage: player.words,
-      tree: this.tree,
-      question: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
-    };
-  }
-
-  /** Called when the tree was panned or zoomed. */
-  place() {
-    this.tree.place();
-    this.strip.place();
-    this.page.fit.hidden = !this.viewport.touched;
-    this.player.showMoment();
-  }
-
-  /** Called when playback enters a stage; `name` is empty for the complete step. */
-  showStage(name) {
-    const { page, player } = this;
-    const { step, summary } = this.state();
-    page.root.dataset.stage = name;
-    const { words } = player;
-    page.showSentence(step, this.state().question ?? words);
-    page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
-  }
-
-  /** Publishes the selection as data attributes. If the pinned step or node changed, sends an event to the page and to the server. */
+  /** Publishes the selection as data attributes. If the pinned step or node changed, sends an event to the page and to the server; to the
+   *  page also if a game begins or ends. */
   publish() {
-    const { element, store, selection } = this;
-    const node = selection.node === BONUS ? "bonus" : (selection.node ?? "");
+    const { element, store, state } = this;
+    const { pinned, node: id, game } = state.now;
+    const node = id === BONUS ? "bonus" : (id ?? "");
     const data = {
       run: store.run,
       steps: store.length,
       live: store.live ? "yes" : "no",
-      step: selection.shown ?? "",
-      pinned: selection.pinned ?? "",
+      step: state.shown ?? "",
+      pinned: pinned ?? "",
       node,
     };
     for (const [name, value] of Object.entries(data)) {
       if (element.dataset[name] !== String(value)) element.dataset[name] = value;
     }
-    const selected = JSON.stringify([data.run, data.pinned, data.node]);
-    if (selected === this.selected) return;
-    this.selected = selected;
-    const detail = { run: data.run, step: selection.pinned, node: data.node === "" ? null : data.node };
-    element.dispatchEvent(new CustomEvent("explorer:selected", { bubbles: true, detail }));
-    this.trigger("select", detail);
+    const send = (name, detail) =>
+      element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
+    const [before, played] = this.published;
+    const selected = JSON.stringify([data.run, data.pinned, node]);
+    this.published = [selected, game];
+    if (selected !== before) {
+      const detail = { run: data.run, step: pinned, node: node === "" ? null : node };
+      send("selected", detail);
+      this.trigger("select", detail);
+    }
+    if (game !== played) send("guessing", { name: game || played, on: game !== "" });
   }
 
   // Incoming data
@@ -265,99 +295,70 @@ class Explorer {
     if (redraft) return this.redraft.receive(redraft);
     if (typed) return this.typed.receive(typed);
     if (file) return saveFile(file.name, file.type, file.text);
-    if (wanted) this.want(wanted);
-    if (reset) this.reset();
-    this.selection.advance();
+    // steps count from 0; a link also has the fingerprint of its text
+    if (wanted)
+      this.state.set({
+        wanted: { step: whole(wanted.step, 0, 1e9, 0), node: nodeId(wanted.node) },
+        mark: text(wanted.text),
+      });
+    if (reset) {
+      this.state.reset();
+      this.words.reset();
+    }
+    this.data += 1;
+    this.state.advance();
     this.selectWanted();
-    this.showState();
     this.beginPlaying();
-    this.beginGame(); // after showState, because its input field must be visible to get the focus
+    this.beginGame();
     this.chip.received();
-    this.draw();
-  }
-
-  reset() {
-    this.wanted = null;
-    this.expected = "";
-    for (const part of [this.selection, this.redraft, ...this.views]) part.reset?.();
-  }
-
-  /** Requests the step and node of a link or another tab; a link also has the fingerprint of its text. */
-  want({ step, node, text: mark }) {
-    this.wanted = { step: whole(step, 0, 1e9, 0), node: nodeId(node) };
-    this.expected = text(mark);
   }
 
   selectWanted() {
-    const { wanted, store } = this;
-    if (!wanted || store.length <= wanted.step) return;
-    this.selection.pin(wanted.step, wanted.node);
-    this.wanted = null;
+    const { wanted, mark } = this.state.now;
+    if (wanted && this.store.length > wanted.step) this.state.pin(wanted.step, wanted.node, { mark });
   }
 
   beginGame() {
-    const { store } = this;
-    const game = this.games.find(({ pending }) => pending);
-    if (game && store.complete && store.length && !(this.wanted && store.live)) game.toggle(true);
+    const { store, games, state } = this;
+    const game = games.find(({ pending }) => pending);
+    if (game && store.complete && store.length && !(state.now.wanted && store.live)) game.toggle(true);
   }
 
   /** Starts playback if the address requests it; the view stays hidden until then. */
   beginPlaying() {
-    const { store, selection, address, player } = this;
-    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
+    const { store, state, address, player } = this;
+    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && state.now.pinned === null))
       return;
     this.toPlay = false;
     if (this.element.offsetParent) player.toggle(); // not while another tab is open
   }
 
-  /** Shows the view or a note that it is empty, and a message if something went wrong. */
-  showState() {
-    const { page, store, wanted } = this;
-    const nothing = store.key === null || (!store.received && !store.early.size);
-    page.empty.hidden = !nothing;
-    page.views.hidden = nothing || (this.toPlay && !store.complete && !store.live);
-    const lost =
-      wanted && this.served && store.complete && (store.recorded || store.finished)
-        ? `There is no step ${wanted.step + 1}: this run has ${count(store.length, "step")}.`
-        : "";
-    page.notify(store.failed ?? (lost || otherText(store, this.expected)));
-    this.fill();
-  }
-
-  onSelect() {
-    if (this.selection.pinned !== null && this.store.failed === null) this.page.notice.hidden = true; // notice about a missing step
-    this.draw();
-  }
-
   // Events
 
   listen() {
-    const { element, page, tree, selection } = this;
+    const { element, page, state } = this;
     const keys = keyActions(this);
+    const turn =
+      (name, more = {}) =>
+      () =>
+        state.set({ [name]: !state.now[name], ...more });
     const acts = {
       fit: keys.f,
       help: keys["?"],
-      find: () => this.openFinder(page.finder.hidden),
+      find: turn("finder"),
       quiz: keys.q,
       typed: keys.b,
-      widen: () => {
-        tree.widen(!tree.widened);
-        this.redraw();
-      },
-      openFacts: () => page.openFacts.setAttribute("aria-expanded", String(page.facts.classList.toggle("open"))),
+      widen: turn("widened", { zoom: null }),
+      openFacts: turn("facts"),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
     page.root.addEventListener("fullscreenchange", () =>
-      this.presenter.toggle(document.fullscreenElement === page.root),
-    );
-    // only one game at a time
-    page.root.addEventListener(
-      "explorer:guessing",
-      ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)),
+      state.set({ present: document.fullscreenElement === page.root }),
     );
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
+    if (this.served) document.addEventListener("explorer:words", keys["?"]);
     // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).
-    element.addEventListener("explorer:select", ({ detail: { step, node } }) => selection.pin(step, nodeId(node)));
+    element.addEventListener("explorer:select", ({ detail: { step, node } }) => state.pin(step, nodeId(node)));
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
       this.games.find((game) => game.name === name).toggle(on),
     );
@@ -368,11 +369,6 @@ class Explorer {
     const { root, views } = this.page;
     if (!views.getClientRects().length) return;
     root.style.setProperty("--above", `${Math.ceil(views.getBoundingClientRect().top + scrollY) + FOOT}px`);
-  }
-
-  openFinder(open) {
-    this.page.finder.hidden = !open;
-    this.page.find.setAttribute("aria-expanded", String(open));
   }
 
   observe() {
@@ -406,6 +402,7 @@ export function start(element, trigger, props, watch) {
     document.body.classList.add("embedded-page");
   }
   explorer.page.root.classList.toggle("told", told);
+  element.explorer = explorer;
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
   return explorer;

@@ -2,7 +2,8 @@
 // computes the state of all these at a time.
 
 import { h, s } from "./dom.js";
-import { END, draftOf, rowOrder, stage } from "./stages.js";
+import { timeAt } from "./player.js";
+import { draftOf, rowOrder, stage } from "./stages.js";
 import { PILL } from "./tree_shapes.js";
 import { BONUS } from "./tree_layout.js";
 import { afterToken } from "./words.js";
@@ -45,28 +46,26 @@ const unroll = (element, share) => put(element, "strokeDashoffset", 1 - share);
 
 export class Motion {
   constructor({ root, tree, strip, words }) {
-    Object.assign(this, { root, tree, strip, words, acts: null, step: null });
+    Object.assign(this, { root, tree, strip, words, acts: null });
+    this.uses = [...tree.uses, ...words.uses, "place"]; // after every new drawing of these
   }
 
-  /** Draws a step at time `t`, if tree and strip show this step. */
-  show(step, t) {
-    if (this.tree.step !== step || this.strip.step !== step) return;
-    if (!step || t >= END || !this.tree.layout || !this.tree.layout.lanes.size) return this.leave();
-    if (
-      this.acts &&
-      (this.step !== step || this.drawn !== this.tree.world.firstChild || this.striped !== this.strip.svg.firstChild)
-    )
+  /** Draws the step at its place, on top of the finished tree and strip. */
+  show({ step, place }) {
+    const { tree, strip } = this;
+    const moves = step !== null && place !== null && tree.layout?.lanes.size > 0;
+    if (this.acts && !(moves && this.drawn === tree.world.firstChild && this.striped === strip.svg.firstChild))
       this.leave();
+    if (!moves) return;
     if (!this.acts) this.enter(step);
-    const now = stage(step, t);
+    const now = stage(step, timeAt(step, place));
     for (const act of this.acts) act(now);
   }
 
   enter(step) {
     const { tree, strip } = this;
     this.root.classList.add("moves");
-    tree.showOpen();
-    Object.assign(this, { step, acts: [], drawn: tree.world.firstChild, striped: strip.svg.firstChild });
+    Object.assign(this, { acts: [], drawn: tree.world.firstChild, striped: strip.svg.firstChild });
     [this.under, this.over] = [s("g", { class: "moving" }), s("g", { class: "moving" })];
     tree.world.insertBefore(this.under, tree.world.querySelector(".labels"));
     tree.world.append(this.over);
@@ -83,17 +82,15 @@ export class Motion {
 
   /** Ends the animation: draws the finished step. */
   leave() {
-    if (!this.acts) return;
     const { tree, strip } = this;
     for (const element of [...tree.world.querySelectorAll("*"), ...strip.svg.querySelectorAll("*")]) {
       element.removeAttribute("style");
       element.classList.remove("yet", "mask", "lit");
     }
-    for (const tokens of this.words.tokens) for (const token of tokens) token.classList.remove("ahead", "coming");
+    for (const token of this.tokens) token.classList.remove("coming");
     for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // flyers has gaps: tokens out of view have no flyer
     this.acts = null;
     this.root.classList.remove("moves");
-    tree.showOpen();
   }
 
   /** The y of a node in the tree with whole branches. */
@@ -318,20 +315,19 @@ export class Motion {
       );
   }
 
-  /** Moves the tokens of the step into the text, and fades later text. */
+  /** Moves the tokens of the step into the text. */
   moveText({ index, committed }) {
     const { words, root, acts } = this;
-    const tokens = words.tokens[index] || [];
+    const tokens = (this.tokens = words.tokens[index] || []);
     this.flyers = [];
-    words.tokens.slice(index + 1).forEach((later) => later.forEach((token) => token.classList.add("ahead")));
-    let ways = null;
+    let [ways, measured] = [[], null];
     tokens.forEach((token, i) => {
       token.classList.add("coming");
-      acts.push(({ landed }) => {
-        const there = landed(i);
+      acts.push((now) => {
+        const there = now.landed(i);
         token.classList.toggle("coming", there < 1);
         if (there <= 0 || there >= 1) return fade(this.flyers[i] || null, 0);
-        ways ??= this.measure(committed, tokens);
+        if (measured !== now) [ways, measured] = [this.measure(committed, tokens), now]; // once a frame
         if (!ways[i]) return token.classList.remove("coming");
         const [from, to] = ways[i];
         if (!this.flyers[i])

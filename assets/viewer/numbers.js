@@ -52,21 +52,19 @@ export function timesWords(gain, than = "one by one") {
   return `${times} times ${speed}${than && ` ${word} ${than}`}`;
 }
 
-/** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`); null if one of them is unknown or was disturbed.
- *  The time spent on drawing is left out, as in the speed of the run. */
-export function clockOf({ baseline, unwatched, disturbed, sums }, step) {
-  const own = step ? undrawn({ unwatched, sums }) * sum(Object.values(step.seconds)) : 0;
-  return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
-}
-
-/** The share of the steps' time that was not spent on drawing; 1 if unknown. */
-export function undrawn({ unwatched, sums }) {
-  const all = sum(Object.values(sums.seconds));
-  return unwatched && all ? sums.tokens / unwatched / all : 1;
+/** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`), and the cost of its pass of the large model (`pass`)
+ *  in passes over one token; null if a time is unknown or was disturbed. */
+export function clockOf({ baseline, disturbed }, step) {
+  const own = step ? sum(Object.values(step.seconds)) : 0;
+  return own && baseline && !disturbed
+    ? { own, plain: step.committed.length / baseline, pass: step.seconds.verify * baseline }
+    : null;
 }
 
 /** The times of the step and of plain decoding, as two bars on one scale. */
 export class ClockView {
+  uses = ["step", "secret", "data"];
+
   constructor(host, store) {
     Object.assign(this, { host, store });
     const row = (name, kind) => {
@@ -80,12 +78,11 @@ export class ClockView {
   show({ step, secret }) {
     const times = secret ? null : clockOf(this.store, step);
     this.host.classList.toggle("unknown", times === null);
-    if (!times) return;
-    const most = Math.max(times.own, times.plain);
-    for (const [name, { bar, value }] of Object.entries(this.rows)) {
-      bar.style.width = `${((100 * times[name]) / most).toFixed(1)}%`;
-      value.textContent =
-        milliseconds(times[name]) + (name === "own" ? `, ${times.own < times.plain ? "quicker" : "slower"}` : "");
+    const { own, plain } = times ?? { own: 0, plain: 0 };
+    for (const [name, time] of Object.entries({ own, plain })) {
+      const { bar, value } = this.rows[name];
+      bar.style.width = `${((100 * time) / (Math.max(own, plain) || 1)).toFixed(1)}%`;
+      value.textContent = milliseconds(time) + (name === "own" ? `, ${own < plain ? "quicker" : "slower"}` : "");
     }
   }
 }
@@ -262,10 +259,12 @@ export function figuresOf(store, here = null) {
 
 /** The last line of the view: the result of the run; “why?” opens the reasons for its speed and all totals. */
 export class NumbersView {
+  uses = ["data", "at", "secret", "why"];
+
   /** `ways`: null without a server, else three functions: `quickest()` runs the form's prompt as *quickest here*, `again()` runs it
    *  unchanged, and `turn()` opens the sliders for K and γ. `words()`: the run in words. */
-  constructor(host, store, ways, words = () => "") {
-    Object.assign(this, { host, store, ways, words, cells: {}, shown: null });
+  constructor(host, store, state, ways, words) {
+    Object.assign(this, { host, store, ways, words, cells: {} });
     this.gist = h("p", { class: "gist" });
     this.cards = h("dl", { class: "cards", "aria-label": "Totals" });
     for (const [id, name, title] of CARDS) {
@@ -309,7 +308,7 @@ export class NumbersView {
         title: "What a step costs, when drafting pays off, and all totals",
         "aria-expanded": "false",
       },
-      () => this.toggle(),
+      () => state.set({ why: !state.now.why }),
     );
     this.quick = button(
       "Run quickest here",
@@ -332,20 +331,9 @@ export class NumbersView {
     host.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.box.hidden) return;
       event.stopPropagation();
-      this.toggle();
+      state.set({ why: false });
       this.why.focus();
     });
-  }
-
-  toggle(open = this.box.hidden) {
-    this.box.hidden = !open;
-    this.why.setAttribute("aria-expanded", String(open));
-    this.update();
-  }
-
-  reset() {
-    this.shown = null;
-    this.toggle(false);
   }
 
   showWhy(cycle, alpha, there) {
@@ -363,7 +351,7 @@ export class NumbersView {
       term("α"),
       ` = ${fixed(alpha, 2)} tokens per step`,
       ...(even ? ["; drafting would ", term("break even"), ` ${even}`] : []),
-      ".",
+      this.store.opening.length ? ". The pass over the prompt wrote one token more." : ".",
     );
     const plain = plainWords(this.store);
     const { timed } = speedsOf(this.store);
@@ -393,16 +381,13 @@ export class NumbersView {
     this.map.show([{ name: methodName(method), alpha, here: cycle && !cycle.disturbed && cycle.cost, there }]);
   }
 
-  show({ at, secret }) {
-    this.shown = secret ? null : at;
-    this.update();
-  }
-
-  update() {
-    const { store, cells, shown, ways } = this;
+  show({ at, secret, why }) {
+    const { store, cells, ways } = this;
     const { tokens } = store.sums;
     const { method, config } = store.header;
-    const here = shown === null ? null : store.summaries[shown];
+    const here = secret || at === null ? null : store.summaries[at];
+    this.box.hidden = !why;
+    this.why.setAttribute("aria-expanded", why);
     for (const [id, [value, note]] of Object.entries(figuresOf(store, here))) {
       cells[id].value.textContent = value;
       cells[id].note.textContent = note;
@@ -410,7 +395,7 @@ export class NumbersView {
     const steps = store.length;
     const cycle = cycleOf(store);
     const alpha = tokens / Math.max(1, steps);
-    const there = cycle || !this.box.hidden ? this.thereCost() : null;
+    const there = cycle || why ? this.thereCost() : null;
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
     const made = ways !== null && (!store.recorded || store.own);
     this.quick.hidden = !(made && wasFull(cycle, config.cost_aware));
@@ -438,7 +423,7 @@ export class NumbersView {
       ),
     );
     this.why.disabled = !steps || method === "autoregressive";
-    if (!this.box.hidden) this.showWhy(cycle, alpha, there);
+    if (why) this.showWhy(cycle, alpha, there);
     const ran = this.words();
     if (this.ran.textContent !== ran) this.ran.replaceChildren(...withTerms(ran));
     this.showStages();

@@ -3,14 +3,16 @@
 import { SETTINGS } from "./constants.js";
 import { button, h, s, text } from "./dom.js";
 import { stepStory } from "./explain.js";
+import { STAGE_NAMES, stageWords } from "./stages.js";
 import { count, methodName, visible } from "./words.js";
 
 const SILENCE_MS = 5000;
-const LARGE = 2; // scale of the drawing while presenting
 const USUAL = { top_p: 1, seed: 0 }; // default values, not worth showing
 
 /** The elements that views draw into and the buttons of the view, by name, all below `root`. */
 export class Page {
+  uses = ["step", "stage", "headline", "summary", "quiet", "facts", "present", "fresh", "notice", "empty", "waits"];
+
   constructor() {
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
     this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
@@ -103,19 +105,23 @@ export class Page {
     this.root.append(this.notice, this.empty, this.views, this.spoken);
   }
 
-  /** Shows the texts of the step. Screen readers hear only steps that the user chose, not streamed or hovered ones (`quiet`). */
-  show({ step, fresh, stage, summary, quiet, tree, question }) {
-    if (!fresh) return;
+  /** Shows the texts of the step, and which parts are open. Screen readers hear stages, and steps that the user chose: not streamed or
+   *  hovered ones (`quiet`). */
+  show({ step, stage, summary, quiet, headline, facts, present, notice, empty, waits }) {
+    const words = stage === null ? null : stageWords(step, stage);
+    const name = STAGE_NAMES[stage] ?? "";
+    this.root.dataset.stage = name;
+    this.root.classList.toggle("presenting", present);
+    this.facts.classList.toggle("open", facts);
+    this.openFacts.setAttribute("aria-expanded", facts);
+    this.notice.textContent = notice;
+    this.notice.hidden = !notice;
+    this.empty.hidden = !empty;
+    this.views.hidden = empty || waits;
     this.showLacks(step);
-    this.showSentence(step, question ?? stage);
-    this.showWidth(tree);
-    if (!quiet) this.spoken.textContent = summary;
-  }
-
-  /** Shows a sentence at the top; an empty one hides it. */
-  notify(words) {
-    this.notice.textContent = words;
-    this.notice.hidden = !words;
+    this.showSentence(step, headline ?? words);
+    if (words) this.spoken.textContent = `${name}: ${words.title} ${words.more}`;
+    else if (!quiet) this.spoken.textContent = summary;
   }
 
   /** If the log holds no tokens, a sentence replaces tree and strip. */
@@ -136,9 +142,19 @@ export class Page {
     this.title.textContent = title;
     this.parts.replaceChildren(...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
+}
 
-  /** Offers to widen the columns if they are slim, on a narrow screen. */
-  showWidth({ columns, widened }) {
+/** The buttons that fit the tree into view, and on a narrow screen widen its columns. */
+export class FitView {
+  uses = ["step", "zoom", "widened", "present", "fresh"];
+
+  constructor({ widen, fit }, { tree, viewport }) {
+    Object.assign(this, { widen, fit, tree, viewport });
+  }
+
+  show({ zoom, widened }) {
+    const { columns } = this.tree;
+    this.fit.hidden = zoom?.block !== this.viewport.content?.block;
     this.widen.hidden = !columns.slim && !widened;
     this.widen.textContent = widened ? "Narrow" : "Widen";
     this.widen.title = widened ? "Show the whole block" : "Make every token readable; swipe to move";
@@ -147,64 +163,39 @@ export class Page {
 
 /** The chip that names the shown step; a click releases a pinned step or follows the run again. */
 export class ChipView {
-  constructor(chip, store, selection, player) {
-    Object.assign(this, { chip, store, selection, player, waiting: false, timer: 0 });
-    chip.addEventListener("click", () => selection.follow());
+  uses = ["data", "at", "pinned", "playing", "silent"];
+
+  constructor(chip, store, state) {
+    Object.assign(this, { chip, store, state, timer: 0 });
+    chip.addEventListener("click", () => state.follow());
   }
 
   /** Call this when data of the run arrives. After SILENCE_MS without data the chip shows “Waiting …”. */
   received() {
     clearTimeout(this.timer);
-    this.waiting = false;
-    this.timer = setTimeout(() => {
-      this.waiting = true;
-      this.show();
-    }, SILENCE_MS);
+    if (this.state.now.silent) this.state.set({ silent: false });
+    this.timer = setTimeout(() => this.state.set({ silent: true }), SILENCE_MS);
   }
 
-  show() {
-    const { chip, store, selection, waiting } = this;
-    const { pinned } = selection;
-    const at = selection.shown === null ? "" : `Step ${selection.shown + 1} of ${store.length}`;
+  show({ at: shown, pinned, playing, silent }) {
+    const { chip, store } = this;
+    const at = shown === null ? "" : `Step ${shown + 1} of ${store.length}`;
     const stopped = store.failed || store.finished?.stop_reason === "stopped";
     const [state, , label] = [
-      ["playing", this.player.playing, `${at} ✕`],
+      ["playing", playing, `${at} ✕`],
       ["pinned", pinned !== null, `${at} ✕`],
-      ["live", store.live, waiting ? "Waiting …" : `Live: step ${store.length}`],
+      ["live", store.live, silent ? "Waiting …" : `Live: step ${store.length}`],
       ["resting", stopped, `Stopped · ${count(store.length, "step")}`],
       ["resting", true, at],
     ].find(([, holds]) => holds);
     chip.dataset.state = state;
     chip.textContent = label;
-    chip.disabled = pinned === null && !this.player.playing;
+    chip.disabled = pinned === null && !playing;
     chip.title = chip.disabled
       ? "Click a token, a bar or a node to pin its step"
       : store.live
         ? "Release this step and follow the run (Esc)"
         : "Release this step (Esc)";
-  }
-}
-
-/** Presentation mode for projectors: sentence, tree and strip only, twice as large, controlled by keys or a clicker. */
-export class Presenter {
-  /** `changed()` is called when everything must be drawn again. */
-  constructor(root, changed) {
-    Object.assign(this, { root, changed, on: false });
-  }
-
-  get scale() {
-    return this.on ? LARGE : 1;
-  }
-
-  toggle(on = !this.on) {
-    this.on = on;
-    this.root.classList.toggle("presenting", on);
-    this.changed();
-  }
-
-  fullScreen() {
-    if (document.fullscreenElement) document.exitFullscreen();
-    else if (this.root.requestFullscreen) this.root.requestFullscreen().catch(() => {});
   }
 }
 
@@ -273,6 +264,8 @@ export function runWords({ header, seen, length }) {
 
 /** Sets data attributes on the root that tell which parts the run has; styles hide everything about missing parts. */
 export class RunView {
+  uses = ["data"];
+
   constructor(root, store) {
     Object.assign(this, { root, store });
   }

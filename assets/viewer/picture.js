@@ -120,7 +120,7 @@ export class PictureMaker {
     const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
     try {
       Object.assign(viewport, { k: 1, ...shift, size: { width, height } });
-      viewport.moved();
+      for (const part of [tree, strip]) part.place();
       const style = getComputedStyle(this.colours);
       const colour = (name) => hex(style.getPropertyValue(name).trim());
       const world = inlined(tree.world);
@@ -157,7 +157,7 @@ export class PictureMaker {
       return new XMLSerializer().serializeToString(picture);
     } finally {
       Object.assign(viewport, before);
-      viewport.moved();
+      for (const part of [tree, strip]) part.place();
     }
   }
 }

@@ -7,18 +7,33 @@ import { END, STAGE_NAMES, stageWords, stagesOf } from "./stages.js";
 export const STAGE_SECONDS = 3;
 export const playIcon = (playing) => icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z");
 
+/** The time of a step (ALONE to END) at a place among its stages; null is the end. */
+export function timeAt(step, place) {
+  const stages = stagesOf(step);
+  if (place === null || place >= stages.length) return END;
+  return place < 0 ? place : stages[Math.floor(place)] + (place % 1);
+}
+
+/** The stage at a place, as an index of STAGE_NAMES; null for the whole step. */
+export function stageAt(step, place) {
+  const stages = step && place !== null ? stagesOf(step) : [];
+  return stages[Math.min(stages.length - 1, Math.max(0, Math.ceil(place - 1e-6) - 1))] ?? null;
+}
+
+// On the line of the bar, a dot in the middle of each stage's name marks the end of the stage.
+const toLine = (place) => Math.max(place / 2, place - 0.5);
+const toPlace = (along) => (along < 0.5 ? 2 * along : along + 0.5);
+
 export class Player {
-  /** `draw(t)` draws the shown step at time `t`; `said(name)` is called when a stage begins, with "" at the end; `allowed()` returns
-   *  whether the step may be shown; `changed()` is called after every change. */
-  constructor(store, selection, { draw, said, allowed, changed }) {
-    Object.assign(this, { store, selection, draw, said, allowed, changed });
-    Object.assign(this, { index: null, at: 0, playing: false, stage: null, until: Infinity });
+  uses = ["chosen", "place", "playing", "data"];
+
+  /** `allowed()` returns whether the step may be shown. */
+  constructor(store, state, allowed) {
+    Object.assign(this, { store, state, allowed });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.slider = h("input", { type: "range", min: 0, "aria-label": "Stages of this step" });
-    this.slider.addEventListener("input", () =>
-      this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
-    );
+    this.slider = h("input", { type: "range", min: 0, step: "any", "aria-label": "Stages of this step" });
+    this.slider.addEventListener("input", () => this.seek(toPlace(this.slider.valueAsNumber)));
     this.slider.addEventListener("keydown", (event) => this.press(event));
     this.names = h("ol", {});
     this.box = h(
@@ -30,90 +45,65 @@ export class Player {
   }
 
   get step() {
-    return this.store.step(this.selection.chosen);
+    return this.store.step(this.state.chosen);
+  }
+
+  get end() {
+    return this.step ? stagesOf(this.step).length : 0;
+  }
+
+  /** The place of the chosen step among its stages. */
+  get place() {
+    return this.state.now.place ?? this.end;
+  }
+
+  /** The place to draw: with reduced motion, the end of a stage. */
+  drawnAt(place) {
+    return this.still.matches && place > 0 ? Math.ceil(place) : place;
   }
 
   /** Whether the chosen step is shown at a time before its end. */
   get on() {
-    return this.index !== null;
+    return this.state.now.place !== null;
   }
 
-  /** The time of the step, ALONE to END. */
-  get time() {
-    const stages = stagesOf(this.step);
-    if (this.at < 0) return this.at;
-    const at = this.still.matches ? Math.max(1, Math.ceil(this.at)) : this.at;
-    return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
-  }
-
-  /** Pauses, or plays from the current time to the end (from the start if the time is at the end). */
+  /** Pauses, or plays from the current place to the end (from the start if the place is the end). */
   toggle() {
-    if (this.playing) this.pause();
-    else if (this.step && this.allowed()) {
-      this.hold();
-      this.until = Infinity;
-      if (this.at >= stagesOf(this.step).length) this.at = 0;
-      this.run();
-    }
-    this.changed();
+    if (this.state.now.playing) this.state.set({ playing: false });
+    else this.play(this.on ? this.place : 0);
   }
 
-  /** Plays between two positions, counted in stages of the step, and rests there. */
-  play(from, to) {
-    this.hold();
-    Object.assign(this, { at: this.still.matches ? to : from, until: to });
-    this.showMoment();
+  /** Plays between two places, and rests there. */
+  play(from, to = null) {
+    if (!this.step || !this.allowed()) return;
+    this.state.goTo(this.still.matches && to !== null ? to : from, true, to);
     this.run();
   }
 
-  /** Starts to show the chosen step; pins it during a live run, so that new steps do not replace it. */
-  hold() {
-    if (this.store.live && this.selection.pinned === null) this.selection.pin(this.selection.chosen);
-    if (this.index === this.selection.chosen) return;
-    Object.assign(this, { index: this.selection.chosen, at: stagesOf(this.step).length, stage: null });
-  }
-
+  /** Moves the place while the state is playing. */
   run() {
-    this.playing = true;
+    if (this.running) return;
+    this.running = true;
     let before = null;
     const frame = (now) => {
-      this.check();
-      if (!this.playing || !this.box.isConnected) return;
+      this.running = this.state.now.playing && this.box.isConnected;
+      if (!this.running) return;
       if (before !== null) this.advance((now - before) / 1000);
       before = now;
-      this.showMoment();
-      if (this.playing) requestAnimationFrame(frame);
+      requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
   }
 
   advance(seconds) {
-    const stages = stagesOf(this.step).length;
-    if (this.at >= stages) this.finish();
-    else if (this.at >= this.until) this.playing = false;
-    else this.at = Math.min(stages, this.until, this.at + seconds / STAGE_SECONDS);
+    const { until } = this.state.now;
+    const place = Math.min(until ?? Infinity, this.place + seconds / STAGE_SECONDS);
+    this.state.goTo(place, place !== until, until);
   }
 
-  pause() {
-    this.playing = false;
-    if (this.on && this.at >= stagesOf(this.step).length) this.finish();
-  }
-
-  /** Shows the finished step. */
-  finish() {
-    this.reset();
-    this.changed();
-  }
-
-  /** Moves to a position, counted in stages of the step, and rests there. */
-  seek(at) {
-    if (!this.step || !this.allowed()) return;
-    this.hold();
-    this.playing = false;
-    this.at = at;
-    if (at >= stagesOf(this.step).length) this.finish();
-    else this.showMoment();
-    this.changed();
+  /** Moves to a place, and rests there. */
+  seek(place) {
+    if (this.step && this.allowed()) this.state.goTo(this.still.matches ? Math.ceil(place) : place);
   }
 
   /** Keys of the slider: arrows move to the end of the previous or next stage, space plays or pauses. */
@@ -121,8 +111,8 @@ export class Player {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
     if (!by && event.key !== " ") return;
     event.preventDefault();
-    const at = this.slider.valueAsNumber;
-    if (by) this.seek(Math.min(Number(this.slider.max), Math.max(0, by < 0 ? Math.ceil(at) - 1 : Math.floor(at) + 1)));
+    const { place } = this;
+    if (by) this.seek(Math.min(this.end, Math.max(0, by < 0 ? Math.ceil(place) - 1 : Math.floor(place) + 1)));
     else this.toggle();
   }
 
@@ -132,71 +122,12 @@ export class Player {
     if (at >= 0) this.seek(at + 1);
   }
 
-  /** Stops if another step was chosen or the step must not be seen. */
-  check() {
-    if (this.on && (this.index !== this.selection.chosen || !this.allowed())) this.reset();
-  }
-
-  reset() {
-    if (!this.on) return;
-    Object.assign(this, { index: null, playing: false, stage: null, until: Infinity });
-    this.draw(END);
-    this.said("");
-  }
-
-  /** The current stage in words; null if the shown step is not being played. */
-  get words() {
-    return this.here && this.stage !== null ? stageWords(this.step, this.stage) : null;
-  }
-
-  get here() {
-    return this.on && this.selection.shown === this.index;
-  }
-
-  show() {
-    this.showBar();
-    this.showMoment();
-  }
-
-  /** Draws the step at the current time; needed again after every new drawing of tree or strip. */
-  showMoment() {
-    if (!this.here) return;
-    const stages = stagesOf(this.step);
-    this.draw(this.time);
-    this.showPlace(this.at);
-    const at = Math.min(stages.length - 1, Math.max(0, Math.ceil(this.at - 1e-6) - 1));
-    if (this.stage === stages[at]) return;
-    this.stage = stages[at];
-    this.said(STAGE_NAMES[this.stage]);
-    this.mark();
-  }
-
-  /** Sets the slider and the filled part of the line, on which a dot marks the end of every stage. */
-  showPlace(at) {
-    const stages = Math.max(1, Number(this.slider.max));
-    this.slider.value = at;
-    this.way.style.setProperty("--at", (Math.max(at / 2, at - 0.5) / stages).toFixed(4));
-  }
-
-  mark() {
-    const stages = this.step ? stagesOf(this.step) : [];
-    const at = this.on ? stages.indexOf(this.stage) : stages.length - 1;
-    markCurrent(
-      [...this.names.children].map((item) => item.firstChild),
-      at,
-    );
-    const words = this.on && at >= 0 ? stageWords(this.step, this.stage) : null;
-    this.slider.setAttribute(
-      "aria-valuetext",
-      words ? `${STAGE_NAMES[this.stage]}: ${words.title} ${words.more}`.trim() : "the whole step",
-    );
-  }
-
-  /** Shows the stages of the chosen step, and whether it plays. */
-  showBar() {
-    const { step } = this;
+  /** Shows the stages of the chosen step, the place among them, and whether it plays. */
+  show({ playing }) {
+    const { step, place, box, slider } = this;
+    if (playing) this.run();
     const stages = step ? stagesOf(step) : [];
-    this.box.hidden = !stages.length || Boolean(step.lacks);
+    box.hidden = !stages.length || Boolean(step.lacks);
     if (this.named !== stages.join()) {
       this.named = stages.join(); // most steps of a run have the same stages
       const title = (at) => `Go to the end of this stage (Shift + ${at + 1})`;
@@ -210,17 +141,32 @@ export class Player {
           ),
         ),
       );
-      this.slider.max = stages.length;
-      this.box.style.setProperty("--stages", stages.length);
+      slider.max = toLine(stages.length);
+      box.style.setProperty("--stages", stages.length);
     }
-    if (!this.on) this.showPlace(stages.length);
-    this.slider.step = this.still.matches ? 1 : 0.01;
-    const label = this.playing ? "Pause" : "Play this step, stage by stage";
+    const label = playing ? "Pause" : "Play this step, stage by stage";
     if (this.button.title !== `${label} (space)`) {
-      this.button.replaceChildren(playIcon(this.playing));
+      this.button.replaceChildren(playIcon(playing));
       this.button.setAttribute("aria-label", label);
       this.button.title = `${label} (space)`;
     }
-    this.mark();
+    const along = Math.max(0, toLine(place));
+    slider.value = along;
+    this.way.style.setProperty("--at", (along / Math.max(1, stages.length)).toFixed(4));
+    const stage = stageAt(step, this.state.now.place);
+    if (step) this.mark(stages, stage);
+  }
+
+  /** Marks the name of a stage; null is the whole step. */
+  mark(stages, stage) {
+    markCurrent(
+      [...this.names.children].map((item) => item.firstChild),
+      stage === null ? stages.length - 1 : stages.indexOf(stage),
+    );
+    const words = stage === null ? null : stageWords(this.step, stage);
+    this.slider.setAttribute(
+      "aria-valuetext",
+      words ? `${STAGE_NAMES[stage]}: ${words.title} ${words.more}`.trim() : "the whole step",
+    );
   }
 }

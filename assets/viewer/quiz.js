@@ -3,81 +3,117 @@
 
 import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
-import { afterToken } from "./words.js";
+import { quoted } from "./words.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
-/** Indices of the steps that can be asked about: they have a draft, and its rejection boundary is known. */
-export const guessableSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
+/** Whether a step can be asked about: it has a draft, and its rejection boundary is known. */
+const guessable = (summary) => summary !== undefined && summary.boundary !== null && !summary.undrafted;
+export const guessableSteps = (summaries) => where(summaries, guessable);
 
 /** Every step that can be asked about, with the result of the guess (`right`), null before a guess. */
 export const guessMarks = (summaries, answers) =>
-  guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
+  guessableSteps(summaries).map((at) => ({ at, right: answers[at]?.right ?? null }));
+
+const questions = new WeakMap();
+
+/** A step with its first draft only: nothing tells what became of it. */
+export function askedStep(step) {
+  if (!step || questions.has(step)) return questions.get(step) ?? null;
+  const drafted = [...step.nodes.values()].filter(({ depth, candidates }) => depth === 0 || candidates.includes(0));
+  const asked = {
+    ...step,
+    nodes: new Map(
+      drafted.map((node) => [node.id, { ...node, candidates: [0], state: node.depth ? "unreached" : "root" }]),
+    ),
+    choices: new Map(),
+    branches: [],
+    selected: [],
+    posterior: [],
+    accepted: [],
+    committed: [],
+    bonus: null,
+    boundary: null,
+    verdict: null,
+    closed: null,
+  };
+  questions.set(step, asked);
+  return asked;
+}
 
 export class Guessing {
-  /** `name`: name of the game in data attributes and events; `changed()` is called when something else must be hidden or shown. */
-  constructor(root, store, selection, name, changed) {
-    Object.assign(this, { root, store, selection, name, changed, on: false, pending: false, answers: new Map() });
+  uses = ["game", "pending", "at", "answers", "data", "secret", "waiting", "typed"];
+
+  /** `name`: name of the game in data attributes and events. */
+  constructor(root, store, state, name) {
+    Object.assign(this, { root, store, state, name });
     this.said = h("p", { class: "said", role: "status" });
     this.next = button("Next", {}, () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
     this.marks.addEventListener(
       "click",
-      ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)),
+      ({ target }) => target.dataset.step && this.state.pin(Number(target.dataset.step)),
     );
   }
 
-  toggle(on = !this.on) {
-    this.pending = false;
-    if (on === this.on) return;
-    this.on = on;
-    this.box.hidden = !on;
-    if (!on) this.changed();
-    else this.go(true);
-    this.show();
-    this.root.dispatchEvent(new CustomEvent("explorer:guessing", { bubbles: true, detail: { name: this.name, on } }));
+  get on() {
+    return this.state.now.game === this.name;
   }
 
-  reset() {
-    this.answers.clear();
+  get pending() {
+    return this.state.now.pending === this.name;
+  }
+
+  /** The results of the guesses, by step. */
+  get answers() {
+    return this.state.now.answers[this.name];
+  }
+
+  /** The result of the guess about the shown step. */
+  get here() {
+    return this.answers[this.state.shown];
+  }
+
+  /** Starts or ends the game; another game ends. */
+  toggle(on = !this.on) {
+    if (on !== this.on) this.state.set({ game: on ? this.name : "", place: null, playing: false });
+    this.state.set({ pending: "" });
+    if (on) this.go(true);
   }
 
   get asking() {
-    const at = this.selection.shown;
-    return this.on && at !== null && !this.answers.has(at) && guessableSteps(this.store.summaries).includes(at);
+    return this.on && !this.here && guessable(this.store.summaries[this.state.shown]);
   }
 
   /** The first step whose text must stay hidden, since it holds the answers to this and later steps; null if all may be seen. */
   get hidden() {
     if (this.pending) return 0;
-    return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
+    return this.on && this.state.shown !== null ? this.state.shown + (this.asking ? 0 : 1) : null;
   }
 
   get open() {
-    return guessableSteps(this.store.summaries).filter((at) => !this.answers.has(at));
+    return guessableSteps(this.store.summaries).filter((at) => !this.answers[at]);
   }
 
   /** Goes to the next step without a guess; `here`: stays at the shown step if this step has no guess. */
   go(here = false) {
     const { open } = this;
-    const at = this.selection.shown ?? 0;
+    const at = this.state.shown ?? 0;
     const next = here && open.includes(at) ? at : (open.find((other) => other > at) ?? open[0]);
-    if (next !== undefined) this.selection.pin(next);
-    this.changed();
-    this.show();
+    if (next !== undefined) this.state.pin(next);
   }
 
   /** Records the result of a guess: `right`, and the fields that the game shows. */
   answer(step, verdict) {
-    this.answers.set(step, verdict);
-    this.changed();
-    this.show();
+    const { answers } = this.state.now;
+    this.state.set({ answers: { ...answers, [this.name]: { ...this.answers, [step]: verdict } } });
   }
 
   /** Sets the state of the game on the root and draws the marks; returns false if the game is off. */
   showState() {
     const { asking, answers } = this;
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
+    this.box.hidden = !this.on;
     if (!this.on) return false;
     const mark = ({ at, right }) =>
       h(
@@ -89,13 +125,13 @@ export class Guessing {
             type: "button",
             class: right === null ? "open" : right ? "right" : "wrong",
             "data-step": at,
-            title: `Step ${at + 1}: ${right === null ? "no guess yet" : this.words(answers.get(at))}`,
-            "aria-current": at === this.selection.shown ? "step" : null,
+            title: `Step ${at + 1}: ${right === null ? "no guess yet" : this.words(answers[at])}`,
+            "aria-current": at === this.state.shown ? "step" : null,
           },
-          right === null ? "·" : this.sign(answers.get(at)),
+          right === null ? "·" : this.sign(answers[at]),
         ),
       );
-    this.marks.hidden = !answers.size;
+    this.marks.hidden = !Object.keys(answers).length;
     this.marks.replaceChildren(...guessMarks(this.store.summaries, answers).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
     return true;
@@ -111,22 +147,31 @@ export class Guessing {
 }
 
 const TYPING_MS = 900; // wait for a second digit
+const QUESTION = "Which token of the first draft is the first wrong one?";
 
 /** The result of a guess. Positions count from 1; `drafted` + 1 means “all accepted”. */
-export function quizVerdict(step, guess) {
-  const truth = step.boundary + 1;
-  const named = (position) => (position > step.drafted ? "nowhere" : afterToken(position - 1));
-  const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
+export function quizVerdict({ draft: { texts }, boundary, selected, random }, guess) {
+  const truth = boundary + 1;
+  /** A drafted token; its position too if the draft has the same text twice. */
+  const named = (at) => {
+    const text = texts[at - 1];
+    return (
+      quoted(text.replace(/^ (?=\S)/, "")) + (texts.filter((other) => other === text).length > 1 ? ` (${at})` : "")
+    );
+  };
+  const none = (at) => at > texts.length;
+  const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(truth)}`;
+  const first = selected.length && !random ? selected[0] + 1 : null;
   const drafter =
     first === null
       ? ""
       : first === truth
-        ? " The drafter’s own prediction was right too."
-        : ` The drafter’s own prediction: ${named(first)}.`;
+        ? " The drafter expected this too."
+        : ` The drafter expected ${none(first) ? "no wrong token" : `it to be ${named(first)}`}.`;
   return {
     right: guess === truth,
     byFlag: first === truth,
-    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: the draft broke ${named(truth)}.${drafter}`,
+    words: `${guess === truth ? "Right:" : `You chose ${none(guess) ? "none" : named(guess)};`} ${fact}.${drafter}`,
   };
 }
 
@@ -141,11 +186,10 @@ export function draftedNode(step, node, by) {
 }
 
 export class QuizView extends Guessing {
-  question = { title: "Where will the first draft break?", more: "Click the first wrong token, or type its position." };
+  question = { title: QUESTION, more: "Click it, or type its position." };
 
-  constructor(root, store, selection, changed) {
-    super(root, store, selection, "quiz", changed);
-    Object.assign(this, { typed: "", typedFor: null }); // digits typed so far, and their step
+  constructor(root, store, state) {
+    super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
     this.box = h(
       "div",
@@ -159,43 +203,39 @@ export class QuizView extends Guessing {
   }
 
   guess(position) {
-    const step = this.store.step(this.selection.shown);
+    const step = this.store.step(this.state.shown);
     if (!this.asking || !step || !(position >= 1)) return; // also rejects undefined
     this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
   }
 
   /** Adds a digit to the typed position. Waits for a second digit only if the draft is long enough; 0 alone means all accepted. */
   type(digit) {
-    const step = this.store.step(this.selection.shown);
+    const step = this.store.step(this.state.shown);
     if (!this.asking || !step) return;
     clearTimeout(this.typing);
-    if (this.typedFor !== step) Object.assign(this, { typedFor: step, typed: "" });
-    const position = Number(this.typed + digit) || Infinity;
+    const digits = this.state.now.digits + digit;
+    const position = Number(digits) || Infinity;
+    const more = position * 10 <= step.drafted;
     const end = () => {
-      this.typed = "";
-      if (this.store.step(this.selection.shown) === step) this.guess(position);
+      if (this.state.now.digits === digits) this.state.set({ digits: "" });
+      if (this.state.shown === step.index) this.guess(position);
     };
-    this.typed += digit;
-    if (position * 10 > step.drafted) end();
-    else this.typing = setTimeout(end, TYPING_MS);
+    this.state.set({ digits: more ? digits : "" });
+    if (more) this.typing = setTimeout(end, TYPING_MS);
+    else this.guess(position);
   }
 
   show() {
     if (!this.showState()) return;
-    const { asking, answers } = this;
-    const done = [...answers.values()];
+    const { asking, here } = this;
+    const done = Object.values(this.answers);
     const right = done.filter((v) => v.right).length;
     const score = done.length
       ? ` Score: you ${right} of ${done.length}, the drafter ${done.filter((v) => v.byFlag).length}.`
       : "";
-    const here = answers.get(this.selection.shown);
     this.all.hidden = !asking;
     this.said.replaceChildren(
-      asking
-        ? h("b", {}, "Which token of the first draft is the first wrong one?")
-        : here
-          ? here.words
-          : "Nothing to guess in this step.",
+      asking ? h("b", {}, QUESTION) : (here?.words ?? "Nothing to guess in this step."),
       score,
       this.open.length ? "" : " That was the whole run.",
     );

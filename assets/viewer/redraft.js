@@ -44,51 +44,46 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
 }
 
 export class Redraft {
-  /** `ask(question)` sends a question to the server, null without a server; `changed()` is called when the view must be updated. */
-  constructor(store, selection, ask, changed) {
-    Object.assign(this, { store, selection, ask, changed, now: null, number: 0 });
-  }
-
-  reset() {
-    this.now = null;
+  /** `ask(question)` sends a question to the server, null without a server. */
+  constructor(store, state, ask) {
+    Object.assign(this, { store, state, ask, number: 0 });
   }
 
   request(prefix) {
-    const step = this.selection.shown;
+    const step = this.state.shown;
     if (step === null) return;
     this.number += 1;
-    this.now = { step, prefix, number: this.number, answer: this.ask ? null : { problem: NO_ENGINE } };
-    this.selection.pin(step);
+    const question = { step, prefix, number: this.number, answer: this.ask ? null : { problem: NO_ENGINE } };
+    this.state.pin(step, null, { question });
     if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
-    this.changed();
   }
 
   /** Takes the server's answer; answers to older questions are dropped. */
   receive(raw) {
-    if (!this.now || this.now.answer || raw.number !== this.now.number) return;
-    this.now.answer = readAnswer(raw);
-    this.changed();
+    const { question } = this.state.now;
+    if (question && !question.answer && raw.number === question.number)
+      this.state.set({ question: { ...question, answer: readAnswer(raw) } });
   }
 
-  /** The question about a step, with its answer; null without a question, or if a node of the step is selected. */
-  of(step) {
-    return step && this.now && this.now.step === step.index && this.selection.shownNode === null ? this.now : null;
+  /** The question about the shown step, with its answer; null without a question, or if a node of the step is selected. */
+  get here() {
+    const { now, shown, shownNode } = this.state;
+    return now.question?.step === shown && shownNode === null ? now.question : null;
   }
 
-  /** Closes the question about a step; returns whether there was one. */
-  release(step) {
-    if (!this.of(step)) return false;
-    this.now = null;
-    this.changed();
-    return true;
+  /** Closes the question about the shown step; returns whether there was one. */
+  release() {
+    const { here } = this;
+    if (here) this.state.set({ question: null });
+    return here !== null;
   }
 
   /** The card with question and answer of a step; null without a question. */
   card(step) {
-    const now = this.of(step);
-    if (!now) return null;
-    const { prefix, answer, all } = now;
-    const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release(step));
+    const { here } = this;
+    if (!here) return null;
+    const { prefix, answer, all } = here;
+    const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release());
     const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
@@ -97,10 +92,7 @@ export class Redraft {
     const more = button(
       `+${items.length - shown}`,
       { "aria-label": `Show ${items.length - shown} more tokens, which the large model did not reach` },
-      () => {
-        now.all = true;
-        this.changed();
-      },
+      () => this.state.set({ question: { ...here, all: true } }),
     );
     return card(
       h("p", {}, redraftSentence(prefix, answer)),

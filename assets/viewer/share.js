@@ -64,8 +64,10 @@ function linkTo(store, { shown, shownNode }) {
 
 export class ShareView {
   /** `served`: whether there is a server; `ask(kind, step, node)` requests a file from it. */
-  constructor({ store, selection, pictures, served, ask }) {
-    Object.assign(this, { store, selection, pictures, ask });
+  uses = ["menu"];
+
+  constructor({ store, state, pictures, served, ask }) {
+    Object.assign(this, { store, state, pictures });
     this.said = h("span", { class: "said", role: "status" });
     this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () =>
       this.toggle(this.menu.hidden),
@@ -83,12 +85,12 @@ export class ShareView {
       served && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
       served && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
       item("JSONL", "the whole trace; its steps count from 0", () => this.lines()),
-      served && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
+      served && item("GraphML", "this step, for networkx", () => ask("graphml", state.shown)),
       item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as a pixel image", () => this.png()),
       served &&
         item("HTML", "a page that works offline", () =>
-          ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode),
+          ask("html", state.shown, state.shownNode === BONUS ? "bonus" : state.shownNode),
         ),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
@@ -115,11 +117,16 @@ export class ShareView {
   }
 
   toggle(open, focus = true) {
-    if (this.menu.hidden === !open) return;
-    this.menu.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
-    document[open ? "addEventListener" : "removeEventListener"]("pointerdown", this.outside, true);
-    if (focus) (open ? this.menu.firstChild : this.button).focus();
+    this.focus = focus && (open ? this.menu.firstChild : this.button);
+    this.state.set({ menu: open });
+  }
+
+  show({ menu }) {
+    this.menu.hidden = !menu;
+    this.button.setAttribute("aria-expanded", menu);
+    document[menu ? "addEventListener" : "removeEventListener"]("pointerdown", this.outside, true);
+    if (this.focus) this.focus.focus();
+    this.focus = null;
   }
 
   async choose(act) {
@@ -151,11 +158,11 @@ export class ShareView {
           .slice(0, 32),
       )
       .filter(Boolean);
-    return `${words.join("-")}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
+    return `${words.join("-")}${step ? `-step-${this.state.shown + 1}` : ""}.${ending}`;
   }
 
   async copy(more = "") {
-    const address = linkTo(this.store, this.selection) + (more ? `&${more}` : "");
+    const address = linkTo(this.store, this.state) + (more ? `&${more}` : "");
     const link =
       more === "embed=1"
         ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>`

@@ -2,7 +2,7 @@
 // Six stages take 1 each: draft, doubt, re-draft, merge, verify, keep; methods with fewer parts skip some. Before 0, from ALONE on, the
 // large model writes the same tokens one by one.
 
-import { afterToken, capital, inWords, milliseconds, percent } from "./words.js";
+import { afterToken, capital, inWords, percent, took } from "./words.js";
 import { sum } from "./dom.js";
 import { brokenTokens } from "./tree_layout.js";
 
@@ -181,7 +181,7 @@ export function stage(step, t) {
 export function stageWords(step, at) {
   const { drafted, levels, selected, branches, seconds, nodes, committed } = step;
   const tokens = committed.length;
-  const took = (time) => (time ? milliseconds(time) : "");
+  const time = (stage) => (seconds[stage] ? took(step, seconds[stage]) : "");
   const said = (title, more = "") => ({ title, more });
   if (at === 0) {
     const sure = "Each comes with the drafter’s confidence.";
@@ -207,13 +207,13 @@ export function stageWords(step, at) {
     if (branches.every(({ resampled }) => resampled))
       return said(
         `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`,
-        took(seconds.second_draft),
+        time("second_draft"),
       );
     const who = branches.some(({ drafter }) => drafter === "second") ? "A second drafter" : "The drafter";
     const places = new Set(branches.map(({ prefix }) => prefix)).size;
     const batches = branches.some(({ base }) => base > 0) ? "in turn" : "in one batch";
     const from = places > 1 ? `from ${inWords(places)} places, ${batches}` : afterToken(branches[0].prefix);
-    return said(`${who} starts ${from}.`, took(seconds.second_draft));
+    return said(`${who} starts ${from}.`, time("second_draft"));
   }
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
@@ -225,7 +225,7 @@ export function stageWords(step, at) {
   if (at === 4)
     return said(
       nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all nodes in one pass.",
-      took(seconds.verify),
+      time("verify"),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
   return said(

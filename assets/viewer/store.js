@@ -1,6 +1,6 @@
 // The run: JSON lines, each parsed once when it arrives.
 
-import { list, text } from "./dom.js";
+import { list, sum, text } from "./dom.js";
 import { NO_OUTCOME, lacking, readOutcome, readStep, summarise } from "./step.js";
 import { PROPOSER_NAMES, STAGES } from "./words.js";
 
@@ -246,9 +246,10 @@ export class Store {
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
-      this.read.delete(this.length - 1); // parse the last step again: the reason for its end is now known
+      this.read.clear(); // read steps again: the reason for the end of the last one is now known, below also their times
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") {
+      this.read.clear();
       this.baseline = event.tokens_per_second;
       this.unwatched = event.unwatched ?? null;
       this.disturbed = event.disturbed ?? false;
@@ -273,6 +274,18 @@ export class Store {
     this.most = Math.max(this.most, summary.total);
   }
 
+  /** The share of the steps' time that was not spent on drawing them; 1 if unknown. */
+  get undrawn() {
+    const all = sum(Object.values(this.sums.seconds));
+    return this.unwatched && all ? this.sums.tokens / this.unwatched / all : 1;
+  }
+
+  /** The seconds of a step by stage, without the share of the run's time that was spent on drawing. */
+  secondsOf(index) {
+    const { undrawn } = this;
+    return Object.fromEntries(STAGES.map(([stage]) => [stage, undrawn * this.summaries[index].seconds[stage]]));
+  }
+
   /** Facts of the run for `readStep`. */
   get manner() {
     const { method, config, missing } = this.header;
@@ -294,6 +307,8 @@ export class Store {
       step = {
         ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner, this.summaries[index]),
         ending,
+        seconds: this.secondsOf(index),
+        drawing: this.live, // whether the times include drawing
       };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);

@@ -38,6 +38,8 @@ const titlesOf = (titles, strong = 1) =>
 const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
 
 export class StripView {
+  uses = ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node"];
+
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", {
@@ -54,8 +56,9 @@ export class StripView {
   }
 
   show({ step, fresh, secret }) {
-    if (!fresh) return;
-    this.step = step;
+    const drawn = [step, fresh, this.tree.columns, this.viewport.k, this.viewport.x];
+    if (drawn.every((value, at) => value === this.drawn?.[at])) return;
+    Object.assign(this, { step, drawn });
     this.place();
     this.svg.setAttribute("aria-label", secret || !step ? "How sure the drafter was" : this.summary());
   }
@@ -71,7 +74,7 @@ export class StripView {
 
   /** Scale of the strip: the strip grows less than the tree, so that both fit while presenting. */
   get scale() {
-    return 1 + 0.7 * (this.viewport.larger - 1);
+    return 1 + 0.7 * ((this.tree.larger ?? 1) - 1);
   }
 
   x(depth) {
@@ -284,13 +287,7 @@ export class StripView {
   point(event) {
     const { step } = this;
     if (event.target.dataset.meaning) return this.tooltip.hide();
-    if (
-      !step ||
-      (!step.draft && !step.levels.length) ||
-      event.pointerType === "touch" ||
-      this.host.closest("[data-quiz='asking']")
-    )
-      return;
+    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.tree.secret) return;
     const box = this.svg.getBoundingClientRect();
     const depth = this.depthAt(event);
     const inBars = (event.clientY - box.top) / this.scale < this.band.bars[1] + 2;

@@ -23,8 +23,10 @@ export function tokenSpan({ text, proposer }, first) {
 }
 
 export class TextView {
-  constructor(host, store, selection) {
-    Object.assign(this, { host, store, selection });
+  uses = ["data", "unfolded", "at", "pinned", "hidden", "moving", "top", "present", "fresh"];
+
+  constructor(host, store, state) {
+    Object.assign(this, { host, store, state });
     this.prompt = h("span", { class: "prompt", dir: "auto" });
     this.output = h("div", { class: "output" });
     host.append(this.prompt, this.output);
@@ -34,40 +36,30 @@ export class TextView {
 
   reset() {
     clearTimeout(this.resting); // the preview of a step of the previous run
-    Object.assign(this, {
-      tokens: [],
-      shown: null,
-      sticky: true,
-      late: null,
-      line: null,
-      opening: [],
-      promptText: null,
-      hidden: null,
-    });
+    Object.assign(this, { tokens: [], shown: [], line: null, opening: [], promptText: null, scrolled: 0 });
+    this.from = { unasked: null, ahead: null }; // for each class the first step whose tokens have it
     this.prompt.replaceChildren();
     this.output.replaceChildren();
     this.output.classList.remove("long");
   }
 
   /** Adds new steps; existing tokens are not touched. */
-  append() {
-    if (this.store.prompt !== this.promptText) this.showPrompt();
+  append(unfolded) {
+    const prompt = `${unfolded} ${this.store.prompt}`;
+    if (prompt !== this.promptText) this.showPrompt(unfolded);
+    this.promptText = prompt;
     if (!this.opening.length) this.opening = this.store.opening.map((c) => this.addToken(c, null, 0));
-    const before = this.tokens.length;
-    for (let i = before; i < this.store.length; i += 1) {
+    for (let i = this.tokens.length; i < this.store.length; i += 1) {
       this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));
     }
-    const follows = !this.store.recorded && this.selection.pinned === null; // also true for steps that arrive with the end of the run
-    if (this.sticky && follows && this.tokens.length > before) this.host.scrollTop = this.host.scrollHeight;
   }
 
-  showPrompt() {
-    this.promptText = this.store.prompt;
+  showPrompt(unfolded) {
     this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers the prompt instead of continuing it
-    const all = this.promptText.replace(LONE, "\ufffd");
-    if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
+    const all = this.store.prompt.replace(LONE, "\ufffd");
+    if (unfolded || all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
-    const more = button("…", { class: "more", title, "aria-label": title }, () => this.prompt.replaceChildren(all));
+    const more = button("…", { class: "more", title, "aria-label": title }, () => this.state.set({ unfolded: true }));
     return this.prompt.replaceChildren(more, all.slice(-LONG_PROMPT).trimStart());
   }
 
@@ -82,70 +74,81 @@ export class TextView {
     span.dataset.index = at;
     if (step !== null) span.dataset.step = step;
     span.classList.toggle("empty", !token.text);
-    // a run may arrive in several slices, so `hide` may be called before all steps are added
-    span.classList.toggle("unasked", this.hidden !== null && step !== null && step >= this.hidden);
+    // a run may arrive in several slices, after `classify`
+    for (const [name, from] of Object.entries(this.from))
+      span.classList.toggle(name, from !== null && step !== null && step >= from);
     this.line.append(span);
     if (token.text.endsWith("\n")) this.line = null;
     return span;
   }
 
-  show({ at, hidden }) {
-    this.append();
-    this.mark(at);
-    this.hide(hidden);
+  /** `hidden`: the first step whose text is hidden; `moving`: whether the shown step is not shown whole, so that later text is pale. */
+  show({ unfolded, at, pinned, hidden, moving, top, following }) {
+    this.append(unfolded);
+    this.mark(at, pinned);
+    this.classify("unasked", hidden);
+    this.classify("ahead", moving ? at + 1 : null);
+    this.place = { top, end: following || (hidden !== null && hidden <= at) };
+    this.scroll();
   }
 
-  /** Marks the shown step, and scrolls it into view unless the pointer is over the text. */
-  mark(step) {
-    const pinned = this.selection.pinned;
-    for (const token of (this.shown !== null && this.tokens[this.shown]) || [])
-      token.classList.remove("shown", "pinned");
-    this.shown = step;
-    const tokens = (step !== null && this.tokens[step]) || [];
-    for (const token of tokens) {
+  mark(step, pinned) {
+    for (const token of this.shown) token.classList.remove("shown", "pinned");
+    this.shown = this.tokens[step] ?? [];
+    for (const token of this.shown) {
       token.classList.add("shown");
       token.classList.toggle("pinned", step === pinned);
     }
-    if (tokens.length && !this.pointed && !this.selection.following) this.reveal(tokens[0]);
   }
 
-  /** Hides the tokens of step `from` and all later ones, for games and Learn; null shows all. */
-  hide(from) {
-    if (from === this.hidden) return;
-    this.hidden = from;
+  classify(name, from) {
+    if (from === this.from[name]) return;
+    this.from[name] = from;
     this.tokens.forEach((tokens, step) =>
-      tokens.forEach((token) => token.classList.toggle("unasked", from !== null && step >= from)),
+      tokens.forEach((token) => token.classList.toggle(name, from !== null && step >= from)),
     );
   }
 
-  reveal(token) {
-    this.late = this.visible ? null : token;
-    const [box, own] = [this.host.getBoundingClientRect(), token.getClientRects()[0] ?? token.getBoundingClientRect()];
-    if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
-      const line = parseFloat(getComputedStyle(this.host).lineHeight); // scroll by whole lines
-      const before = Math.floor((this.host.scrollTop + (own.top + own.bottom) / 2 - box.top) / line);
-      this.host.scrollTop = (before - (box.height < FEW_LINES * line ? 0 : 1)) * line;
+  /** Scrolls to `top`, else to the end of a followed run or before a hidden step, else by whole lines until the shown step is on the
+   *  second line. */
+  scroll() {
+    const { host, shown, place } = this;
+    const [token] = shown;
+    if (!host.clientHeight) return;
+    let { top } = place;
+    if (top === null && place.end) top = host.scrollHeight;
+    else if (top === null && token) {
+      const line = parseFloat(getComputedStyle(host).lineHeight);
+      const own = token.getClientRects()[0] ?? token.getBoundingClientRect();
+      const above = (own.top + own.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
+      top = (Math.floor(above / line) - (host.clientHeight < FEW_LINES * line ? 0 : 1)) * line;
     }
+    if (top !== null) host.scrollTop = top;
+    this.scrolled = host.scrollTop;
+  }
+
+  /** The fields of the state that keep the text where it is. */
+  get kept() {
+    const { scrollHeight, scrollTop, clientHeight } = this.host;
+    return { top: this.state.following && scrollHeight - scrollTop - clientHeight < 40 ? null : scrollTop };
   }
 
   listen() {
-    const { host, selection } = this;
+    const { host, state } = this;
     const stepOf = (event) => {
       const token = event.target.closest && event.target.closest(".tok");
       return token && token.dataset.step ? Number(token.dataset.step) : null;
     };
     host.addEventListener("pointerover", (event) => {
       if (event.pointerType === "touch") return;
-      this.pointed = true;
       clearTimeout(this.resting);
       const step = stepOf(event);
       // a short delay, so that a pointer that only crosses the text changes nothing
-      this.resting = setTimeout(() => selection.preview(step), 50);
+      this.resting = setTimeout(() => state.preview(step, this.kept), 50);
     });
     host.addEventListener("pointerleave", () => {
-      this.pointed = false;
       clearTimeout(this.resting);
-      selection.preview(null);
+      state.preview(null, this.kept);
     });
     host.addEventListener("click", (event) => {
       const step = stepOf(event);
@@ -153,15 +156,14 @@ export class TextView {
       if (step === null || String(getSelection()).length) return;
       clearTimeout(this.resting);
       const { node } = this.store.committed[step][Number(event.target.closest(".tok").dataset.index)];
-      selection.pin(step, node === null ? BONUS : node);
+      state.pin(step, node === null ? BONUS : node, this.kept);
     });
-    // lines that were never on screen have an estimated height: reveal the token again when the text comes into view
-    new IntersectionObserver(([entry]) => {
-      this.visible = entry.isIntersecting;
-      if (this.visible && this.late) setTimeout(() => this.late && this.reveal(this.late), SETTLE);
+    // lines that were never on screen have an estimated height: scroll again when the text comes into view
+    new IntersectionObserver(([{ isIntersecting }]) => {
+      if (isIntersecting && this.place) setTimeout(() => this.scroll(), SETTLE);
     }).observe(host);
     host.addEventListener("scroll", () => {
-      this.sticky = host.scrollHeight - host.scrollTop - host.clientHeight < 40;
+      if (host.clientHeight && Math.abs(host.scrollTop - this.scrolled) > 1) state.set(this.kept);
     });
   }
 }

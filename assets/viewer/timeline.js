@@ -1,26 +1,17 @@
 // The steps of a run as bars, and a finder for steps by outcome, length or time.
 
 import { button, h, oncePerFrame, sum } from "./dom.js";
-import { OUTCOMES, PROPOSERS, capital, count, milliseconds, probability, spoken } from "./words.js";
+import { OUTCOMES, PROPOSERS, capital, count, probability, spoken, took } from "./words.js";
 
 // pixels; few: number of steps that fill the width; worded: from this width on a bar has its text below
 const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 72, gap: 10 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
-  constructor(host, store, selection, tooltip) {
-    Object.assign(this, {
-      host,
-      store,
-      selection,
-      tooltip,
-      first: 0,
-      zoomed: 1,
-      scrubbing: false,
-      size: { width: 0, height: 0 },
-    });
-    this.matching = null; // steps that match the filter, null for all
-    this.told = Infinity; // first step whose text stays hidden
+  uses = ["data", "at", "pinned", "hidden", "matching", "first", "bars", "fresh"];
+
+  constructor(host, store, state, tooltip) {
+    Object.assign(this, { host, store, state, tooltip, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
     this.canvas = h("canvas", { "aria-hidden": "true" });
     host.append(this.canvas);
     this.draw = oncePerFrame(() => this.paint());
@@ -29,16 +20,17 @@ export class TimelineView {
 
   resize(width, height) {
     this.size = { width, height };
-    this.follow();
   }
 
-  reset() {
-    this.first = 0;
-  }
-
-  show({ hidden }) {
-    this.told = hidden ?? Infinity;
-    this.follow();
+  /** `hidden`: the first step whose text stays hidden; `matching`: steps that match the filter, null for all; `first`: the first bar in
+   *  view, null: the shown step, or the end of a followed run, is in view. */
+  show({ at, pinned, hidden, matching, first, bars, following }) {
+    Object.assign(this, { at, pinned, matching, bars, told: hidden ?? Infinity });
+    const { length } = this.store;
+    const wanted = first ?? (following ? length : (at ?? 0) - this.capacity / 2);
+    this.first = Math.max(0, Math.min(Math.round(wanted), length - this.capacity));
+    this.describe();
+    this.draw();
   }
 
   get room() {
@@ -48,37 +40,20 @@ export class TimelineView {
   /** Width of a bar with its gap. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
-    return Math.max(even, Math.min(BAR.most, even * this.zoomed));
+    return Math.max(even, Math.min(BAR.most, even * this.state.now.bars));
   }
 
   get capacity() {
     return Math.max(1, Math.floor(this.room / this.pitch));
   }
 
-  scrollTo(first) {
-    this.first = Math.max(0, Math.min(Math.round(first), this.store.length - this.capacity));
-  }
-
-  /** Changes the width of the bars by a factor; the shown step stays in view. */
-  zoom(factor) {
-    this.zoomed = Math.min(16, Math.max(1, this.zoomed * factor));
-    if (this.selection.shown !== null) this.scrollTo(this.selection.shown - this.capacity / 2);
-    this.draw();
-  }
-
-  /** Scrolls the shown step into view. */
-  follow() {
-    const at = this.selection.shown;
-    if (at === null) this.first = 0;
-    else if (at < this.first || at >= this.first + this.capacity) this.scrollTo(at - this.capacity / 2);
-    else this.scrollTo(this.first);
-    if (this.selection.following) this.scrollTo(this.store.length);
-    this.describe();
-    this.draw();
+  /** The fields of the state that keep the bars where they are. */
+  get kept() {
+    return { first: this.first };
   }
 
   describe() {
-    const at = this.selection.shown;
+    const { at } = this;
     const summary = at === null ? null : this.store.summaries[at];
     const set = (name, value) => this.host.setAttribute(name, value);
     set("aria-valuemax", Math.max(1, this.store.length));
@@ -154,7 +129,7 @@ export class TimelineView {
     const gap = worded ? BAR.gap : pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
     const unit = (base - BAR.top) / this.store.most;
     pen.globalAlpha = this.matching && !this.matching.has(i) ? 0.22 : 1;
-    const [shown, pinned] = [this.selection.shown, this.selection.pinned].map((at) => at === i);
+    const [shown, pinned] = [this.at, this.pinned].map((at) => at === i);
     if (shown || pinned) {
       pen.fillStyle = colours.sunken;
       pen.beginPath();
@@ -201,9 +176,10 @@ export class TimelineView {
   /** A tooltip with the text of a step, its number of tokens, outcome and time. */
   tell(at, event) {
     if (at === null || at >= this.told) return this.tooltip.hide();
-    const { total, verdict, seconds } = this.store.summaries[at];
-    const took = sum(Object.values(seconds));
-    const facts = [count(total, "token"), OUTCOMES[verdict]?.words, took ? milliseconds(took) : ""];
+    const { total, verdict } = this.store.summaries[at];
+    const seconds = sum(Object.values(this.store.secondsOf(at)));
+    const time = seconds ? took({ drawing: this.store.live }, seconds) : "";
+    const facts = [count(total, "token"), OUTCOMES[verdict]?.words, time];
     const card = h(
       "div",
       {},
@@ -221,25 +197,25 @@ export class TimelineView {
   }
 
   listen() {
-    const { host, selection } = this;
+    const { host, state } = this;
     host.addEventListener("pointerdown", (event) => {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
       host.setPointerCapture(event.pointerId);
       this.scrubbing = true;
-      selection.pin(at);
+      state.pin(at, null, this.kept);
     });
     host.addEventListener("pointermove", (event) => {
       const at = this.stepAt(event);
-      if (this.scrubbing && at !== null) selection.pin(at);
+      if (this.scrubbing && at !== null) state.pin(at, null, this.kept);
       else if (!this.scrubbing && event.pointerType !== "touch") {
-        selection.preview(at);
+        state.preview(at, this.kept);
         this.tell(at, event);
       }
     });
     host.addEventListener("pointerleave", () => {
       this.tooltip.hide();
-      if (!this.scrubbing) selection.preview(null);
+      if (!this.scrubbing) state.preview(null);
     });
     const end = () => (this.scrubbing = false);
     host.addEventListener("pointerup", end);
@@ -249,13 +225,14 @@ export class TimelineView {
       (event) => {
         if (event.ctrlKey || event.metaKey) {
           event.preventDefault();
-          this.zoom(event.deltaY < 0 ? 1.25 : 0.8);
+          const bars = Math.min(16, Math.max(1, state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8)));
+          state.set({ bars, first: null });
           return;
         }
         if (this.store.length <= this.capacity) return;
         event.preventDefault();
-        this.scrollTo(this.first + (event.deltaX + event.deltaY) / this.pitch / 2);
-        this.draw();
+        this.first += (event.deltaX + event.deltaY) / this.pitch / 2;
+        state.set({ first: Math.max(0, Math.min(this.first, this.store.length - this.capacity)) });
       },
       { passive: false },
     );
@@ -305,8 +282,11 @@ export function foundBy(filter, summaries) {
 
 /** Finds steps by outcome, length or time. */
 export class FinderView {
-  constructor(timeline, store, selection) {
-    Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
+  uses = ["data", "at", "filter", "finder"];
+
+  /** `page`: the box of the finder and its button. */
+  constructor(page, store, state) {
+    Object.assign(this, { page, store, state });
     const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
     const options = Object.entries(FILTERS).map(([id, [name]]) => h("option", { value: id }, capital(name)));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
@@ -324,47 +304,44 @@ export class FinderView {
       h("div", { class: "row" }, this.choice, before, next, this.count),
       this.marks,
     );
-    this.choice.addEventListener("change", () => this.visit());
+    this.choice.addEventListener("change", () => this.choose(this.choice.value));
   }
 
   markOf(id, mark, words) {
     const made = button(
       h("i", { "aria-hidden": "true" }, mark),
       { class: id, "data-outcome": id, title: `Show only these steps: ${words}` },
-      () => {
-        this.choice.value = this.choice.value === id ? "any" : id;
-        this.visit();
-      },
+      () => this.choose(this.state.now.filter === id ? "any" : id),
     );
     made.append(words, h("b", {}));
     return h("li", { class: id }, made);
   }
 
-  /** Applies the filter, and goes to the next match unless a matching step is shown. */
-  visit() {
-    this.find();
-    if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
+  /** The steps that match the filter, null for all. */
+  get found() {
+    return foundBy(this.state.now.filter, this.store.summaries);
   }
 
-  find() {
-    this.found = foundBy(this.choice.value, this.store.summaries);
-    this.timeline.matching = this.found && new Set(this.found);
-    this.counted = this.store.length;
+  /** Applies the filter, and goes to the next match unless a matching step is shown. */
+  choose(filter) {
+    this.state.set({ filter });
+    if (this.found && !this.found.includes(this.state.shown)) this.go(1);
+  }
+
+  show({ at, filter, finder }) {
+    const { page, found } = this;
+    page.finder.hidden = !finder;
+    page.find.setAttribute("aria-expanded", finder);
+    this.choice.value = filter;
     for (const button of this.marks.querySelectorAll("button")) {
-      button.setAttribute("aria-pressed", this.choice.value === button.dataset.outcome);
+      button.setAttribute("aria-pressed", filter === button.dataset.outcome);
       button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome];
     }
-    this.show();
-    this.timeline.draw();
-  }
-
-  show() {
-    if (this.counted !== this.store.length) return this.find();
-    const at = this.found ? this.found.indexOf(this.selection.shown) : -1;
-    this.count.textContent = !this.found
+    const place = found ? found.indexOf(at) : -1;
+    this.count.textContent = !found
       ? ""
-      : this.found.length
-        ? `${at < 0 ? "" : `${at + 1} of `}${this.found.length}`
+      : found.length
+        ? `${place < 0 ? "" : `${place + 1} of `}${found.length}`
         : "none";
   }
 
@@ -372,14 +349,8 @@ export class FinderView {
   go(by) {
     const found = this.found || this.store.summaries.map((_, at) => at);
     if (!found.length) return;
-    const here = this.selection.shown ?? -1;
+    const here = this.state.shown ?? -1;
     const beyond = by > 0 ? found.find((at) => at > here) : found.findLast((at) => at < here);
-    this.selection.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
-  }
-
-  reset() {
-    this.choice.value = "any";
-    this.timeline.zoomed = 1;
-    this.find();
+    this.state.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
   }
 }

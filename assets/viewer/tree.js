@@ -17,14 +17,13 @@ import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeSha
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
-import { button, remember, remembered, s, sum } from "./dom.js";
+import { button, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
 const STUB = 16; // pixels: length of the line at the cut of a branch
 const PITCH = PILL + 8; // pixels between the rows of an opened branch
 const LINGER = 200; // ms for which a branch stays open after the pointer has left
-const WHOLE = "d2sd-explorer-whole";
 
 /** Three maps by node: its word, its font size, and the width of its shape. */
 function nodeWords(step, columns, padding, family) {
@@ -46,23 +45,24 @@ function nodeWords(step, columns, padding, family) {
 const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
 export const NARROW = 640; // pixels: narrower views show all columns
 
+const LARGE = 2; // scale while presenting
+
 export class TreeView {
+  uses = ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"];
+
   /** `host`: the element for the svg; `viewport`: its zoom and pan. */
-  constructor(host, selection, tooltip, viewport) {
-    Object.assign(this, { host, selection, tooltip, viewport, step: null, secret: false, widened: false });
+  constructor(host, state, tooltip, viewport) {
+    Object.assign(this, { host, state, tooltip, viewport, step: null, drawn: [], opened: new Map(), pointed: null });
     Object.assign(this, { columns: new Columns(1, 0, false, []), words: new Map(), rows: null, layout: null });
-    this.whole = remembered(WHOLE) === "yes";
     this.wholeSwitch = button(
       "Whole branches",
       {
         id: "whole",
         class: "small",
         title: "Draw branches that were not accepted in full (W)",
-        "aria-pressed": this.whole,
       },
-      () => this.showWhole(!this.whole),
+      () => state.showWhole(!state.now.whole),
     );
-    this.scaled = () => 1; // scale of the drawing
     this.small = () => 0; // width of words in small type, once a step is drawn
     this.answered = () => false; // whether a click at a depth was an answer in the quiz
     this.world = s("g", { class: "world" });
@@ -71,62 +71,60 @@ export class TreeView {
     this.listen();
   }
 
-  /** `secret`: whether the outcome of the step must stay hidden; then no branch is cut, because that would reveal the accepted path. */
-  show({ step, fresh, node, summary, secret }) {
+  /** `secret`: whether the outcome of the step is hidden; then no branch is cut. `moving`: whether the animation opens the branches. */
+  show({ step, fresh, whole, secret, widened, present, zoom, node, held, moving, summary }) {
     this.svg.setAttribute("aria-label", summary || "Draft tree");
-    this.secret = secret;
-    if (fresh) this.drawStep(step);
-    else if (node !== this.marked) this.mark();
+    this.wholeSwitch.setAttribute("aria-pressed", whole);
+    Object.assign(this, { secret, node, held, moving, narrow: this.viewport.size.width < NARROW && !widened });
+    const drawn = [step, fresh, whole || secret, widened, present, this.narrow ? node : null];
+    const same = drawn.every((value, at) => value === this.drawn[at]);
+    if (!same) this.drawStep(step, { cut: !whole && !secret, larger: present ? LARGE : 1 });
+    if (!step || !this.viewport.size.width) return;
+    if (!same || zoom !== this.zoom) this.viewport.place(this.extent(), zoom, widened);
+    Object.assign(this, { drawn, zoom });
+    this.place();
+    this.mark();
   }
 
-  /** Draws whole branches, or cuts those that were not accepted; the browser remembers the choice. */
-  showWhole(on) {
-    this.whole = on;
-    remember(WHOLE, on ? "yes" : "no");
-    this.wholeSwitch.setAttribute("aria-pressed", on);
-    this.viewport.touched = false;
-    this.drawStep(this.step);
-  }
-
-  drawStep(step) {
-    this.step = step;
+  drawStep(step, { cut, larger }) {
+    Object.assign(this, { step, layout: null });
     this.tooltip.hide();
     const { width, height } = this.viewport.size;
     if (!step) this.world.replaceChildren();
     if (!step || !width) return;
-    const larger = this.scaled();
-    this.viewport.larger = larger;
+    this.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
-    const narrow = width < NARROW && !this.widened;
-    const main = chainsOf(step, !this.whole && !this.secret);
+    const { narrow } = this;
+    const main = chainsOf(step, cut);
     const drawn = new Set(nodesOf(main).map(({ id }) => id));
-    const { shownNode } = this.selection;
+    let chosen = null; // a token that must be readable
     const needsWith = (padding, size, also) =>
-      columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === shownNode);
+      columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === chosen);
     const all = needsWith(PADDING.wide, NODE_FONT, true);
     const wide = sum(Array.from({ length: step.columns }, (_, depth) => all(depth))) + LEAD.wide - all(0) <= across;
     const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
     const needs = (size, also) => needsWith(padding, size, also);
-    this.columns = new Columns(
-      step.columns,
-      across,
-      narrow,
-      columnsThatMatter(step, this.selection),
-      needs(narrow ? CAPTION : NODE_FONT, false),
-      needs(NODE_FONT, !narrow),
-      wide ? LEAD.wide : LEAD.close,
-    );
+    const layOut = () => {
+      this.columns = new Columns(
+        step.columns,
+        across,
+        narrow,
+        columnsThatMatter(step, chosen),
+        needs(narrow ? CAPTION : NODE_FONT, false),
+        needs(NODE_FONT, !narrow),
+        wide ? LEAD.wide : LEAD.close,
+      );
+      Object.assign(this, nodeWords(step, this.columns, padding, family));
+    };
+    layOut();
+    if (narrow && step.nodes.has(this.node) && !this.words.get(this.node)) {
+      chosen = this.node;
+      layOut();
+    }
     Object.assign(this, { across, stub: narrow ? 6 : STUB });
     this.small = (words, bold = false) => Math.ceil(measure(words, `${bold ? 700 : 400} ${CAPTION}px ${family}`)) + 1;
-    Object.assign(this, nodeWords(step, this.columns, padding, family));
-    Object.assign(this, {
-      broken: brokenTokens(step),
-      placed: new Map(),
-      opened: new Map(),
-      pointed: null,
-      held: null,
-    });
+    Object.assign(this, { broken: brokenTokens(step), placed: new Map(), opened: new Map(), pointed: null });
     this.room = (height - MARGIN.top - MARGIN.bottom) / larger;
     this.broke =
       !step.draft || step.boundary === null || step.boundary >= step.drafted ? [] : [this.x(step.boundary + 0.5)];
@@ -140,8 +138,6 @@ export class TreeView {
       for (const { id } of nodesOf(chain)) if (step.nodes.get(id).state !== "accepted" && id) this.branches.set(id, at);
     this.rows = this.rowsOf(this.layout, this.room);
     this.draw();
-    this.viewport.set(this.extent());
-    this.mark();
   }
 
   /** y of every node except the bonus token, with as many whole branches as fit into view; null if no branch is cut. */
@@ -262,6 +258,7 @@ export class TreeView {
         bottom: Math.max(...ys) + 27,
       },
       block: this.step.drafted || this.step.columns,
+      larger: this.larger,
     };
   }
 
@@ -319,12 +316,6 @@ export class TreeView {
     return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + BROKE_HEIGHT - 1, y2: 4000 });
   }
 
-  /** Makes every token readable (`all`), or fits all columns into view; needs a new drawing of the step. */
-  widen(all) {
-    this.widened = this.viewport.start = all;
-    this.viewport.touched = false;
-  }
-
   place() {
     const { k, x, y } = this.viewport;
     this.world.setAttribute("transform", `translate(${x.toFixed(2)},${y.toFixed(2)}) scale(${k.toFixed(4)})`);
@@ -332,16 +323,13 @@ export class TreeView {
 
   /** Opens the branches that are hovered, tapped or hold the selected node, and closes all others. */
   showOpen() {
-    if (!this.layout) return;
-    const asked = [this.pointed, this.held, this.branches.get(this.selection.shownNode)];
-    const wanted = new Set(this.host.closest(".moves") ? [] : asked); // the animation opens branches itself
-    for (const [at, group] of this.opened) {
-      if (wanted.has(at)) continue;
-      group.remove();
-      this.opened.delete(at);
-      for (const { id } of nodesOf(this.layout.more.get(at).chain)) this.placed.delete(id);
+    const asked = this.moving ? [] : [this.branches.get(this.node), this.held, this.pointed];
+    const wanted = [...new Set(asked)].filter((at) => this.layout.more.has(at));
+    if (String(wanted) !== String([...this.opened.keys()])) {
+      for (const group of this.opened.values()) group.remove();
+      for (const drawn of [this.opened, this.placed]) drawn.clear();
+      wanted.forEach((at) => this.drawOpen(at));
     }
-    for (const at of wanted) if (this.layout.more.has(at) && !this.opened.has(at)) this.drawOpen(at);
     this.world.classList.toggle("opened", this.opened.size > 0);
     for (const part of this.world.querySelectorAll("[data-branch]"))
       part.classList.toggle("open", this.opened.has(Number(part.dataset.branch)));
@@ -386,17 +374,8 @@ export class TreeView {
 
   /** Marks the selected node and opens its branch. */
   mark() {
-    if (!this.viewport.size.width || !this.layout) return; // hidden: nothing is laid out
-    const { shownNode: node, shown } = this.selection;
-    this.marked = node;
-    const known = this.step && this.step.index === shown && this.step.nodes.has(node);
-    // makes a token in a slim column readable
-    if (known && !this.words.get(node) && !this.marking) {
-      this.marking = true;
-      this.drawStep(this.step);
-      this.marking = false;
-      return;
-    }
+    const { node } = this;
+    if (!this.step || !this.layout) return;
     this.showOpen();
     for (const group of this.world.querySelectorAll("g.node")) {
       const chosen = node !== null && this.nodeOf(group) === node;
@@ -437,18 +416,17 @@ export class TreeView {
   }
 
   listen() {
-    const asked = () => this.host.closest("[data-quiz='asking']") !== null;
     const point = (at) => {
       clearTimeout(this.leaving);
       if (at !== this.pointed)
-        this.leaving = setTimeout(() => ((this.pointed = at), this.showOpen()), at === null ? LINGER : 0);
+        this.leaving = setTimeout(() => ((this.pointed = at), this.mark()), at === null ? LINGER : 0);
     };
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (event.pointerType === "touch" || this.viewport.dragged || !this.step) return this.tooltip.hide();
       const at = event.target.closest("[data-branch]")?.dataset.branch;
       point(at === undefined ? null : Number(at));
-      if (!group || asked() || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details show the selected node
+      if (!group || this.secret || this.nodeOf(group) === this.node) return this.tooltip.hide(); // the details show the selected node
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -458,11 +436,10 @@ export class TreeView {
       const group = event.target.closest("g.node");
       if (!group) {
         const at = Number(event.target.closest("g.more")?.dataset.branch ?? NaN);
-        this.held = at === this.held || Number.isNaN(at) ? null : at;
-        return this.showOpen();
+        return this.state.set({ held: at === this.held || Number.isNaN(at) ? null : at });
       }
       if (this.answered(Number(group.dataset.depth))) return;
-      this.selection.pin(this.step.index, this.nodeOf(group));
+      this.state.pin(this.step.index, this.nodeOf(group));
       // touch has no hover, and the details are far away
       if (event.pointerType === "touch")
         this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);

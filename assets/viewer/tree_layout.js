@@ -225,13 +225,12 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
 
 /** Columns that must be readable, the most important first: the selected node, the anchor, the first rejected token, the bonus token,
  *  then the accepted path. */
-export function columnsThatMatter(step, selection) {
-  const node = selection.shownNode;
+export function columnsThatMatter(step, node) {
   const selected = node === BONUS ? step.bonus : step.nodes.get(node);
   const path = step.accepted.map((id) => step.nodes.get(id).depth);
   const deepest = Math.max(0, ...path);
   const end = step.bonus ? step.bonus.depth : deepest;
-  const own = selection.shown === step.index && selected ? [selected.depth] : [];
+  const own = selected ? [selected.depth] : [];
   const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }

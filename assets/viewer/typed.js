@@ -115,10 +115,10 @@ export class TypedView extends Guessing {
   question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you like." };
 
   /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
-   *  `rival`: accepted tokens per step to beat, or null; `changed()` is called when something else must be hidden or shown. */
-  constructor({ root, store, selection, ask, copy, rival, changed }) {
-    super(root, store, selection, "draft", changed);
-    Object.assign(this, { ask, rival, number: 0, waiting: null });
+   *  `rival`: accepted tokens per step to beat, or null. */
+  constructor({ root, store, state, ask, copy, rival }) {
+    super(root, store, state, "draft");
+    Object.assign(this, { ask, rival, number: 0 });
     this.before = h("p", { class: "before", dir: "auto", "aria-label": "The text so far" });
     this.field = h("input", {
       type: "text",
@@ -138,6 +138,7 @@ export class TypedView extends Guessing {
       event.preventDefault();
       event.stopPropagation();
     });
+    this.field.addEventListener("input", () => state.set({ typed: this.field.value }));
     const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
     this.row = h(
       "div",
@@ -167,17 +168,11 @@ export class TypedView extends Guessing {
     );
   }
 
-  reset() {
-    super.reset();
-    this.waiting = null;
-    this.field.value = "";
-  }
-
   /** The reason why this run cannot be played, else "". */
   get refusal() {
     if (this.store.manner.sampled) return SAMPLED;
     if (this.store.manner.lacks) return NO_TOKENS;
-    return this.store.complete && !this.store.live && !this.open.length && !this.answers.size ? NO_DRAFTS : "";
+    return this.store.complete && !this.store.live && !this.open.length && !this.any.length ? NO_DRAFTS : "";
   }
 
   get asking() {
@@ -188,52 +183,57 @@ export class TypedView extends Guessing {
     return this.refusal ? null : super.hidden;
   }
 
+  /** The results of all guesses. */
+  get any() {
+    return Object.values(this.answers);
+  }
+
   get challenge() {
-    const mine = [...this.answers.values()].map((one) => one.mine);
+    const mine = this.any.map((one) => one.mine);
     return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";
   }
 
   go(here = false) {
-    this.field.value = "";
     super.go(here);
-    this.look(this.row.hidden ? null : this.field);
+    this.state.set({ typed: "" });
+    this.looking = true;
   }
 
-  /** Scrolls the game into view and focuses an element of it. */
-  look(focus) {
-    if (focus) focus.focus({ preventScroll: true });
+  /** Scrolls the game into view after an answer or a new question, and focuses what is used next. */
+  look() {
+    this.looking = false;
+    [this.field, this.next].find((part) => part.checkVisibility())?.focus({ preventScroll: true });
     this.box.scrollIntoView({ block: "nearest" });
   }
 
   type(words) {
     this.field.setRangeText(words, this.field.selectionStart, this.field.selectionEnd, "end");
+    this.state.set({ typed: this.field.value });
     this.field.focus();
   }
 
   submit() {
-    const step = this.selection.shown;
+    const step = this.state.shown;
     const words = asText(this.field.value);
     if (!this.asking || !words.trim()) return this.field.focus();
     this.number += 1;
-    this.waiting = { step, words, number: this.number };
+    this.state.set({ waiting: { step, words, number: this.number } });
     if (!this.ask) return this.settle(RECORDED);
     this.ask({ key: this.store.key, step, words, number: this.number });
-    this.show();
   }
 
   /** Takes the server's answer; answers to older questions are dropped. If the answer is a problem, the recorded text is used. */
   receive(raw) {
-    if (!this.waiting || raw.number !== this.waiting.number) return;
+    if (raw.number !== this.state.now.waiting?.number) return;
     if (raw.problem) this.settle(`${raw.problem} ${RECORDED}`);
     else this.settle(VERIFIED, readTyped(raw));
   }
 
   settle(source, answer = null) {
-    const { step, words } = this.waiting;
+    const { step, words } = this.state.now.waiting;
     const { drafted, boundary, counts } = { ...this.store.summaries[step], drafted: this.store.step(step).drafted };
     const found = answer || compared(piecesFrom(this.store, step), words, drafted);
-    this.waiting = null;
-    this.field.value = "";
+    this.state.set({ waiting: null, typed: "" });
     this.answer(step, {
       right: found.accepted >= boundary,
       mine: found.accepted,
@@ -243,15 +243,15 @@ export class TypedView extends Guessing {
       found,
       source,
     });
-    this.look(this.next.hidden ? null : this.next);
+    this.looking = true;
   }
 
-  show() {
+  show({ typed, waiting }) {
     if (!this.showState()) return;
-    const { asking, refusal, store, answers } = this;
-    const shown = this.selection.shown;
-    const here = answers.get(shown);
-    const busy = asking && this.waiting !== null && this.waiting.step === shown;
+    const { asking, refusal, store, here } = this;
+    const { shown } = this.state;
+    const busy = asking && waiting?.step === shown;
+    if (this.field.value !== typed) this.field.value = typed;
     this.row.hidden = this.before.hidden = !asking;
     this.field.disabled = busy;
     this.instead.hidden = !busy;
@@ -272,7 +272,7 @@ export class TypedView extends Guessing {
     this.result.replaceChildren(
       ...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []),
     );
-    const score = refusal ? "" : scoreSentence(name, [...answers.values()], this.rival);
+    const score = refusal ? "" : scoreSentence(name, this.any, this.rival);
     this.facts.replaceChildren(
       ...(here
         ? [
@@ -283,6 +283,7 @@ export class TypedView extends Guessing {
         : []),
       h("b", {}, score),
     );
+    if (this.looking) this.look();
   }
 
   /** Shows the end of the text that the draft continues; if it is short, also the end of the prompt. */

@@ -7,21 +7,19 @@ const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
 export class Viewport {
-  /** `moved()` is called after every change of scale or position. */
-  constructor(host, moved) {
-    Object.assign(this, { host, moved, content: null, pointers: new Map(), dragged: false });
-    Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, larger: 1, size: { width: 0, height: 0 } });
+  /** `touched(zoom)` is called with the state's `zoom` when a person zoomed or panned. */
+  constructor(host, touched) {
+    Object.assign(this, { host, touched, content: null, pointers: new Map(), dragged: false });
+    Object.assign(this, { k: 1, x: 0, y: 0, size: { width: 0, height: 0 } });
     this.listen();
   }
 
   /** `content`: left, right, top and bottom of the drawing; `focus`: the drawing's most important part, with the x `turn` that must be in
-   *  view; `block`: the block size. A new block size resets zoom and position. */
-  set(content) {
-    const same = this.content && this.content.block === content.block;
+   *  view; `block`: the block size; `larger`: scale. The `zoom` of another block size is ignored. */
+  place(content, zoom, start) {
     this.content = content;
-    if (!same) this.touched = false;
-    if (!this.touched) this.fit();
-    else this.moved();
+    if (zoom?.block === content.block) Object.assign(this, zoom);
+    else this.fit(start);
   }
 
   /** Sets the size of the host, from a resize observer: measuring here would force a layout at every step. */
@@ -29,24 +27,29 @@ export class Viewport {
     this.size = { width, height };
   }
 
-  /** Resets the zoom and shows the whole drawing, or its focus if it does not fit. */
-  fit() {
+  /** Shows the whole drawing; if it does not fit, its beginning (`start`) or its focus. */
+  fit(start) {
     const { width, height } = this.size;
     const c = this.content;
-    if (!c || !width || !height) return;
-    const k = (this.k = this.larger);
+    const k = (this.k = c.larger);
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
     const { focus } = c;
     const [first, last] = [-c.top * k, along - c.bottom * k];
-    const x = this.settle(c.left, c.right, focus.left, focus.right, across, this.start ? c.left : focus.turn);
+    const x = this.settle(c.left, c.right, focus.left, focus.right, across, start ? c.left : focus.turn);
     const y =
       first <= last + 1
         ? Math.max(first, Math.min(last, along * TRUNK))
         : this.settle(c.top, c.bottom, focus.top, focus.bottom, along);
-    this.touched = false;
     Object.assign(this, { x: x + MARGIN.left, y: y + MARGIN.top });
-    this.moved();
+  }
+
+  /** Moves by hand. */
+  change(zoom) {
+    if (!this.content) return;
+    Object.assign(this, zoom);
+    const { k, x, y, content } = this;
+    this.touched({ k, x, y, block: content.block });
   }
 
   /** The offset along one axis. It aligns the start of the content with the view, or if this would cut the focus, brings the focus into
@@ -62,18 +65,11 @@ export class Viewport {
     const box = this.host.getBoundingClientRect();
     const [px, py] = [clientX - box.left, clientY - box.top];
     const k = Math.min(ZOOM[1], Math.max(ZOOM[0], this.k * factor));
-    this.x = px - ((px - this.x) * k) / this.k;
-    this.y = py - ((py - this.y) * k) / this.k;
-    this.k = k;
-    this.touched = true;
-    this.moved();
+    this.change({ k, x: px - ((px - this.x) * k) / this.k, y: py - ((py - this.y) * k) / this.k });
   }
 
   pan(dx, dy) {
-    this.x += dx;
-    this.y += dy;
-    this.touched = true;
-    this.moved();
+    this.change({ x: this.x + dx, y: this.y + dy });
   }
 
   /** Pans just enough to show a point of the content. */

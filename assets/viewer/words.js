@@ -37,6 +37,9 @@ export function milliseconds(seconds) {
   return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
 }
 
+/** A time of a step in words; times of a run that is still drawn while it is generated include the drawing. */
+export const took = ({ drawing }, seconds) => milliseconds(seconds) + (drawing ? " with drawing" : "");
+
 /** A number with this many decimals; rounds half to even, like Python. */
 export function fixed(value, digits) {
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && !Number.isInteger(value * 2 ** digits);

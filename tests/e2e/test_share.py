@@ -67,7 +67,7 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(problem(page)).to_be_hidden()
     opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # selects in the shown run
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
-    expect(page.locator("#sentence h2")).to_have_text("Where will the first draft break?")
+    expect(page.locator("#sentence h2")).to_have_text("Which token of the first draft is the first wrong one?")
     expect(page.locator("body.dark")).to_be_visible()
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")

@@ -1,7 +1,17 @@
 // The games: the quiz, and Be the drafter.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Guessing, QuizView, draftedNode, guessMarks, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
+import { fateOf } from "../../assets/viewer/explain.js";
+import {
+  Guessing,
+  QuizView,
+  askedStep,
+  draftedNode,
+  guessMarks,
+  guessableSteps,
+  quizVerdict,
+} from "../../assets/viewer/quiz.js";
+import { State } from "../../assets/viewer/state.js";
 import {
   TypedView,
   agreeing,
@@ -12,6 +22,7 @@ import {
   spaced,
   typedSentence,
 } from "../../assets/viewer/typed.js";
+import { stepLine, stepOf } from "./fixtures.mjs";
 
 test("the quiz asks about drafted steps with a known boundary and judges the guess", () => {
   assert.deepEqual(
@@ -23,23 +34,52 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
     ]),
     [0, 2],
   );
-  const step = { boundary: 2, drafted: 4, selected: [2, 0], random: false };
+  const step = { boundary: 2, draft: { texts: [" I", " will", " help", "I"] }, selected: [2, 0], random: false };
   assert.deepEqual(quizVerdict(step, 3), {
     right: true,
     byFlag: true,
-    words: "Right: the draft broke after the second token. The drafter’s own prediction was right too.",
+    words: "Right: the first wrong token was “help”. The drafter expected this too.",
   });
   assert.equal(
-    quizVerdict({ ...step, boundary: 4 }, 1).words,
-    "You said before the first token: the draft broke nowhere. The drafter’s own prediction: after the second token.",
+    quizVerdict({ ...step, boundary: 1, selected: [4] }, 3).words,
+    "You chose “help”; the first wrong token was “will”. The drafter expected no wrong token.",
   );
+  assert.equal(
+    quizVerdict({ ...step, boundary: 4, random: true, draft: { texts: ["a", "b", "a"] } }, 3).words,
+    "You chose “a” (3); no token was wrong.",
+  );
+  assert.match(quizVerdict(step, 5).words, /^You chose none; the first wrong/);
+});
+
+test("a question shows the first draft only, and nothing that tells its fate", () => {
+  const { step, parts } = (() => {
+    const raw = JSON.parse(stepLine(4, 2, [2]));
+    const other = {
+      ...raw.nodes[1],
+      id: 9,
+      parent: 2,
+      depth: 3,
+      candidates: [1],
+      proposer: "second",
+      state: "accepted",
+    };
+    return { step: stepOf({ ...raw, nodes: [...raw.nodes, other] }), parts: raw.nodes.length };
+  })();
+  const asked = askedStep(step);
+  assert.equal(askedStep(step), asked);
+  assert.equal(asked.nodes.size, parts);
+  assert.deepEqual([...new Set([...asked.nodes.values()].map(({ state }) => state))], ["root", "unreached"]);
+  assert.deepEqual(
+    [1, 2, 3, 4].map((k) => fateOf(asked, k)),
+    ["unseen", "unseen", "unseen", "unseen"],
+  );
+  assert.deepEqual([asked.bonus, asked.boundary, asked.accepted, asked.selected], [null, null, [], []]);
+  assert.equal(asked.columns, step.columns);
+  assert.equal(askedStep(null), null);
 });
 
 test("guessMarks gives the result of every step of the quiz", () => {
-  const answers = new Map([
-    [0, { right: true }],
-    [2, { right: false }],
-  ]);
+  const answers = { 0: { right: true }, 2: { right: false } };
   assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [
     { at: 0, right: true },
     { at: 2, right: false },
@@ -49,7 +89,7 @@ test("guessMarks gives the result of every step of the quiz", () => {
 
 test("the quiz hides the text of the asked step and later ones, or only of later ones after an answer", () => {
   const hidden = Object.getOwnPropertyDescriptor(Guessing.prototype, "hidden").get;
-  const of = (on, asking, shown) => hidden.call({ on, asking, selection: { shown } });
+  const of = (on, asking, shown) => hidden.call({ on, asking, state: { shown } });
   assert.deepEqual(
     [of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)],
     [3, 4, null, null],
@@ -80,13 +120,11 @@ test("a typed digit waits for a second one only if two digits are possible", (t)
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const guesses = [];
   const quiz = (drafted) => {
-    const step = { drafted };
+    const store = { step: () => ({ drafted, index: 0 }), summaries: [{ boundary: 0 }], length: 1 };
     return Object.assign(Object.create(QuizView.prototype), {
-      typed: "",
-      on: true,
-      answers: new Map(),
-      selection: { shown: 0 },
-      store: { step: () => step, summaries: [{ boundary: 0 }] },
+      name: "quiz",
+      store,
+      state: new State(store, () => {}, { game: "quiz", resting: 0 }),
       guess: (position) => guesses.push(position),
     });
   };
@@ -193,17 +231,12 @@ function game(fields) {
     complete: true,
   };
   const view = Object.assign(Object.create(TypedView.prototype), {
-    on: true,
-    answers: new Map(),
+    name: "draft",
     number: 0,
-    waiting: null,
     store,
-    selection: { shown: 1 },
+    state: new State(store, () => {}, { game: "draft", resting: 1 }),
     field: { value: "with 25", focus() {} },
     answer: (step, verdict) => heard.push([step, verdict]),
-    look() {},
-    show() {},
-    next: {},
     ...fields,
   });
   return { view, heard };
@@ -258,6 +291,6 @@ test("TypedView refuses runs that are sampled or lack tokens or drafts, and then
 test("a challenge link contains the user's score", () => {
   const { view } = game({});
   assert.equal(view.challenge, "draft=1");
-  view.answers.set(0, { mine: 3 }).set(1, { mine: 2 });
+  view.state.set({ answers: { draft: { 0: { mine: 3 }, 1: { mine: 2 } } } });
   assert.equal(view.challenge, "draft=1&beat=2.50");
 });

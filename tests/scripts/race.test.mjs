@@ -134,10 +134,13 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
       { ...lane("D²SD, “quickest here”", 1.3, 1), method: "d2sd cost-aware" },
     ]),
     {
-      title: "DFlash was fastest.",
-      more: "1.2 times as fast as plain decoding on this text. “Quickest here”, which drafts only as much as saves time, was 1.3 times as fast. With an 8B model on an H200, D²SD would be about 2.0 times as fast.",
+      title: "D²SD, “quickest here” was fastest.",
+      more: "1.3 times as fast as plain decoding on this text. Of the full trees, DFlash was quickest: 1.2 times as fast. With an 8B model on an H200, D²SD would be about 2.0 times as fast.",
     },
   );
+  const placed = ({ row, ...lane }, place) => ({ ...lane, row: { ...row, place } });
+  const [first, second] = [placed(lane("D²SD", 1.1, null), 1), placed(lane("DFlash", 1.2, null), 2)];
+  assert.match(resultWords([PLAIN, second, first]).title, /^D²SD was fastest/); // as its lane says
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
     title: "Plain decoding was fastest.",
     more: "Closest was DFlash: 2.0 times slower than plain decoding.",

@@ -1,6 +1,7 @@
 // Re-drafts at the user's request: their sentences, and the handling of answers.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { State } from "../../assets/viewer/state.js";
 import { chosenSentence, readAnswer, Redraft, redraftSentence } from "../../assets/viewer/redraft.js";
 
 const answer = (fields) =>
@@ -62,20 +63,16 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
 
 test("Redraft uses the answer to the latest question only, and names the problem without a server", () => {
   const asked = [];
-  const selection = { shown: 2, shownNode: null, pause() {}, pin() {} };
-  const redraft = new Redraft(
-    { key: "k" },
-    selection,
-    (question) => asked.push(question),
-    () => {},
-  );
+  const store = { key: "k", length: 5, live: false };
+  const state = new State(store, () => {}, { resting: 2 });
+  const redraft = new Redraft(store, state, (question) => asked.push(question));
   redraft.request(3);
   redraft.request(4);
   redraft.receive({ number: 1, problem: "old" });
-  assert.equal(redraft.now.answer, null);
+  assert.equal(redraft.here.answer, null);
   redraft.receive({ number: 2, problem: "new" });
   redraft.receive({ number: 2, problem: "again" });
-  assert.equal(redraft.now.answer.problem, "new");
+  assert.equal(redraft.here.answer.problem, "new");
   assert.deepEqual(
     asked.map(({ prefix, number }) => [prefix, number]),
     [
@@ -83,8 +80,12 @@ test("Redraft uses the answer to the latest question only, and names the problem
       [4, 2],
     ],
   );
-  assert.equal(redraft.of({ index: 1 }), null);
-  const alone = new Redraft({ key: "k" }, selection, null, () => {});
+  state.pin(2, 4); // a selected node has a card of its own
+  assert.equal(redraft.here, null);
+  state.pin(1);
+  assert.equal(redraft.here, null);
+  const alone = new Redraft(store, state, null);
   alone.request(3);
-  assert.match(alone.now.answer.problem, /without its models/);
+  assert.match(alone.here.answer.problem, /without its models/);
+  assert.deepEqual([alone.release(), alone.release()], [true, false]);
 });

@@ -4,9 +4,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { gunzipSync } from "node:zlib";
 import { keyActions } from "../../assets/viewer/help.js";
-import { Player } from "../../assets/viewer/player.js";
-import { Selection } from "../../assets/viewer/selection.js";
-import { ALONE, END, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { Player, stageAt, timeAt } from "../../assets/viewer/player.js";
+import { ALONE, END, STAGE_NAMES, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { State } from "../../assets/viewer/state.js";
 import { brokenTokens } from "../../assets/viewer/tree_layout.js";
 import { afterToken } from "../../assets/viewer/words.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
@@ -260,7 +260,7 @@ const element = () => ({
   isConnected: true,
 });
 
-/** A player of the recorded steps; `wait(seconds)` lets time pass. */
+/** A player of the recorded steps; `wait(seconds)` lets time pass, `drawn` and `said` are the times and the stages that were shown. */
 function playerOf() {
   const [frames, drawn, said] = [[], [], []];
   Object.assign(globalThis, {
@@ -269,54 +269,46 @@ function playerOf() {
     requestAnimationFrame: (act) => frames.push(act),
   });
   const store = { length: STEPS.length, live: false, step: (at) => STEPS[at] ?? null };
-  const selection = new Selection(store, () => {});
-  selection.resting = 1;
-  const player = new Player(store, selection, {
-    draw: (t) => drawn.push(t),
-    said: (name) => said.push(name),
-    allowed: () => true,
-    changed: () => {},
-  });
+  const show = ({ now, chosen }) => {
+    const name = STAGE_NAMES[stageAt(STEPS[chosen], now.place)] ?? "";
+    drawn.push(timeAt(STEPS[chosen], now.place));
+    if (said.at(-1) !== name) said.push(name);
+  };
+  const state = new State(store, () => show(state), { resting: 1 });
+  const player = new Player(store, state, () => true);
   let now = 0;
   const wait = (seconds) => {
     for (const end = now + seconds * 1000; now < end; now += 50) frames.splice(0).forEach((act) => act(now));
   };
-  return {
-    player,
-    selection,
-    drawn,
-    said,
-    wait,
-    keys: keyActions({ store, selection, player, quiz: { asking: false } }),
-  };
+  return { player, state, drawn, said, wait, keys: keyActions({ store, state, player, quiz: { asking: false } }) };
 }
 
 test("Space plays a step in 18 seconds and stops at its end; it also pauses and resumes", () => {
-  const { player, selection, drawn, said, wait, keys } = playerOf();
+  const { player, state, drawn, said, wait, keys } = playerOf();
   keys[" "]();
   wait(0.1);
   assert.ok(drawn[0] < 0.05); // the first drawing is the beginning
   wait(9);
   keys[" "]();
-  const { at } = player;
+  const { place } = state.now;
   wait(3);
-  assert.ok(!player.playing && player.on && player.at === at && at > 2.9 && at < 3.2);
+  assert.ok(!state.now.playing && state.now.place === place && place > 2.9 && place < 3.2);
   keys[" "]();
   wait(9.5);
   assert.deepEqual(said, ["draft", "doubt", "re-draft", "merge", "verify", "keep", ""]);
-  assert.deepEqual([drawn.at(-1), player.on, player.playing], [END, false, false]);
+  assert.deepEqual([drawn.at(-1), player.on, state.now.playing], [END, false, false]);
   wait(60);
-  assert.deepEqual([selection.pinned, selection.shown, player.on], [null, 1, false]); // the next step does not start to play
+  assert.deepEqual([state.now.pinned, state.shown, player.on], [null, 1, false]); // the next step does not start to play
 });
 
 test("a part of a step plays between two places and rests there", () => {
-  const { player, drawn, wait, keys } = playerOf();
+  const { player, state, drawn, wait, keys } = playerOf();
   player.play(-1, -0.2);
   assert.ok(drawn[0] < -0.9);
   wait(1);
-  assert.ok(player.playing);
+  assert.ok(state.now.playing);
   wait(2);
-  assert.deepEqual([drawn.at(-1), player.playing, player.on], [-0.2, false, true]);
+  assert.deepEqual([drawn.at(-1), state.now.playing, player.on], [-0.2, false, true]);
   player.play(4, 6);
   wait(7);
   assert.deepEqual([drawn.at(-1), player.on], [END, false]);
@@ -328,24 +320,23 @@ test("a part of a step plays between two places and rests there", () => {
 });
 
 test("playing ends when another step is pinned", () => {
-  const { player, selection, wait } = playerOf();
-  selection.pin(3);
+  const { player, state, wait } = playerOf();
+  state.pin(3);
   player.toggle();
   wait(2);
-  selection.pin(5);
+  state.pin(5);
   wait(0.2);
-  assert.deepEqual([selection.pinned, player.on, player.playing], [5, false, false]);
+  assert.deepEqual([state.now.pinned, player.on, state.now.playing], [5, false, false]);
 });
 
 test("Shift with a digit rests at the end of a stage, and arrows go from one to the next", () => {
-  const { player, drawn, said, keys } = playerOf();
+  const { player, state, drawn, said, keys } = playerOf();
   keys.Stage3();
-  assert.deepEqual([drawn.at(-1), said.at(-1), player.playing], [3, "re-draft", false]);
+  assert.deepEqual([drawn.at(-1), said.at(-1), state.now.playing], [3, "re-draft", false]);
   const press = (key) => player.press({ key, preventDefault() {} });
-  Object.assign(player.slider, { valueAsNumber: 3, max: 6 });
   press("ArrowRight");
   assert.deepEqual([drawn.at(-1), said.at(-1)], [4, "merge"]);
-  player.slider.valueAsNumber = 3.4;
+  player.seek(3.4);
   press("ArrowLeft");
   assert.equal(drawn.at(-1), 3);
   keys.Stage6();

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateRawSync } from "node:zlib";
 import { boundaryWords, stepSentence } from "../../assets/viewer/explain.js";
-import { Selection } from "../../assets/viewer/selection.js";
+import { State } from "../../assets/viewer/state.js";
 import { Resend, Store, judged, openLine } from "../../assets/viewer/store.js";
 import { foundBy } from "../../assets/viewer/timeline.js";
 import { FINISHED, HEADER, segment, settled, stepLine, storeOf, outcomeLine } from "./fixtures.mjs";
@@ -158,63 +158,76 @@ test("a recording opens at its instructive step, or at the first without a head"
   store.feed(lines.join("\n"));
   await settled(store);
   assert.equal(store.recorded, true);
-  const selection = new Selection(store, () => {});
-  selection.advance();
-  assert.deepEqual([selection.shown, selection.following], [0, false]);
+  const state = new State(store, () => {});
+  state.advance();
+  assert.deepEqual([state.shown, state.following], [0, false]);
   store.feed(
     [JSON.stringify({ event: "Segment", key: "k", from: 0, recorded: true, instructive: 1 }), ...lines].join("\n"),
   );
-  selection.reset();
+  state.reset();
   await settled(store);
-  selection.advance();
-  assert.equal(selection.shown, 1);
+  state.advance();
+  assert.equal(state.shown, 1);
 });
 
 test("a live run is followed except while a step is pinned", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 1)));
   await settled(store);
-  const selection = new Selection(store, () => {});
-  selection.advance();
-  assert.deepEqual([selection.shown, selection.following], [1, true]);
-  selection.pin(7, 3);
-  assert.deepEqual([selection.pinned, selection.node, selection.following], [1, 3, false]);
-  selection.release();
-  assert.deepEqual([selection.pinned, selection.node], [1, null]);
-  selection.release();
-  assert.deepEqual([selection.shown, selection.following], [1, true]);
+  const state = new State(store, () => {});
+  state.advance();
+  assert.deepEqual([state.shown, state.following], [1, true]);
+  state.pin(7, 3);
+  assert.deepEqual([state.now.pinned, state.now.node, state.following], [1, 3, false]);
+  state.release();
+  assert.deepEqual([state.now.pinned, state.now.node], [1, null]);
+  state.release();
+  assert.deepEqual([state.shown, state.following], [1, true]);
 });
 
 test("a selected node is shown in its own step, not in a previewed one", async () => {
   const { store } = storeOf();
   store.feed([HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED].join("\n"));
   await settled(store);
-  const selection = new Selection(store, () => {});
-  selection.pin(0, 3);
-  assert.equal(selection.shownNode, 3);
-  selection.preview(1);
-  assert.deepEqual([selection.shown, selection.node, selection.shownNode], [1, 3, null]);
-  selection.preview(0);
-  assert.equal(selection.shownNode, 3);
-  selection.preview(null);
-  assert.equal(selection.shownNode, 3);
+  const state = new State(store, () => {});
+  state.pin(0, 3);
+  assert.equal(state.shownNode, 3);
+  state.preview(1);
+  assert.deepEqual([state.shown, state.now.node, state.shownNode], [1, 3, null]);
+  state.preview(0);
+  assert.equal(state.shownNode, 3);
+  state.preview(null);
+  assert.equal(state.shownNode, 3);
 });
 
 test("a followed run ends at its instructive step", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1, [1]), stepLine(4, 1), stepLine(4, 1)));
   await settled(store);
-  const selection = new Selection(store, () => {});
-  selection.advance();
-  assert.equal(selection.shown, 2);
+  const state = new State(store, () => {});
+  state.advance();
+  assert.equal(state.shown, 2);
   store.feed([JSON.stringify({ event: "Segment", key: "k", from: 4, instructive: 1 }), FINISHED].join("\n"));
   await settled(store);
-  selection.advance();
-  assert.equal(selection.shown, 1);
-  selection.pin(2);
-  selection.release();
-  selection.advance();
-  assert.equal(selection.shown, 2); // the step chosen last stays
+  state.advance();
+  assert.equal(state.shown, 1);
+  state.pin(2);
+  state.release();
+  state.advance();
+  assert.equal(state.shown, 2); // the step chosen last stays
+});
+
+test("times of a step include drawing only while the run is live", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 3)));
+  await settled(store);
+  const verify = () => [store.step(0).seconds.verify.toFixed(4), store.step(0).drawing];
+  assert.deepEqual(verify(), ["0.0100", true]);
+  const speeds = { event: "Baseline", tokens_per_second: 300, unwatched: 600 }; // six tokens in 10 of 20 ms
+  store.feed(segment("k", 3, FINISHED, JSON.stringify(speeds)));
+  await settled(store);
+  assert.deepEqual(verify(), ["0.0050", false]);
+  assert.equal(store.secondsOf(1).verify.toFixed(4), "0.0050");
 });
 
 test("the last step names the reason for the end of the text once that is known", async () => {

@@ -57,7 +57,7 @@ test("a delayed preview is cancelled when the text is reset", () => {
   const text = new TextView(
     { ...element(), addEventListener: (kind, act) => (heard[kind] = act) },
     {},
-    { preview: (step) => previewed.push(step) },
+    { preview: (step) => previewed.push(step), following: false },
   );
   const over = () => heard.pointerover({ target: { closest: () => ({ dataset: { step: "7" } }) } });
   over();
@@ -68,10 +68,10 @@ test("a delayed preview is cancelled when the text is reset", () => {
   assert.deepEqual(previewed, [7]);
 });
 
-test("steps that arrive after hide() was called are hidden too", () => {
+test("steps that arrive after others were hidden are hidden too", () => {
   const committed = Array.from({ length: 6 }, (_, at) => [{ text: ` ${at}`, proposer: "first" }]);
   const store = { prompt: "", header: { config: {} }, opening: [], committed, length: 4 };
-  const text = new TextView(element(), store, { pinned: 1 });
+  const text = new TextView(element(), store, {});
   const shown = () => text.tokens.flatMap(([token], at) => (token.classList.contains("unasked") ? [] : at));
   text.show({ at: null, hidden: 2 });
   store.length = 6;

@@ -1,0 +1,150 @@
+// The state of the view: one plain, frozen object. All that is drawn follows from it and from the run; classes keep only what they
+// derive from it.
+
+import { remember, remembered } from "./dom.js";
+import { stagesOf } from "./stages.js";
+
+const WHOLE = "d2sd-explorer-whole";
+
+/** Fields that belong to the chosen step, with their values for a step that was just chosen. */
+const OF_STEP = {
+  place: null, // number of stages played, null: the whole step is shown
+  playing: false,
+  until: null, // place at which playing ends, null: the end of the step
+  held: null, // node after which a cut branch was opened
+  digits: "", // typed in the quiz
+  typed: "", // words in the field of “Be the drafter”
+  top: null, // scroll position of the text and first bar of the steps, null: the shown step is in view
+  first: null,
+};
+
+/** Fields that belong to the run. Steps count from 0. */
+const OF_RUN = {
+  ...OF_STEP,
+  pinned: null, // the step that a person chose
+  resting: null, // the step that is shown while none is pinned
+  settled: false, // whether `resting` stays
+  previewed: null, // the step under the pointer
+  node: null, // selected in the pinned step
+  wanted: null, // requested step and node, until the run reaches them
+  mark: "", // fingerprint of the text that a link refers to
+  question: null, // “what if?”, with its answer
+  answers: { quiz: {}, draft: {} }, // by game and step
+  waiting: null, // typed draft that the server verifies
+  filter: "any", // of Find
+  bars: 1, // zoom of the steps
+  unfolded: false, // whether a long prompt is shown whole
+  why: false,
+  silent: false, // whether no data has arrived for a while
+};
+
+/** Fields that outlive a run. */
+const LASTING = {
+  widened: false, // whether every token is readable on a narrow screen
+  zoom: null, // scale and position of the tree, and the block size for which they hold; null: fitted
+  most: null, // number of re-drafts that are not faded, null for all
+  present: false,
+  facts: false, // open parts
+  finder: false,
+  menu: false,
+  help: false,
+  game: "",
+  pending: "", // game that starts once the run is loaded
+};
+
+export class State {
+  /** `changed()` is called after every change. */
+  constructor(store, changed, fields = {}) {
+    Object.assign(this, { store, changed });
+    this.now = Object.freeze({ ...LASTING, ...OF_RUN, whole: remembered(WHOLE) === "yes", ...fields });
+  }
+
+  set(fields) {
+    this.now = Object.freeze({ ...this.now, ...fields });
+    this.changed();
+  }
+
+  reset() {
+    this.set(OF_RUN);
+  }
+
+  /** The chosen step, without the pointer's preview. */
+  get chosen() {
+    return this.now.pinned ?? this.now.resting;
+  }
+
+  get shown() {
+    return this.now.previewed ?? this.chosen;
+  }
+
+  /** The selected node if its step is shown, else null: ids of nodes are per step. */
+  get shownNode() {
+    return this.shown === this.now.pinned ? this.now.node : null;
+  }
+
+  get following() {
+    return this.now.pinned === null && this.store.live;
+  }
+
+  /** Sets fields that decide which step is chosen. If another step is chosen, fields of the step before are reset, except `kept`. */
+  choose(fields, kept = {}) {
+    const { pinned, resting } = { ...this.now, ...fields };
+    this.set({ ...fields, ...((pinned ?? resting) === this.chosen ? {} : OF_STEP), ...kept });
+  }
+
+  /** Follows new steps, unless the run is a recording or a step is pinned. */
+  advance() {
+    const { store, now } = this;
+    const last = store.length - 1;
+    if (last < 0) return;
+    const instructive = store.instructive <= last ? store.instructive : 0;
+    // at the end of a followed run its most instructive step is shown, as for recordings
+    const resting = store.recorded || store.finished ? (now.settled ? now.resting : instructive) : last;
+    const settled = store.recorded ? store.complete : Boolean(store.finished);
+    this.choose({ resting, settled, node: now.pinned === null && resting !== now.resting ? null : now.node });
+  }
+
+  /** `kept`: fields that stay although another step is chosen. */
+  pin(step, node = null, kept = {}) {
+    if (!this.store.length) return;
+    const pinned = Math.min(this.store.length - 1, Math.max(0, step));
+    this.choose({ pinned, node, previewed: null, wanted: null, mark: "" }, kept);
+  }
+
+  /** Esc: releases the node first, then the step. */
+  release() {
+    if (this.now.node !== null && this.now.pinned !== null) this.set({ node: null });
+    else this.unpin(this.now.resting);
+  }
+
+  follow() {
+    this.unpin(this.store.live || this.now.pinned === null ? this.store.length - 1 : this.now.resting);
+  }
+
+  unpin(resting) {
+    // without a live run to return to, the pinned step stays in view
+    const stays = this.store.live ? resting : (this.now.pinned ?? resting);
+    this.choose({ resting: stays, pinned: null, previewed: null, node: null });
+  }
+
+  preview(step, kept = {}) {
+    if (step !== this.now.previewed) this.set({ previewed: step, ...kept });
+  }
+
+  move(by) {
+    if (this.shown !== null) this.pin(this.chosen + by);
+  }
+
+  /** Shows the chosen step at a place among its stages, or plays it from there. A live run would replace the step, so it is pinned. */
+  goTo(place, playing = false, until = null) {
+    const whole = place >= stagesOf(this.store.step(this.chosen)).length;
+    const pinned = this.store.live ? this.chosen : this.now.pinned;
+    this.set({ pinned, place: whole ? null : place, playing: playing && !whole, until });
+  }
+
+  /** Draws whole branches, or cuts those that were not accepted; the browser remembers the choice. */
+  showWhole(whole) {
+    remember(WHOLE, whole ? "yes" : "no");
+    this.set({ whole, zoom: null });
+  }
+}

@@ -1,0 +1,187 @@
+"""Hands on the page: presses, drags and keys in the middle of something, after something else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from app import presets
+from app.runs.share import class_page
+from app.session import History
+from d2sd.figures.viewer import standalone_page
+from d2sd.trace.run import RecordedRun
+from tests.chromium import new_page
+from tests.e2e.driving import DRAWN, PATIENCE, finished, fold, open_tab, opened, start, unfold, view
+from tests.hands import QUICK, SIZES, Hands, OfflineHands, perform
+
+pytestmark = pytest.mark.e2e
+
+# Visible controls whose middle belongs to something else, each as its name and what lies there.
+COVERED = """() => {
+  const roots = [document];
+  const controls = [];
+  for (const root of roots)
+    for (const element of root.querySelectorAll('*')) {
+      if (element.shadowRoot) roots.push(element.shadowRoot);
+      if (element.matches("button, a[href], input, select, textarea, summary, [role=button], [role=tab], [role=slider], g.node, g.more, .tok[data-step]")) controls.push(element);
+    }
+  const modal = document.querySelector('dialog[open]');
+  const usable = (e) =>
+    e.checkVisibility({ visibilityProperty: true }) && !e.disabled && !e.closest('[inert], [aria-hidden=true]') && (!modal || modal.contains(e)) &&
+    getComputedStyle(e).pointerEvents !== 'none' && [...e.getClientRects()].some((box) => box.width > 2 && box.height > 2);
+  const faults = [];
+  const meets = (control, x, y) => {
+    const hit = control.getRootNode().elementFromPoint(x, y);
+    const label = control.closest('label') ?? (control.id && document.querySelector(`label[for="${CSS.escape(control.id)}"]`));
+    return hit && (control.contains(hit) || label?.contains(hit)) ? '' : hit ? `${hit.tagName}.${hit.getAttribute('class') ?? hit.id}` : 'nothing';
+  };
+  for (const control of controls.filter(usable)) {
+    control.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
+    const box = [...control.getClientRects()].find(({ width, height }) => width > 2 && height > 2);
+    const clipped = control.closest('#tree, #text, #strip')?.getBoundingClientRect(); // drawings show a part of their content
+    const across = [box.left + box.width / 2];
+    const down = box.top + box.height / 2;
+    if (control.type === 'range') {
+      const share = (control.valueAsNumber - control.min) / (control.max - control.min || 1);
+      across.push(box.left + 8 + share * (box.width - 16), box.left + (share < 0.5 ? 0.9 : 0.1) * box.width); // thumb, free track
+    }
+    for (const x of across) {
+      if (clipped && (x < clipped.left || x > clipped.right || down < clipped.top || down > clipped.bottom)) continue;
+      const met = meets(control, x, down);
+      if (met) faults.push(`${control.tagName}.${control.getAttribute('class') ?? ''}#${control.id} “${(control.getAttribute('aria-label') ?? control.textContent).trim().slice(0, 30)}” at ${Math.round(x)}, ${Math.round(down)}: ${met}`);
+    }
+  }
+  return faults;
+}"""
+LINES = """({ store }) => [JSON.stringify({ event: 'Segment', key: store.key, from: 0, instructive: store.instructive, own: store.own }), ...store.valueAt(0).split('\\n').slice(1)].join('\\n')"""
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("hands") / "run.html"
+    path.write_text(standalone_page(RecordedRun.read("\n".join(presets.opening().lines()).encode()), "run"), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_view_looks_the_same_whatever_was_pressed_before(browser, file, size):
+    hands = OfflineHands(browser, file, size)
+    try:
+        assert [report for seed in (3, 7, 11) if (report := hands.check(seed + size[0], 9))] == []
+    finally:
+        hands.close()
+
+
+def covered(page: Page) -> list[str]:
+    """The controls that a click on their middle would miss."""
+    page.evaluate("document.getAnimations().forEach((animation) => animation.finish())")
+    return page.evaluate(COVERED)
+
+
+def resized(page: Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(go))))")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_click_in_the_middle_of_a_control_meets_it_offline(browser, tmp_path, size):
+    history = History()
+    history.keep(RecordedRun.read("\n".join(presets.opening().lines()).encode()), "Explore")
+    path = tmp_path / "class.html"
+    path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
+    page = new_page(browser, viewport={"width": size[0], "height": size[1]})
+    page.goto(path.as_uri())
+    page.locator("#tree g.node").first.wait_for()
+    assert covered(page) == []
+    for key in ("Shift+Digit2", "t", "q"):  # a step in the middle of playing, presented, asked about
+        page.keyboard.press(key)
+        resized(page, size)
+        assert covered(page) == [], key
+    page.keyboard.press("3")
+    page.keyboard.press("t")
+    resized(page, size)
+    assert covered(page) == []
+    for name in ("Share ▾", "why?"):
+        page.locator("#explorer").get_by_role("button", name=name).click()
+        resized(page, size)
+        assert covered(page) == [], name
+        page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    page.locator("dialog[open]").wait_for()
+    assert covered(page) == []
+    page.keyboard.press("Escape")
+    page.locator("#runs button", has_text="Learn").click()
+    page.locator("#tour [data-ready=yes] .body p").first.wait_for()
+    for chapter in page.locator("#tour .rail button").all():
+        chapter.click()
+        assert covered(page) == []
+    page.close()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+def test_click_in_the_middle_of_a_control_meets_it_in_every_tab(laptop, address, size):
+    page = new_page(laptop)
+    resized(page, size)
+    opened(page, address)
+    for name in DRAWN:
+        open_tab(page, name)
+        resized(page, size)
+        assert covered(page) == [], name
+    open_tab(page, "Explore")
+    unfold(page)
+    assert covered(page) == []
+    fold(page)
+    page.close()
+
+
+def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind(browser, file):
+    hands = OfflineHands(browser, file, (1440, 900))
+    pressed = hands.hands.pressed
+    perform(pressed, ("press", ".play", 0.5))
+    expect(pressed.locator(".play")).to_have_attribute("aria-label", "Pause")
+    expect(pressed.locator("section.explorer")).to_have_attribute("data-stage", "draft")
+    for key in ("Shift+Digit5", "ArrowRight"):
+        perform(pressed, ("key", key))
+        assert hands.hands.difference() == []
+    assert pressed.locator(".tok:is(.ahead, .coming)").count() == 0
+    hands.close()
+
+
+def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_page(browser, address):
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.add_init_script(QUICK)
+    pages = [new_page(context) for _ in range(2)]
+    for page in pages:
+        opened(page, address)
+    pressed, fresh = pages
+    hands = Hands(pressed, fresh)
+    place = pressed.locator(".way input").bounding_box()
+    assert place is not None
+    middle = place["y"] + place["height"] / 2
+    pressed.mouse.click(place["x"] + 0.985 * place["width"], middle)  # in Keep, where tokens fly into the text
+    expect(pressed.locator(".flyer").first).to_be_attached()
+    start(pressed, "One day, a small dog", 40)
+    finished(pressed)
+    assert pressed.locator(".flyer").count() == 0
+
+    def same() -> None:
+        fresh.evaluate("lines => viewOf().store.feed(lines)", pressed.evaluate(f"({LINES})(viewOf())"))
+        fresh.wait_for_function("viewOf().store.complete && viewOf().store.finished")
+        assert hands.difference() == []
+
+    same()
+    for actions in (["Space", "ArrowRight", "w"], ["Shift+Digit4", "t", "ArrowDown"], ["q", "2", "t"]):
+        for key in actions:
+            perform(pressed, ("key", key))
+        same()
+    pressed.keyboard.press("Escape")
+    open_tab(pressed, "Race")
+    open_tab(pressed, "Learn")
+    pressed.locator("#learn-next").click()
+    open_tab(pressed, "Explore")
+    expect(view(pressed)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=PATIENCE)
+    same()
+    context.close()

@@ -1,0 +1,268 @@
+"""Random hands on the view of a run: what is drawn must depend on the state alone, not on the way to it.
+
+A sequence of presses, drags and keys at real coordinates is played on one page. After each action, a second page, on which nothing
+was ever pressed, draws the state of the first. Both must show the same words, places, opacities and colours.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+from tests.chromium import new_page
+
+Action = tuple[Any, ...]
+SIZES = [(1440, 900), (1280, 720), (390, 844)]
+
+# by weight: what is pressed, in the middle of one of its visible elements
+PRESSED = {
+    ".play": 6,
+    ".way li button": 6,
+    ".way input": 5,
+    "#tree g.node": 8,
+    "#tree g.more": 5,
+    "#text .tok": 6,
+    "#timeline": 6,
+    "#strip": 3,
+    ".places button": 3,
+    ".redraft-box button": 3,
+    "#whole": 4,
+    "#open-facts": 4,
+    ".facts .close": 2,
+    "#fit": 2,
+    "#widen": 3,
+    "#follow": 3,
+    ".gutter button:last-child": 3,
+    ".finder button": 5,
+    "#begin-quiz": 4,
+    "#be-the-drafter": 3,
+    ".guess button": 8,
+    ".typed input": 2,
+    ".share": 2,
+    ".why-open": 3,
+    ".theme": 2,
+    "#text .more": 1,
+}
+KEYS = [
+    *["ArrowRight", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Shift+ArrowRight", "Shift+ArrowLeft", "Home", "End"],
+    *["Space", "Space", *(f"Shift+Digit{n}" for n in range(1, 7))],
+    *"wwtt",
+    *["f", "+", "-", "n", "p", "q", "q", "b", "0", "1", "3", "?", "Escape", "Escape", "Enter", "Tab", "PageDown"],
+]
+DRAGGED = [".way input", ".way input", "#tree", "#timeline"]
+
+# Delays after which a pointer counts as resting are cut, so that a test need not wait for them.
+QUICK = """(() => { const later = window.setTimeout; window.setTimeout = (act, ms = 0, ...more) => later(act, ms <= 250 ? 0 : ms, ...more); })();
+window.viewOf = () => [...document.querySelectorAll('*')].find((e) => e.explorer).explorer;
+window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+"""
+# The middle of one of the visible elements that match, or null. `at`: which of them, from 0 to 1; wide elements are pressed at `at` too.
+PLACE = """([selector, at, across]) => {
+  const inside = ({ left, top, width, height }) => width > 1 && height > 1 && left >= 0 && top >= 0 && left + width <= innerWidth && top + height <= innerHeight;
+  const all = [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && !e.disabled && inside(e.getBoundingClientRect()));
+  if (!all.length) return null;
+  const box = all[Math.min(all.length - 1, Math.floor(at * all.length))].getBoundingClientRect();
+  return [box.left + box.width * (across ?? 0.5), box.top + box.height / 2];
+}"""
+# All that the view shows: for each visible element with own words or a shape its words, place, opacity and colours.
+SHOWN = """() => {
+  for (const animation of document.getAnimations()) animation.finish();
+  const view = viewOf();
+  const { root } = view.page;
+  const frame = root.getBoundingClientRect();
+  const shown = [];
+  const SHAPES = 'rect, path, circle, line, polygon, polyline, canvas, input, select';
+  const walk = (element, opacity, dx, dy) => {
+    if (element.matches('.spoken, .tip, dialog, option, script, style')) {
+      if (element.matches('dialog')) shown.push(['dialog', String(element.open), 0, 0, 0, 0, 1, '']);
+      return;
+    }
+    const style = getComputedStyle(element);
+    if (style.display === 'none') return;
+    const clear = opacity * Number(style.opacity);
+    if (clear < 0.01) return;
+    const box = element.getBoundingClientRect();
+    const words = [...element.childNodes].filter((n) => n.nodeType === 3).map((n) => n.data).join('|').trim();
+    if (style.visibility !== 'hidden' && box.width + box.height > 0 && (words || element.matches(SHAPES))) {
+      const said = element.matches('canvas') ? element.toDataURL() : element.value && !element.matches('button, li') ? `${words} ${element.value}` : words;
+      const { color, fill, stroke, backgroundColor, fontWeight, strokeDasharray } = style;
+      const name = `${element.tagName}.${element.getAttribute('class') ?? ''}`.replace(/ (open|pinned)\\b/g, '');
+      shown.push([name, said, box.left - frame.left + dx, box.top - frame.top + dy, box.width, box.height, clear, [color, fill, stroke, backgroundColor, fontWeight, strokeDasharray].join(' ')]);
+    }
+    const scrolls = element.id !== 'text' && (element.scrollTop || element.scrollLeft);
+    for (const child of element.children) walk(child, clear, dx + (scrolls ? element.scrollLeft : 0), dy + (scrolls ? element.scrollTop : 0));
+  };
+  walk(root, 1, 0, 0);
+  return shown;
+}"""
+READ = f"() => [JSON.stringify(viewOf().drawnState), document.body.className, ({SHOWN})()]"
+# Draws a state and compares what is then shown with `there`; returns the first differences.
+COMPARE = f"""async ([state, theme, there]) => {{
+  document.body.className = theme;
+  viewOf().draw(JSON.parse(state));
+  await frames2();
+  await frames2();
+  viewOf().draw(JSON.parse(state));
+  const here = ({SHOWN})();
+  const key = (one) => one.slice(0, 2).join(' ');
+  const near = (a, b) => a.every((value, n) => (typeof value === 'number' ? Math.abs(value - b[n]) <= (n === 6 ? 0.02 : 1) : value === b[n]));
+  const left = new Map();
+  for (const one of here) left.set(key(one), [...(left.get(key(one)) ?? []), one]);
+  const differences = [];
+  for (const one of there) {{
+    const same = left.get(key(one)) ?? [];
+    const at = same.findIndex((other) => near(one, other));
+    if (at >= 0) same.splice(at, 1);
+    else differences.push(['pressed', ...one]);
+  }}
+  for (const rest of left.values()) for (const one of rest) differences.push(['fresh', ...one]);
+  return differences.slice(0, 6).map((one) => one.map((value) => String(value).slice(0, 160)).join(' · '));
+}}"""
+
+
+def sequence(seed: int, length: int, phone: bool = False) -> list[Action]:
+    """Random actions. A seed always gives the same ones."""
+    chance = random.Random(seed)
+    kinds = list(PRESSED)
+    weights = [weight * (4 if phone and kind == "#widen" else 1) for kind, weight in PRESSED.items()]
+    actions: list[Action] = []
+    while len(actions) < length:
+        roll = chance.random()
+        if roll < 0.56:
+            actions.append(("press", chance.choices(kinds, weights)[0], round(chance.random(), 3)))
+        elif roll < 0.84:
+            actions.append(("key", chance.choice(KEYS)))
+        elif roll < 0.91:
+            actions.append(("drag", chance.choice(DRAGGED), round(chance.random(), 3), round(chance.random(), 3)))
+        elif roll < 0.94:
+            actions.append(("wheel", chance.choice(["#tree", "#timeline", "#text"]), chance.choice([-120, 120, 40])))
+        elif roll < 0.97:
+            actions.append(("type", chance.choice(["the bird", " I will", "x"])))
+        else:
+            actions.append(("wait", chance.choice([80, 300, 700])))
+    return actions
+
+
+def perform(page: Page, action: Action) -> None:
+    """Perform an action with the mouse or the keyboard. Without a visible element to press, nothing happens."""
+    kind, *rest = action
+    if kind == "key":
+        page.keyboard.press(rest[0])
+    elif kind == "type":
+        page.keyboard.type(rest[0])
+    elif kind == "wait":
+        page.wait_for_timeout(rest[0])
+    else:
+        selector, at, *more = rest
+        spread = at if selector in (".way input", "#timeline", "#strip") else None
+        if kind == "wheel":
+            place = page.evaluate(PLACE, [selector, 0, 0.5])
+            if place:
+                page.mouse.move(*place)
+                page.mouse.wheel(0, at)
+            return
+        place = page.evaluate(PLACE, [selector, at, spread])
+        if not place:
+            return
+        page.mouse.move(*place)
+        page.mouse.down()
+        if kind == "drag":
+            x, y = page.evaluate(PLACE, [selector, more[0], more[0]])
+            page.mouse.move((place[0] + x) / 2, y, steps=2)
+            page.mouse.move(x, y)
+        page.mouse.up()
+
+
+@dataclass
+class Hands:
+    """Two pages with the same run: one that is pressed, one that only draws.
+
+    away: a point at which the pointer touches nothing of the view.
+    """
+
+    pressed: Page
+    fresh: Page
+    away: tuple[int, int] = (3, 3)
+
+    def difference(self) -> list[str]:
+        """The first differences between the pages, when pointers are away and animations have ended."""
+        self.pressed.mouse.move(*self.away)
+        self.pressed.evaluate("frames2().then(frames2)")
+        return self.fresh.evaluate(COMPARE, self.pressed.evaluate(READ))
+
+    def play(self, actions: Sequence[Action]) -> tuple[int, list[str]]:
+        """Perform actions until the pages differ; returns how many were performed, and the differences."""
+        for done, action in enumerate(actions, 1):
+            perform(self.pressed, action)
+            if found := self.difference():
+                return done, found
+        return len(actions), []
+
+
+def shortest(play: Callable[[Sequence[Action]], tuple[int, list[str]]], actions: Sequence[Action]) -> tuple[list[Action], list[str]]:
+    """The shortest sequence, found by leaving out actions, after which the pages still differ, and the differences.
+
+    play: plays a sequence on pages that were just opened.
+    """
+    left, found = list(actions), []
+    size = max(1, len(left) // 2)
+    while size:
+        at = 0
+        while at < len(left):
+            shorter = left[:at] + left[at + size :]
+            done, differences = play(shorter) if shorter else (0, [])
+            if differences:
+                left, found = shorter[:done], differences
+            else:
+                at += size
+        size //= 2
+    return left, found or play(left)[1]
+
+
+class OfflineHands:
+    """Hands on an HTML file, which is opened again for every sequence."""
+
+    def __init__(self, browser: Browser, path: Path, size: tuple[int, int], **options: Any) -> None:
+        width, height = size
+        self.context = browser.new_context(viewport={"width": width, "height": height}, **options)
+        self.context.add_init_script(QUICK)
+        self.address = path.as_uri()
+        self.errors: list[str] = []
+        self.hands = Hands(self.opened(), self.opened())
+
+    def opened(self) -> Page:
+        page = new_page(self.context)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda message: self.errors.append(message.text))
+        self.load(page)
+        return page
+
+    def load(self, page: Page) -> None:
+        page.goto(self.address)
+        page.locator("#tree g.node").first.wait_for()
+
+    def play(self, actions: Sequence[Action]) -> tuple[int, list[str]]:
+        self.hands.pressed.goto("about:blank")
+        self.load(self.hands.pressed)
+        done, found = self.hands.play(actions)
+        return done, found or self.errors[:]
+
+    def check(self, seed: int, length: int) -> str:
+        """Play the sequence of a seed; returns a report with the shortest sequence that still fails, or an empty string."""
+        actions = sequence(seed, length, self.hands.pressed.viewport_size["width"] < 640)
+        done, found = self.play(actions)
+        if not found:
+            return ""
+        self.errors.clear()
+        short, still = shortest(self.play, actions[:done])
+        self.errors.clear()
+        return f"seed {seed}: {json.dumps(short)}\n" + "\n".join(still or ["not again", *found])
+
+    def close(self) -> None:
+        self.context.close()
