@@ -59,7 +59,12 @@ DRAGGED = [".way input", ".way input", "#tree", "#timeline"]
 
 # Delays after which a pointer counts as resting are cut, so that a test need not wait for them.
 QUICK = """(() => { const later = window.setTimeout; window.setTimeout = (act, ms = 0, ...more) => later(act, ms <= 250 ? 0 : ms, ...more); })();
-window.viewOf = () => [...document.querySelectorAll('*')].find((e) => e.explorer).explorer;
+window.viewOf = () => {
+  const stage = document.querySelector('#tour .stage, #learn .stage');
+  const roots = [document, ...(stage?.shadowRoot ? [stage.shadowRoot] : [])];
+  const views = roots.flatMap((root) => [...root.querySelectorAll('*')].filter((e) => e.explorer));
+  return (views.find((e) => e.checkVisibility()) ?? views[0]).explorer;
+};
 window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
 """
 # The middle of one of the visible elements that match, or null. `at`: which of them, from 0 to 1; wide elements are pressed at `at` too.

@@ -23,6 +23,7 @@ from d2sd.trace.checks import read_event
 from d2sd.trace.events import EVENTS, Record
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
+from tests.hands import SIZES, OfflineHands
 from tests.page_client import PageClient, Window
 from tools.torture import material
 
@@ -276,4 +277,18 @@ def killed(rng: random.Random) -> Cases:
                 yield f"{type(error).__name__}: {error}"
 
 
-SERVED = {"calls": calls, "uploads": files, "browser": browser, "killed writers": killed}
+def hands(rng: random.Random) -> Cases:
+    """Presses, drags and types at random in HTML files. After each action the view must look as on a page on which nothing was pressed."""
+    with sync_playwright() as playwright, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.html"
+        path.write_text(standalone_page(presets.opening(), "run"), encoding="utf-8")
+        engine = launch(playwright)
+        pages = [OfflineHands(engine, path, size) for size in SIZES]
+        try:
+            while True:
+                yield rng.choice(pages).check(rng.randrange(10**9), 10) or None
+        finally:
+            engine.close()
+
+
+SERVED = {"calls": calls, "uploads": files, "browser": browser, "hands": hands, "killed writers": killed}
