@@ -166,7 +166,7 @@ class DrawsView {
 export function appendices(step, store, settings) {
   const odds = oddsOf(step);
   const pass = new PassView(step.nodes.size, clockOf(store, step)?.pass ?? null);
-  const shared = { formula: [], numbers: [], asked: [], from: 0, to: 0 };
+  const shared = { formula: [], numbers: [], asked: [], from: Infinity, to: Infinity }; // the whole step
   return [
     settings?.live && {
       ...shared,

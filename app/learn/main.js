@@ -166,7 +166,7 @@ class Tour {
     if (!this.settings.cut.hidden) this.settings.show();
     else this.showBranches(null);
     view.page.root.dataset.told = id;
-    view.player.play(back || box ? to : from, to);
+    view.player.play(back ? to : from, to);
     [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));
     markCurrent(
       [...this.rail.children].map((item) => item.firstChild),

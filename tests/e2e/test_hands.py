@@ -96,11 +96,16 @@ def test_drawing_in_learn_looks_the_same_whatever_was_pressed_before(browser, cl
         page.locator("#tour [data-ready=yes] .body p").first.wait_for()
     hands, chance = Hands(pressed, fresh), random.Random(2)
     buttons = ["#tour .rail button", "#learn-next", "#tour .move", "#tour .live input", "#tour .scene > .ways .play"]
-    for _ in range(20):
+    # fewer second drafts in “Try it”, then back to “Merge”
+    actions = [("press", "#tour .rail button", 0.75), ("press", "#live-k", 0.5), ("press", "#tour .rail button", 0.45)]
+    for _ in range(17):
         press = ("press", chance.choices(buttons, [8, 4, 2, 6, 1])[0], round(chance.random(), 2))
-        action = chance.choice([press, press, ("key", "ArrowRight"), ("key", "ArrowLeft"), ("wait", 400)])
+        actions.append(chance.choice([press, press, ("key", "ArrowRight"), ("key", "ArrowLeft"), ("wait", 400)]))
+    for action in actions:
         perform(pressed, action)
         pressed.evaluate("frames2()")
+        if pressed.locator("#tour [data-chapter='8']").count():
+            continue  # its text, and so the height of the drawing, depend on the sliders
         fresh.evaluate("hash => { location.hash = hash; return frames2().then(frames2); }", pressed.evaluate("location.hash"))
         found = hands.difference()
         assert found == [], "\n".join([str(action), *found])
