@@ -50,7 +50,17 @@ PRESSED = {
     "#text .more": 1,
 }
 KEYS = [
-    *["ArrowRight", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Shift+ArrowRight", "Shift+ArrowLeft", "Home", "End"],
+    *[
+        "ArrowRight",
+        "ArrowLeft",
+        "ArrowRight",
+        "ArrowUp",
+        "ArrowDown",
+        "Shift+ArrowRight",
+        "Shift+ArrowLeft",
+        "Home",
+        "End",
+    ],
     *["Space", "Space", *(f"Shift+Digit{n}" for n in range(1, 7))],
     *"wwtt",
     *["f", "+", "-", "n", "p", "q", "q", "b", "0", "1", "3", "?", "Escape", "Escape", "Enter", "Tab", "PageDown"],
@@ -165,7 +175,7 @@ def perform(page: Page, action: Action) -> None:
         page.wait_for_timeout(rest[0])
     else:
         selector, at, *more = rest
-        spread = at if selector in (".way input", "#timeline", "#strip") else None
+        spread = at if selector in (".way input", "#timeline", "#strip", "#live-k") else None
         if kind == "wheel":
             place = page.evaluate(PLACE, [selector, 0, 0.5])
             if place:
@@ -210,7 +220,9 @@ class Hands:
         return len(actions), []
 
 
-def shortest(play: Callable[[Sequence[Action]], tuple[int, list[str]]], actions: Sequence[Action]) -> tuple[list[Action], list[str]]:
+def shortest(
+    play: Callable[[Sequence[Action]], tuple[int, list[str]]], actions: Sequence[Action]
+) -> tuple[list[Action], list[str]]:
     """The shortest sequence, found by leaving out actions, after which the pages still differ, and the differences.
 
     play: plays a sequence on pages that were just opened.

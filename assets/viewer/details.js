@@ -1,5 +1,6 @@
 // Details of one node, or of the whole step if no node is selected: in the panel beside the tree and in the tooltip.
 
+import { BONUS, nodeOf } from "./step.js";
 import { button, h, sum } from "./dom.js";
 import {
   agreementWords,
@@ -15,7 +16,6 @@ import {
   rankWords,
   targetTopOf,
 } from "./explain.js";
-import { BONUS } from "./tree_layout.js";
 import { STAGES, count, milliseconds, probability, took, visible } from "./words.js";
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
@@ -205,9 +205,9 @@ export class DetailsView {
   }
 
   showPanel(step, node, total) {
-    const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
+    const known = step && nodeOf(step, node);
     this.close.hidden = !known;
-    this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
+    this.host.dataset.node = known ? node : "";
     this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
   }
 }

@@ -31,8 +31,6 @@ const KEYS = [
 
 export class HelpView {
   /** `ways`: actions for the buttons of `opening`; `legend`: an element. */
-  uses = ["help"];
-
   constructor(host, state, ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);

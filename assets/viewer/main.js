@@ -7,7 +7,7 @@ import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
 import { ClockView, NumbersView } from "./numbers.js";
-import { ChipView, FitView, Page, RunView, runWords } from "./page.js";
+import { ChipView, Page, RunView, runWords } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
@@ -18,9 +18,8 @@ import { State } from "./state.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { FinderView, TimelineView, foundBy } from "./timeline.js";
+import { FinderView, TimelineView } from "./timeline.js";
 import { TreeView } from "./tree.js";
-import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 import { count } from "./words.js";
@@ -29,12 +28,6 @@ const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
 const [STORY, SETTINGS] = [1, 8]; // chapters of Learn: the first one, and the one with controls for K and γ
-
-/** Converts a node from an address or another script to its id in the tree. */
-function nodeId(value) {
-  const node = readNode(value);
-  return node === "bonus" ? BONUS : node;
-}
 
 class Explorer {
   /**
@@ -67,7 +60,7 @@ class Explorer {
     // the drawing of the step
     const tooltip = new Tooltip(root);
     const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
-    const tree = (this.tree = new TreeView(page.tree, state, tooltip, viewport));
+    const tree = (this.tree = new TreeView(page, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
     page.explain.hidden = !tours;
     page.explain.addEventListener("click", () => learn(STORY, store.valueAt(state.shown)));
@@ -121,7 +114,6 @@ class Explorer {
       words,
       tree,
       strip,
-      new FitView(page, this),
       new Motion({ root, tree, strip, words }),
       new ClockView(page.clock, store),
       new DetailsView(page, state, this.redraft, places, strip),
@@ -175,7 +167,8 @@ class Explorer {
     const scene = (this.drawn = this.scene());
     this.drawnState = this.state.now;
     const changed = (name) => scene[name] !== drawn[name];
-    for (const view of this.views) if (view.uses.some(changed)) view.show(scene);
+    // views without `uses` find out themselves whether anything changed
+    for (const view of this.views) if (view.uses?.some(changed) ?? true) view.show(scene);
     this.showBranches(scene.most);
     if (["notice", "empty", "waits"].some(changed)) this.fill();
     this.publish();
@@ -215,7 +208,6 @@ class Explorer {
       place: this.player.drawnAt(place),
       moving: place !== null,
       stage: stageAt(step, place),
-      matching: this.matching(now.filter),
       summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: now.previewed !== null || following || place !== null,
       headline: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
@@ -223,16 +215,6 @@ class Explorer {
       empty,
       waits: this.toPlay && !store.complete && !store.live,
     };
-  }
-
-  /** The steps that match the filter, null for all. */
-  matching(filter) {
-    const key = `${filter} ${this.data}`;
-    if (this.matched?.key !== key) {
-      const found = foundBy(filter, this.store.summaries);
-      this.matched = { key, steps: found && new Set(found) };
-    }
-    return this.matched.steps;
   }
 
   /** The headline of a run without steps. */
@@ -262,15 +244,14 @@ class Explorer {
    *  page also if a game begins or ends. */
   publish() {
     const { element, store, state } = this;
-    const { pinned, node: id, game } = state.now;
-    const node = id === BONUS ? "bonus" : (id ?? "");
+    const { pinned, node, game } = state.now;
     const data = {
       run: store.run,
       steps: store.length,
       live: store.live ? "yes" : "no",
       step: state.shown ?? "",
       pinned: pinned ?? "",
-      node,
+      node: node ?? "",
     };
     for (const [name, value] of Object.entries(data)) {
       if (element.dataset[name] !== String(value)) element.dataset[name] = value;
@@ -278,10 +259,10 @@ class Explorer {
     const send = (name, detail) =>
       element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
     const [before, played] = this.published;
-    const selected = JSON.stringify([data.run, data.pinned, node]);
+    const selected = JSON.stringify([data.run, data.pinned, data.node]);
     this.published = [selected, game];
     if (selected !== before) {
-      const detail = { run: data.run, step: pinned, node: node === "" ? null : node };
+      const detail = { run: data.run, step: pinned, node };
       send("selected", detail);
       this.trigger("select", detail);
     }
@@ -298,7 +279,7 @@ class Explorer {
     // steps count from 0; a link also has the fingerprint of its text
     if (wanted)
       this.state.set({
-        wanted: { step: whole(wanted.step, 0, 1e9, 0), node: nodeId(wanted.node) },
+        wanted: { step: whole(wanted.step, 0, 1e9, 0), node: readNode(wanted.node) },
         mark: text(wanted.text),
       });
     if (reset) {
@@ -358,7 +339,7 @@ class Explorer {
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
     if (this.served) document.addEventListener("explorer:words", keys["?"]);
     // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).
-    element.addEventListener("explorer:select", ({ detail: { step, node } }) => state.pin(step, nodeId(node)));
+    element.addEventListener("explorer:select", ({ detail: { step, node } }) => state.pin(step, readNode(node)));
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
       this.games.find((game) => game.name === name).toggle(on),
     );

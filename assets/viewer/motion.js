@@ -1,11 +1,11 @@
 // Animates a step: moves, fades and marks elements of the finished tree, strip and text, and adds temporary elements. stages.js
 // computes the state of all these at a time.
 
+import { BONUS } from "./step.js";
 import { h, s } from "./dom.js";
 import { timeAt } from "./player.js";
 import { draftOf, rowOrder, stage } from "./stages.js";
 import { PILL } from "./tree_shapes.js";
-import { BONUS } from "./tree_layout.js";
 import { afterToken } from "./words.js";
 
 // pixels between the rows of two drafts, and at the edge of the view
@@ -268,7 +268,7 @@ export class Motion {
     const { tree, acts } = this;
     const path = step.accepted.map((id) => step.nodes.get(id));
     const wrong = [...tree.broken.keys()].find((id) => step.nodes.get(id).parent === step.bonus?.parent);
-    for (const [at, { id, depth }] of [...path, ...(step.bonus ? [{ ...step.bonus, id: BONUS }] : [])].entries()) {
+    for (const [at, { id, depth }] of [...path, ...(step.bonus ? [step.bonus] : [])].entries()) {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);

@@ -47,41 +47,20 @@ export class Page {
   }
 
   createButtons() {
+    const quiet = (id, label, title) => button(label, { id, class: "quiet", title });
     this.follow = button("", { id: "follow" });
-    this.find = button("Find", {
-      class: "quiet",
-      title: "Find steps by outcome, length or time (N, P)",
-      "aria-expanded": "false",
-    });
-    this.quiz = button("Quiz", {
-      id: "begin-quiz",
-      class: "quiet",
-      title: "Guess where the first draft is rejected (Q)",
-    });
-    this.typed = button("Be the drafter", {
-      id: "be-the-drafter",
-      class: "quiet",
-      title: "Type the next tokens, and let the large model verify them (B)",
-    });
-    this.openFacts = button("Details", {
-      id: "open-facts",
-      class: "quiet",
-      title: "The stages of this step, or details of the selected token",
-      "aria-expanded": "false",
-    });
-    this.explain = button("Explain", {
-      id: "explain",
-      class: "quiet",
-      title: "This step explained chapter by chapter (in Learn)",
-      hidden: true,
-    });
-    this.widen = button("", { id: "widen", class: "quiet", hidden: true });
-    this.fit = button("Fit", { id: "fit", class: "quiet", title: "Fit the tree into view (F)", hidden: true });
-    this.help = button("Words & keys", {
-      id: "words-and-keys",
-      class: "quiet",
-      title: "Meanings of words, and all keys (?)",
-    });
+    this.find = quiet(null, "Find", "Find steps by outcome, length or time (N, P)");
+    this.quiz = quiet("begin-quiz", "Quiz", "Guess where the first draft is rejected (Q)");
+    this.typed = quiet(
+      "be-the-drafter",
+      "Be the drafter",
+      "Type the next tokens, and let the large model verify them (B)",
+    );
+    this.openFacts = quiet("open-facts", "Details", "The stages of this step, or details of the selected token");
+    this.explain = quiet("explain", "Explain", "This step explained chapter by chapter (in Learn)");
+    this.widen = quiet("widen", "");
+    this.fit = quiet("fit", "Fit", "Fit the tree into view (F)");
+    this.help = quiet("words-and-keys", "Words & keys", "Meanings of words, and all keys (?)");
   }
 
   arrange() {
@@ -141,23 +120,6 @@ export class Page {
         : { title: "", pieces: [] };
     this.title.textContent = title;
     this.parts.replaceChildren(...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
-  }
-}
-
-/** The buttons that fit the tree into view, and on a narrow screen widen its columns. */
-export class FitView {
-  uses = ["step", "zoom", "widened", "present", "fresh"];
-
-  constructor({ widen, fit }, { tree, viewport }) {
-    Object.assign(this, { widen, fit, tree, viewport });
-  }
-
-  show({ zoom, widened }) {
-    const { columns } = this.tree;
-    this.fit.hidden = zoom?.block !== this.viewport.content?.block;
-    this.widen.hidden = !columns.slim && !widened;
-    this.widen.textContent = widened ? "Narrow" : "Widen";
-    this.widen.title = widened ? "Show the whole block" : "Make every token readable; swipe to move";
   }
 }
 

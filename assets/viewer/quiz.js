@@ -11,10 +11,6 @@ const MOST_MARKS = 64; // more do not fit under a tree
 const guessable = (summary) => summary !== undefined && summary.boundary !== null && !summary.undrafted;
 export const guessableSteps = (summaries) => where(summaries, guessable);
 
-/** Every step that can be asked about, with the result of the guess (`right`), null before a guess. */
-export const guessMarks = (summaries, answers) =>
-  guessableSteps(summaries).map((at) => ({ at, right: answers[at]?.right ?? null }));
-
 const questions = new WeakMap();
 
 /** A step with its first draft only: nothing tells what became of it. */
@@ -115,7 +111,7 @@ export class Guessing {
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     this.box.hidden = !this.on;
     if (!this.on) return false;
-    const mark = ({ at, right }) =>
+    const mark = (at) =>
       h(
         "li",
         {},
@@ -123,16 +119,16 @@ export class Guessing {
           "button",
           {
             type: "button",
-            class: right === null ? "open" : right ? "right" : "wrong",
+            class: !answers[at] ? "open" : answers[at].right ? "right" : "wrong",
             "data-step": at,
-            title: `Step ${at + 1}: ${right === null ? "no guess yet" : this.words(answers[at])}`,
+            title: `Step ${at + 1}: ${answers[at] ? this.words(answers[at]) : "no guess yet"}`,
             "aria-current": at === this.state.shown ? "step" : null,
           },
-          right === null ? "·" : this.sign(answers[at]),
+          answers[at] ? this.sign(answers[at]) : "·",
         ),
       );
     this.marks.hidden = !Object.keys(answers).length;
-    this.marks.replaceChildren(...guessMarks(this.store.summaries, answers).slice(0, MOST_MARKS).map(mark));
+    this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
     return true;
   }

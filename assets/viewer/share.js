@@ -3,7 +3,6 @@
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
 import { button, h, text } from "./dom.js";
-import { BONUS } from "./tree_layout.js";
 
 const RETAINED_MS = 60000; // a browser may read the URL only after the user has chosen a folder
 
@@ -57,15 +56,12 @@ export function otherText(store, mark) {
 /** The page's address with the run, its settings and the selection. */
 function linkTo(store, { shown, shownNode }) {
   const { config, prompt, models, method } = store.header;
-  const node = shownNode === BONUS ? "bonus" : shownNode;
   const fields = { ...config, prompt, model: models?.preset, method };
-  return `${location.origin}${location.pathname}?${withFields("", { ...Object.fromEntries(RUN_FIELDS.map((name) => [name, fields[name]])), text: fingerprint(store), step: shown + 1, node })}`;
+  return `${location.origin}${location.pathname}?${withFields("", { ...Object.fromEntries(RUN_FIELDS.map((name) => [name, fields[name]])), text: fingerprint(store), step: shown + 1, node: shownNode })}`;
 }
 
 export class ShareView {
   /** `served`: whether there is a server; `ask(kind, step, node)` requests a file from it. */
-  uses = ["menu"];
-
   constructor({ store, state, pictures, served, ask }) {
     Object.assign(this, { store, state, pictures });
     this.said = h("span", { class: "said", role: "status" });
@@ -88,10 +84,7 @@ export class ShareView {
       served && item("GraphML", "this step, for networkx", () => ask("graphml", state.shown)),
       item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as a pixel image", () => this.png()),
-      served &&
-        item("HTML", "a page that works offline", () =>
-          ask("html", state.shown, state.shownNode === BONUS ? "bonus" : state.shownNode),
-        ),
+      served && item("HTML", "a page that works offline", () => ask("html", state.shown, state.shownNode)),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
     this.listen();

@@ -3,6 +3,11 @@
 
 import { readWork } from "./machine.js";
 
+export const BONUS = "bonus"; // id of the bonus token, which is no node of the tree
+
+/** A node, or the bonus token, of a step. */
+export const nodeOf = (step, id) => (id === BONUS ? step.bonus : step.nodes.get(id));
+
 const readTop = (top) => top.slice(0, 5).map(({ id, text, probability }) => ({ id, text, p: probability }));
 const readDraft = (draft) => draft && { ...draft, alternatives: draft.alternatives.map(readTop) };
 
@@ -81,6 +86,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     // the committed text of a bonus inside a multi-token character can be empty; the choice has the text of the token
     bonus: bonus && {
       ...bonus,
+      id: BONUS,
       parent: last,
       depth: nodes.get(last).depth + 1,
       text: choice ? choice.text : bonus.text,

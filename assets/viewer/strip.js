@@ -38,8 +38,6 @@ const titlesOf = (titles, strong = 1) =>
 const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
 
 export class StripView {
-  uses = ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node"];
-
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", {
@@ -287,7 +285,7 @@ export class StripView {
   point(event) {
     const { step } = this;
     if (event.target.dataset.meaning) return this.tooltip.hide();
-    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.tree.secret) return;
+    if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch") return;
     const box = this.svg.getBoundingClientRect();
     const depth = this.depthAt(event);
     const inBars = (event.clientY - box.top) / this.scale < this.band.bars[1] + 2;

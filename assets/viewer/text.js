@@ -1,7 +1,7 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
+import { BONUS } from "./step.js";
 import { button, h } from "./dom.js";
-import { BONUS } from "./tree_layout.js";
 import { LONE } from "./words.js";
 
 const LONG_PROMPT = 72; // characters; of longer prompts only the end is shown
@@ -136,7 +136,7 @@ export class TextView {
   listen() {
     const { host, state } = this;
     const stepOf = (event) => {
-      const token = event.target.closest && event.target.closest(".tok");
+      const token = event.target.closest?.(".tok");
       return token && token.dataset.step ? Number(token.dataset.step) : null;
     };
     host.addEventListener("pointerover", (event) => {
@@ -156,7 +156,7 @@ export class TextView {
       if (step === null || String(getSelection()).length) return;
       clearTimeout(this.resting);
       const { node } = this.store.committed[step][Number(event.target.closest(".tok").dataset.index)];
-      state.pin(step, node === null ? BONUS : node, this.kept);
+      state.pin(step, node ?? BONUS, this.kept);
     });
     // lines that were never on screen have an estimated height: scroll again when the text comes into view
     new IntersectionObserver(([{ isIntersecting }]) => {

@@ -8,7 +8,7 @@ const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
-  uses = ["data", "at", "pinned", "hidden", "matching", "first", "bars", "fresh"];
+  uses = ["data", "at", "pinned", "hidden", "filter", "first", "bars", "fresh"];
 
   constructor(host, store, state, tooltip) {
     Object.assign(this, { host, store, state, tooltip, first: 0, scrubbing: false, size: { width: 0, height: 0 } });
@@ -22,11 +22,12 @@ export class TimelineView {
     this.size = { width, height };
   }
 
-  /** `hidden`: the first step whose text stays hidden; `matching`: steps that match the filter, null for all; `first`: the first bar in
-   *  view, null: the shown step, or the end of a followed run, is in view. */
-  show({ at, pinned, hidden, matching, first, bars, following }) {
-    Object.assign(this, { at, pinned, matching, bars, told: hidden ?? Infinity });
-    const { length } = this.store;
+  /** `hidden`: the first step whose text stays hidden; `first`: the first bar in view, null: the shown step, or the end of a followed
+   *  run, is in view. */
+  show({ at, pinned, hidden, filter, first, following }) {
+    const { length, summaries } = this.store;
+    const found = foundBy(filter, summaries);
+    Object.assign(this, { at, pinned, matching: found && new Set(found), told: hidden ?? Infinity });
     const wanted = first ?? (following ? length : (at ?? 0) - this.capacity / 2);
     this.first = Math.max(0, Math.min(Math.round(wanted), length - this.capacity));
     this.describe();

@@ -1,8 +1,8 @@
 // Draws the draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js, labels and the distances of
 // lanes from tree_labels.js.
 
+import { BONUS, nodeOf } from "./step.js";
 import {
-  BONUS,
   Columns,
   WORDLESS,
   brokenTokens,
@@ -50,9 +50,19 @@ const LARGE = 2; // scale while presenting
 export class TreeView {
   uses = ["step", "fresh", "whole", "secret", "widened", "present", "zoom", "node", "held", "moving"];
 
-  /** `host`: the element for the svg; `viewport`: its zoom and pan. */
-  constructor(host, state, tooltip, viewport) {
-    Object.assign(this, { host, state, tooltip, viewport, step: null, drawn: [], opened: new Map(), pointed: null });
+  /** `page`: the element for the svg, and the buttons for its size; `viewport`: its zoom and pan. */
+  constructor(page, state, tooltip, viewport) {
+    Object.assign(this, {
+      page,
+      host: page.tree,
+      state,
+      tooltip,
+      viewport,
+      step: null,
+      drawn: [],
+      opened: new Map(),
+      pointed: null,
+    });
     Object.assign(this, { columns: new Columns(1, 0, false, []), words: new Map(), rows: null, layout: null });
     this.wholeSwitch = button(
       "Whole branches",
@@ -67,7 +77,7 @@ export class TreeView {
     this.answered = () => false; // whether a click at a depth was an answer in the quiz
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
-    host.append(this.svg);
+    this.host.append(this.svg);
     this.listen();
   }
 
@@ -82,6 +92,11 @@ export class TreeView {
     if (!step || !this.viewport.size.width) return;
     if (!same || zoom !== this.zoom) this.viewport.place(this.extent(), zoom, widened);
     Object.assign(this, { drawn, zoom });
+    const { fit, widen } = this.page;
+    fit.hidden = zoom?.block !== this.viewport.content.block;
+    widen.hidden = !this.columns.slim && !widened;
+    widen.textContent = widened ? "Narrow" : "Widen";
+    widen.title = widened ? "Show the whole block" : "Make every token readable; swipe to move";
     this.place();
     this.mark();
   }
@@ -210,10 +225,6 @@ export class TreeView {
     return said.find((words) => this.small(words) < room) ?? said.at(-1);
   }
 
-  get cut() {
-    return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
-  }
-
   /** y of the lanes, the labels, and the extent of all this. */
   rowsOf(layout, room = 0) {
     if (layout.rows && !room) return layout.rows;
@@ -281,7 +292,7 @@ export class TreeView {
       {
         class: `node ${kind} ${state}${this.broken.has(id) ? " broken" : ""}${words === BYTES ? " bytes" : ""}`,
         transform: `translate(${this.x(depth)},${this.y(id)})`,
-        "data-node": id === BONUS ? "bonus" : id,
+        "data-node": id,
         "data-state": state,
         "data-depth": depth,
         "data-proposer": proposer,
@@ -397,7 +408,8 @@ export class TreeView {
   }
 
   nodeOf(group) {
-    return group.dataset.node === "bonus" ? BONUS : Number(group.dataset.node);
+    const { node } = group.dataset;
+    return node === BONUS ? node : Number(node);
   }
 
   neighbour(node, direction) {
@@ -411,7 +423,7 @@ export class TreeView {
   }
 
   reveal(node) {
-    const found = node === BONUS ? this.step.bonus : this.step.nodes.get(node);
+    const found = nodeOf(this.step, node);
     if (found && this.layout && this.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
   }
 
@@ -422,7 +434,7 @@ export class TreeView {
         this.leaving = setTimeout(() => ((this.pointed = at), this.mark()), at === null ? LINGER : 0);
     };
     const over = (event) => {
-      const group = event.target.closest && event.target.closest("g.node");
+      const group = event.target.closest?.("g.node");
       if (event.pointerType === "touch" || this.viewport.dragged || !this.step) return this.tooltip.hide();
       const at = event.target.closest("[data-branch]")?.dataset.branch;
       point(at === undefined ? null : Number(at));

@@ -1,9 +1,9 @@
 // Labels of the tree, placed so that they touch no line, node or other label, and the lane distances that the labels need.
 
+import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
-import { BONUS } from "./tree_layout.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
@@ -93,10 +93,9 @@ export function labelsOf(tree, layout) {
   const [items, labels, stems] = [[], [], []]; // stems: x, lowest and highest lane
   const [start, end] = [columns.x(-0.5), columns.x(columns.widths.length - 0.5)];
   const laneOf = (id) => layout.lanes.get(id);
-  const nodeOf = (id) => (id === BONUS ? step.bonus : step.nodes.get(id));
   const put = (lane, left, right, [top, bottom]) => items.push({ lane, left, right, top, bottom });
   for (const [id, lane] of layout.lanes) {
-    const { depth, parent } = nodeOf(id);
+    const { depth, parent } = nodeOf(step, id);
     const [x, w, from] = [columns.x(depth), widths.get(id), laneOf(parent)];
     put(lane, x - w / 2, x + w / 2, [-PILL / 2, PILL / 2]);
     if (from === undefined) continue;
@@ -149,12 +148,12 @@ export function labelsOf(tree, layout) {
   for (const ending of more.filter(({ at }) => !goesOn.has(at))) {
     const { at } = ending;
     const [x, words] = [tree.moreX(at), tree.moreWords(ending)];
-    const from = columns.x(nodeOf(at).depth) + widths.get(at) / 2;
+    const from = columns.x(nodeOf(step, at).depth) + widths.get(at) / 2;
     label(laneOf(at), BESIDE, x, small(words), { at, words: [words], stub: (y) => `M${from} ${y}H${x - AIR}` });
   }
   for (const [id, wanted] of tree.broken) {
     if (!wanted || !layout.lanes.has(id)) continue;
-    const left = columns.x(nodeOf(id).depth) - widths.get(id) / 2;
+    const left = columns.x(nodeOf(step, id).depth) - widths.get(id) / 2;
     const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
     beside(
       id,
@@ -163,7 +162,7 @@ export function labelsOf(tree, layout) {
     );
   }
   for (const { at, count } of more.filter((one) => goesOn.has(one.at))) {
-    const x = columns.x(nodeOf(at).depth);
+    const x = columns.x(nodeOf(step, at).depth);
     const stub = (y, side, to) => `M${x - 6} ${y + (side * PILL) / 2}v${side * 12}H${to > x ? to - 3 : x - 3}`;
     const said = [`+ ${count} more`, `+${count}`];
     beside(

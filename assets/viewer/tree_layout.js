@@ -1,9 +1,9 @@
 // Layout of a token tree: the lane of every node, the widths of columns, and the next node in a direction.
 
+import { BONUS, nodeOf } from "./step.js";
 import { sum } from "./dom.js";
 import { quoted } from "./words.js";
 
-export const BONUS = -1;
 const MOST_CHAINS = 64; // more never fit on a screen
 const SHOWN = 2; // tokens shown of a branch that was not accepted
 
@@ -17,7 +17,7 @@ export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
   const children = new Map();
   for (const node of others) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
-  const bonus = step.bonus && { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] };
+  const bonus = step.bonus && { ...step.bonus, candidates: [] };
   const main = chainFrom(root, children, heights(step.nodes), bonus);
   if (cut) cutChain(main);
   return main;
@@ -226,7 +226,7 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
 /** Columns that must be readable, the most important first: the selected node, the anchor, the first rejected token, the bonus token,
  *  then the accepted path. */
 export function columnsThatMatter(step, node) {
-  const selected = node === BONUS ? step.bonus : step.nodes.get(node);
+  const selected = nodeOf(step, node);
   const path = step.accepted.map((id) => step.nodes.get(id).depth);
   const deepest = Math.max(0, ...path);
   const end = step.bonus ? step.bonus.depth : deepest;
@@ -254,8 +254,7 @@ export function brokenTokens(step) {
 export function nextNode(step, lanes, node, direction) {
   if (!step) return null;
   if (node === null || !lanes.has(node)) return step.accepted.at(-1) ?? 0;
-  const bonus = step.bonus ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [];
-  const all = [...step.nodes.values(), ...bonus];
+  const all = [...step.nodes.values(), ...(step.bonus ? [step.bonus] : [])];
   const here = all.find((n) => n.id === node);
   if (direction === "left") return here.parent >= 0 ? here.parent : node;
   if (direction === "right") {

@@ -96,8 +96,8 @@ def test_drawing_in_learn_looks_the_same_whatever_was_pressed_before(browser, cl
         page.locator("#tour [data-ready=yes] .body p").first.wait_for()
     hands, chance = Hands(pressed, fresh), random.Random(2)
     buttons = ["#tour .rail button", "#learn-next", "#tour .move", "#tour .live input", "#tour .scene > .ways .play"]
-    # fewer second drafts in “Try it”, then back to “Merge”
-    actions = [("press", "#tour .rail button", 0.75), ("press", "#live-k", 0.5), ("press", "#tour .rail button", 0.45)]
+    # fewer second drafts in “Try it”, then back to “What it buys”
+    actions = [("press", "#tour .rail button", 0.75), ("press", "#live-k", 0.1), ("press", "#tour .rail button", 0.65)]
     for _ in range(17):
         press = ("press", chance.choices(buttons, [8, 4, 2, 6, 1])[0], round(chance.random(), 2))
         actions.append(chance.choice([press, press, ("key", "ArrowRight"), ("key", "ArrowLeft"), ("wait", 400)]))
@@ -106,7 +106,9 @@ def test_drawing_in_learn_looks_the_same_whatever_was_pressed_before(browser, cl
         pressed.evaluate("frames2()")
         if pressed.locator("#tour [data-chapter='8']").count():
             continue  # its text, and so the height of the drawing, depend on the sliders
-        fresh.evaluate("hash => { location.hash = hash; return frames2().then(frames2); }", pressed.evaluate("location.hash"))
+        fresh.evaluate(
+            "hash => { location.hash = hash; return frames2().then(frames2); }", pressed.evaluate("location.hash")
+        )
         found = hands.difference()
         assert found == [], "\n".join([str(action), *found])
     context.close()
@@ -120,7 +122,9 @@ def covered(page: Page) -> list[str]:
 
 def resized(page: Page, size: tuple[int, int]) -> None:
     page.set_viewport_size({"width": size[0], "height": size[1]})
-    page.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(go))))")
+    page.evaluate(
+        "new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(go))))"
+    )
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
@@ -198,7 +202,9 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     expect(pressed.locator(".flyer").first).to_be_attached()
     start(pressed, "One day, a small dog", 40)
     finished(pressed)
-    expect(pressed.locator(".gist")).to_have_text(re.compile("one by one|cleanly"), timeout=PATIENCE)  # its speed arrives last
+    expect(pressed.locator(".gist")).to_have_text(
+        re.compile("one by one|cleanly"), timeout=PATIENCE
+    )  # its speed arrives last
     assert pressed.locator(".flyer").count() == 0
 
     def same() -> None:

@@ -2,15 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fateOf } from "../../assets/viewer/explain.js";
-import {
-  Guessing,
-  QuizView,
-  askedStep,
-  draftedNode,
-  guessMarks,
-  guessableSteps,
-  quizVerdict,
-} from "../../assets/viewer/quiz.js";
+import { Guessing, QuizView, askedStep, draftedNode, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
 import { State } from "../../assets/viewer/state.js";
 import {
   TypedView,
@@ -76,15 +68,6 @@ test("a question shows the first draft only, and nothing that tells its fate", (
   assert.deepEqual([asked.bonus, asked.boundary, asked.accepted, asked.selected], [null, null, [], []]);
   assert.equal(asked.columns, step.columns);
   assert.equal(askedStep(null), null);
-});
-
-test("guessMarks gives the result of every step of the quiz", () => {
-  const answers = { 0: { right: true }, 2: { right: false } };
-  assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [
-    { at: 0, right: true },
-    { at: 2, right: false },
-    { at: 3, right: null },
-  ]);
 });
 
 test("the quiz hides the text of the asked step and later ones, or only of later ones after an answer", () => {

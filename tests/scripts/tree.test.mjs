@@ -4,15 +4,8 @@ import { test } from "node:test";
 import { onLines, wrapped } from "../../assets/viewer/picture.js";
 import { numbered } from "../../assets/viewer/strip.js";
 import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree_labels.js";
-import {
-  BONUS,
-  Columns,
-  brokenTokens,
-  chainsOf,
-  lanesOfMore,
-  layoutTree,
-  nextNode,
-} from "../../assets/viewer/tree_layout.js";
+import { Columns, brokenTokens, chainsOf, lanesOfMore, layoutTree, nextNode } from "../../assets/viewer/tree_layout.js";
+import { BONUS } from "../../assets/viewer/step.js";
 import { PILL, edgePath, fitLabel } from "../../assets/viewer/tree_shapes.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
@@ -22,7 +15,7 @@ function stepOf(rows) {
     nodes.set(id, { id, parent, candidates, drafterP, state, depth: parent < 0 ? 0 : nodes.get(parent).depth + 1 });
   });
   const last = [...nodes.values()].filter((n) => n.state === "accepted").pop() || nodes.get(0);
-  return { nodes, bonus: { parent: last.id, depth: last.depth + 1 } };
+  return { nodes, bonus: { id: BONUS, parent: last.id, depth: last.depth + 1 } };
 }
 
 // A trunk of four tokens, an accepted re-draft from node 2, and another one from node 1.
@@ -138,10 +131,7 @@ test("every node is either shown, or counted once after a shown node", () => {
         assert.equal(ids.filter((id) => !parents.has(id)).length, branch.branches);
         return ids;
       });
-      assert.deepEqual(
-        [...lanes.keys(), ...opened].sort((a, b) => a - b),
-        [BONUS, ...step.nodes.keys()],
-      );
+      assert.deepEqual([...lanes.keys(), ...opened].sort(), [BONUS, ...step.nodes.keys()].sort());
     }
   }
 });
