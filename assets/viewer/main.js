@@ -114,7 +114,6 @@ class Explorer {
       words,
       tree,
       strip,
-      new Motion({ root, tree, strip, words }),
       new ClockView(page.clock, store),
       new DetailsView(page, state, this.redraft, places, strip),
       new NumbersView(
@@ -135,6 +134,8 @@ class Explorer {
       this.player,
       share,
       new HelpView(dialogs, state, ways, page.legend),
+      { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
+      new Motion({ root, tree, strip, words }),
     ];
     page.numbers.firstChild.append(page.deeds);
     if (!served) page.deeds.append(page.help);

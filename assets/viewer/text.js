@@ -89,7 +89,6 @@ export class TextView {
     this.classify("unasked", hidden);
     this.classify("ahead", moving ? at + 1 : null);
     this.place = { top, end: following || (hidden !== null && hidden <= at) };
-    this.scroll();
   }
 
   mark(step, pinned) {

@@ -109,7 +109,8 @@ export class TreeView {
     if (!step || !width) return;
     this.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
-    const family = getComputedStyle(this.host).fontFamily;
+    this.family ??= getComputedStyle(this.host).fontFamily; // once, because reading it forces a layout
+    const { family } = this;
     const { narrow } = this;
     const main = chainsOf(step, cut);
     const drawn = new Set(nodesOf(main).map(({ id }) => id));
