@@ -82,7 +82,7 @@ def class_file(tmp_path_factory) -> Path:
 def test_view_looks_the_same_whatever_was_pressed_before(browser, file, size):
     hands = OfflineHands(browser, file, size)
     try:
-        assert [report for seed in (3, 7, 11) if (report := hands.check(seed + size[0], 9))] == []
+        assert [report for seed in (3, 7, 11) if (report := hands.check(seed + size[0], 8))] == []
     finally:
         hands.close()
 
@@ -98,7 +98,7 @@ def test_drawing_in_learn_looks_the_same_whatever_was_pressed_before(browser, cl
     buttons = ["#tour .rail button", "#learn-next", "#tour .move", "#tour .live input", "#tour .scene > .ways .play"]
     # fewer second drafts in “Try it”, then back to “What it buys”
     actions = [("press", "#tour .rail button", 0.75), ("press", "#live-k", 0.1), ("press", "#tour .rail button", 0.65)]
-    for _ in range(17):
+    for _ in range(9):
         press = ("press", chance.choices(buttons, [8, 4, 2, 6, 1])[0], round(chance.random(), 2))
         actions.append(chance.choice([press, press, ("key", "ArrowRight"), ("key", "ArrowLeft"), ("wait", 400)]))
     for action in actions:
