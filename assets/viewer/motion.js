@@ -53,19 +53,20 @@ export class Motion {
   /** Draws the step at its place, on top of the finished tree and strip. */
   show({ step, place }) {
     const { tree, strip } = this;
-    const moves = step !== null && place !== null && tree.layout?.lanes.size > 0;
-    if (this.acts && !(moves && this.drawn === tree.world.firstChild && this.striped === strip.svg.firstChild))
-      this.leave();
+    const moves = place !== null && tree.layout?.lanes.size > 0;
+    const drawn = [tree.world.firstChild, strip.svg.firstChild, tree.viewport.y]; // other ones after a new drawing or a pan
+    if (this.acts && !(moves && drawn.every((part, at) => part === this.drawn[at]))) this.leave();
     if (!moves) return;
     if (!this.acts) this.enter(step);
+    this.drawn = drawn;
     const now = stage(step, timeAt(step, place));
     for (const act of this.acts) act(now);
   }
 
   enter(step) {
-    const { tree, strip } = this;
+    const { tree } = this;
     this.root.classList.add("moves");
-    Object.assign(this, { acts: [], drawn: tree.world.firstChild, striped: strip.svg.firstChild });
+    this.acts = [];
     [this.under, this.over] = [s("g", { class: "moving" }), s("g", { class: "moving" })];
     tree.world.insertBefore(this.under, tree.world.querySelector(".labels"));
     tree.world.append(this.over);
@@ -322,14 +323,14 @@ export class Motion {
     this.flyers = [];
     let [ways, measured] = [[], null];
     tokens.forEach((token, i) => {
-      token.classList.add("coming");
       acts.push((now) => {
         const there = now.landed(i);
-        token.classList.toggle("coming", there < 1);
-        if (there <= 0 || there >= 1) return fade(this.flyers[i] || null, 0);
-        if (measured !== now) [ways, measured] = [this.measure(committed, tokens), now]; // once a frame
-        if (!ways[i]) return token.classList.remove("coming");
-        const [from, to] = ways[i];
+        const flies = there > 0 && there < 1;
+        if (flies && measured !== now) [ways, measured] = [this.measure(committed, tokens), now]; // once a frame
+        const way = flies && ways[i];
+        token.classList.toggle("coming", !!(flies ? way : there < 1));
+        if (!way) return fade(this.flyers[i], 0);
+        const [from, to] = way;
         if (!this.flyers[i])
           root.append(
             (this.flyers[i] = h(
@@ -356,7 +357,7 @@ export class Motion {
         !from ||
         !to.width ||
         to.top < box.top ||
-        to.bottom > Math.min(box.bottom, innerHeight) ||
+        to.bottom > box.bottom ||
         from.left < view.left ||
         from.right > view.right
       )
