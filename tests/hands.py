@@ -76,6 +76,13 @@ window.viewOf = () => {
   return (views.find((e) => e.checkVisibility()) ?? views[0]).explorer;
 };
 window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+/** Waits until the view has drawn itself at the size that its last drawing gave it. */
+window.settled = async () => {
+  const view = viewOf();
+  const { tree } = view.page;
+  do await frames2();
+  while (view.drawn.fresh !== view.fresh || Math.abs(tree.clientHeight - view.viewport.size.height) > 1);
+};
 """
 # The middle of one of the visible elements that match, or null. `at`: which of them, from 0 to 1; wide elements are pressed at `at` too.
 PLACE = """([selector, at, across]) => {
@@ -116,13 +123,18 @@ SHOWN = """() => {
   walk(root, 1, 0, 0);
   return shown;
 }"""
-READ = f"() => [JSON.stringify(viewOf().drawnState), document.body.className, ({SHOWN})()]"
-# Draws a state and compares what is then shown with `there`; returns the first differences.
+READ = f"""async () => {{
+  await frames2();
+  await settled();
+  return [JSON.stringify(viewOf().drawnState), document.body.className, ({SHOWN})()];
+}}"""
+# Draws a state and compares what is then shown with `there`; returns the first differences. A step that plays is held at its place until
+# the view has settled, since a later place may give it another size.
 COMPARE = f"""async ([state, theme, there]) => {{
   document.body.className = theme;
-  viewOf().draw(JSON.parse(state));
+  viewOf().draw({{ ...JSON.parse(state), playing: false }});
   await frames2();
-  await frames2();
+  await settled();
   viewOf().draw(JSON.parse(state));
   const here = ({SHOWN})();
   const key = (one) => one.slice(0, 2).join(' ');
@@ -208,7 +220,6 @@ class Hands:
     def difference(self) -> list[str]:
         """The first differences between the pages, when pointers are away and animations have ended."""
         self.pressed.mouse.move(*self.away)
-        self.pressed.evaluate("frames2().then(frames2)")
         return self.fresh.evaluate(COMPARE, self.pressed.evaluate(READ))
 
     def play(self, actions: Sequence[Action]) -> tuple[int, list[str]]:

@@ -4,7 +4,7 @@
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
 import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords } from "../../assets/viewer/numbers.js";
-import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { ALONE, batchWords, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted, took } from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
@@ -180,7 +180,7 @@ function prepare(step, time) {
           "All drafts start at the anchor, because this method does not predict where the first draft will break.",
         ]
       : [
-          `${stageWords(step, 2).title.slice(0, -1)}${time}.`,
+          `${[stageWords(step, 2).title.slice(0, -1), batchWords(step)].filter(Boolean).join(", ")}${time}.`,
           "It keeps the pale tokens of the first draft and guesses the rest again. This time it knows the tokens that it keeps.",
           "If the first draft breaks at one of these places, a better continuation may be ready.",
         ],

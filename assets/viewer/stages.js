@@ -211,9 +211,8 @@ export function stageWords(step, at) {
       );
     const who = branches.some(({ drafter }) => drafter === "second") ? "A second drafter" : "The drafter";
     const places = new Set(branches.map(({ prefix }) => prefix)).size;
-    const batches = branches.some(({ base }) => base > 0) ? "in turn" : "in one batch";
-    const from = places > 1 ? `from ${inWords(places)} places, ${batches}` : afterToken(branches[0].prefix);
-    return said(`${who} starts ${from}.`, time("second_draft"));
+    const from = places > 1 ? `from ${inWords(places)} places` : afterToken(branches[0].prefix);
+    return said(`${who} starts ${from}.`, [capital(batchWords(step)), time("second_draft")].filter(Boolean).join(": "));
   }
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
@@ -233,5 +232,9 @@ export function stageWords(step, at) {
     `One by one, they would take ${passes(tokens).toLowerCase()}.`,
   );
 }
+
+/** How the second drafts are written: "in one batch", or "in turn" if they continue each other; "" for a single one. */
+export const batchWords = ({ branches }) =>
+  branches.some(({ base }) => base > 0) ? "in turn" : branches.length > 1 ? "in one batch" : "";
 
 const passes = (n) => (n === 1 ? "One pass" : `${capital(inWords(n))} passes`);

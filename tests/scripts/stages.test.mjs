@@ -222,7 +222,7 @@ test("stageWords describes each stage with the numbers of the step", () => {
     [
       ["One pass guesses 15 tokens at once.", "Each comes with the drafter’s confidence."],
       ["Where will the draft break?", "47% after the second token, 17% after the sixth, …"],
-      ["A second drafter starts from four places, in one batch.", "… ms"],
+      ["A second drafter starts from four places.", "In one batch: … ms"],
       ["75 tokens become one tree of 58 nodes.", "A token that several drafts share is read only once."],
       ["The large model reads all nodes in one pass.", "… ms"],
       ["Nine tokens in one pass.", "One by one, they would take nine passes."],
