@@ -1,7 +1,7 @@
 """Random hands on the view of a run: what is drawn must depend on the state alone, not on the way to it.
 
-A sequence of presses, drags and keys at real coordinates is played on one page. After each action, a second page, on which nothing
-was ever pressed, draws the state of the first. Both must show the same words, places, opacities and colours.
+A sequence of presses, drags and keys at real coordinates is played on one page. After each action, a new view on a second page, which
+has drawn nothing before, draws the state of the first. Both must show the same words, places, opacities and colours.
 """
 
 from __future__ import annotations
@@ -76,6 +76,19 @@ window.viewOf = () => {
   return (views.find((e) => e.checkVisibility()) ?? views[0]).explorer;
 };
 window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+/** Replaces the view by a new one of the same run, which has drawn nothing yet. */
+window.renewed = async () => {
+  const { constructor, element, served, told, address, store, page } = viewOf();
+  const { key, instructive, own, opened } = store;
+  const head = { event: 'Segment', key, from: 0, recorded: true, instructive, own, opened };
+  const lines = [JSON.stringify(head), ...store.valueAt(0).split('\\n').slice(1)].join('\\n');
+  const made = new constructor({ element, trigger() {}, served, tours: !page.explain.hidden, told, address: { ...address, game: '', play: false } });
+  made.page.root.classList.toggle('told', told);
+  if (told) made.page.root.dataset.told = document.querySelector('#tour [data-chapter], #learn [data-chapter]').dataset.chapter;
+  element.explorer = made;
+  made.store.feed(lines);
+  while (!made.store.complete) await frames2();
+};
 /** Waits until the view has drawn itself at the size that its last drawing gave it. */
 window.settled = async () => {
   const view = viewOf();
@@ -132,6 +145,7 @@ READ = f"""async () => {{
 # the view has settled, since a later place may give it another size.
 COMPARE = f"""async ([state, theme, there]) => {{
   document.body.className = theme;
+  await renewed();
   viewOf().draw({{ ...JSON.parse(state), playing: false }});
   await frames2();
   await settled();
