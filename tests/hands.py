@@ -76,12 +76,16 @@ window.viewOf = () => {
   return (views.find((e) => e.checkVisibility()) ?? views[0]).explorer;
 };
 window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
+/** The lines of the shown run, with a head for another view. */
+window.linesOf = () => {
+  const { key, instructive, recorded, own, opened } = viewOf().store;
+  const head = { event: 'Segment', key, from: 0, recorded: true, instructive, own: own || !recorded, opened };
+  return [JSON.stringify(head), ...viewOf().store.valueAt(0).split('\\n').slice(1)].join('\\n');
+};
 /** Replaces the view by a new one of the same run, which has drawn nothing yet. */
 window.renewed = async () => {
-  const { constructor, element, served, told, address, store, page } = viewOf();
-  const { key, instructive, own, opened } = store;
-  const head = { event: 'Segment', key, from: 0, recorded: true, instructive, own, opened };
-  const lines = [JSON.stringify(head), ...store.valueAt(0).split('\\n').slice(1)].join('\\n');
+  const { constructor, element, served, told, address, page } = viewOf();
+  const lines = linesOf();
   const made = new constructor({ element, trigger() {}, served, tours: !page.explain.hidden, told, address: { ...address, game: '', play: false } });
   made.page.root.classList.toggle('told', told);
   if (told) made.page.root.dataset.told = document.querySelector('#tour [data-chapter], #learn [data-chapter]').dataset.chapter;

@@ -1,5 +1,4 @@
-// The Explore view of one run. The store holds the received data, the state what is selected and open; both together determine what
-// the views draw.
+// The Explore view of one run. What its views draw depends only on the run (store.js) and on the state (state.js).
 
 import { readAddress, readNode } from "./address.js";
 import { h, oncePerFrame, text, whole } from "./dom.js";
@@ -51,9 +50,9 @@ class Explorer {
     const onServer = (act) => (served ? act : null);
     Object.assign(this, { element, trigger, served, told, page, store, state, address, drawSoon });
     this.drawn = {}; // the last drawn scene
-    this.data = 0; // number of changes of the run's data
-    this.fresh = 0; // number of times that all was to be drawn again, whatever was drawn before
-    this.published = ["", ""]; // selection and game that were published last
+    this.data = 0; // increases with every change of the run's data
+    this.fresh = 0; // increases when everything must be drawn again
+    this.published = ["", ""]; // the selection and the game of the latest events
     this.toPlay = address.play; // play once the run is loaded; it is hidden until then
     element.replaceChildren(root);
 
@@ -150,14 +149,14 @@ class Explorer {
 
   // Drawing
 
-  /** Draws everything again, also what depends on sizes, fonts and colours. */
+  /** Draws everything again, for example after a change of size or of fonts. */
   redraw() {
     this.fill();
     this.fresh += 1;
     this.drawSoon();
   }
 
-  /** Draws a state, which may come from another view of the same run, whatever is drawn now. */
+  /** Draws a state, for example that of another view of the same run. */
   draw(now) {
     this.state.now = Object.freeze(now);
     this.drawAll();
@@ -166,7 +165,7 @@ class Explorer {
   drawAll() {
     const { drawn } = this;
     const scene = (this.drawn = this.scene());
-    this.drawnState = this.state.now;
+    this.drawnState = this.state.now; // while a step plays, the state may be a frame ahead
     const changed = (name) => scene[name] !== drawn[name];
     // views without `uses` find out themselves whether anything changed
     for (const view of this.views) if (view.uses?.some(changed) ?? true) view.show(scene);
@@ -176,7 +175,7 @@ class Explorer {
   }
 
   /**
-   * What the views draw: the fields of the state, and what follows from them and the run.
+   * What the views draw: the fields of the state, and values computed from them and the run.
    *
    * `step`, `at`, `total`: the shown step, its index, and the number of steps; `node`: the selected node.
    * `secret`: whether to hide the outcome of the step; `hidden`: index of the first step whose text is hidden, or null.

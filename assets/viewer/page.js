@@ -47,20 +47,20 @@ export class Page {
   }
 
   createButtons() {
-    const quiet = (id, label, title) => button(label, { id, class: "quiet", title });
+    const quiet = (label, title, id) => button(label, { id, class: "quiet", title });
     this.follow = button("", { id: "follow" });
-    this.find = quiet(null, "Find", "Find steps by outcome, length or time (N, P)");
-    this.quiz = quiet("begin-quiz", "Quiz", "Guess where the first draft is rejected (Q)");
+    this.find = quiet("Find", "Find steps by outcome, length or time (N, P)");
+    this.quiz = quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz");
     this.typed = quiet(
-      "be-the-drafter",
       "Be the drafter",
       "Type the next tokens, and let the large model verify them (B)",
+      "be-the-drafter",
     );
-    this.openFacts = quiet("open-facts", "Details", "The stages of this step, or details of the selected token");
-    this.explain = quiet("explain", "Explain", "This step explained chapter by chapter (in Learn)");
-    this.widen = quiet("widen", "");
-    this.fit = quiet("fit", "Fit", "Fit the tree into view (F)");
-    this.help = quiet("words-and-keys", "Words & keys", "Meanings of words, and all keys (?)");
+    this.openFacts = quiet("Details", "The stages of this step, or details of the selected token", "open-facts");
+    this.explain = quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain");
+    this.widen = quiet("", "", "widen");
+    this.fit = quiet("Fit", "Fit the tree into view (F)", "fit");
+    this.help = quiet("Words & keys", "Meanings of words, and all keys (?)", "words-and-keys");
   }
 
   arrange() {

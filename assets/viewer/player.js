@@ -153,8 +153,7 @@ export class Player {
     const along = Math.max(0, toLine(place));
     slider.value = along;
     this.way.style.setProperty("--at", (along / Math.max(1, stages.length)).toFixed(4));
-    const stage = stageAt(step, this.state.now.place);
-    if (step) this.mark(stages, stage);
+    this.mark(stages, stageAt(step, this.state.now.place));
   }
 
   /** Marks the name of a stage; null is the whole step. */

@@ -143,7 +143,6 @@ export class Guessing {
 }
 
 const TYPING_MS = 900; // wait for a second digit
-const QUESTION = "Which token of the first draft is the first wrong one?";
 
 /** The result of a guess. Positions count from 1; `drafted` + 1 means “all accepted”. */
 export function quizVerdict({ draft: { texts }, boundary, selected, random }, guess) {
@@ -182,7 +181,10 @@ export function draftedNode(step, node, by) {
 }
 
 export class QuizView extends Guessing {
-  question = { title: QUESTION, more: "Click it, or type its position." };
+  question = {
+    title: "Which token of the first draft is the first wrong one?",
+    more: "Click it, or type its position.",
+  };
 
   constructor(root, store, state) {
     super(root, store, state, "quiz");
@@ -231,7 +233,7 @@ export class QuizView extends Guessing {
       : "";
     this.all.hidden = !asking;
     this.said.replaceChildren(
-      asking ? h("b", {}, QUESTION) : (here?.words ?? "Nothing to guess in this step."),
+      asking ? h("b", {}, this.question.title) : (here?.words ?? "Nothing to guess in this step."),
       score,
       this.open.length ? "" : " That was the whole run.",
     );

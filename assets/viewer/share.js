@@ -102,11 +102,9 @@ export class ShareView {
       event.stopPropagation();
     });
     // Safari does not focus a clicked button: the menu stays open if the focus goes nowhere.
-    this.outside = ({ target }) => this.box.contains(target) || this.toggle(false, false);
-    this.box.addEventListener(
-      "focusout",
-      ({ relatedTarget }) => relatedTarget && this.outside({ target: relatedTarget }),
-    );
+    const outside = (target) => this.menu.hidden || this.box.contains(target) || this.toggle(false, false);
+    this.box.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && outside(relatedTarget));
+    document.addEventListener("pointerdown", ({ target }) => outside(target), true);
   }
 
   toggle(open, focus = true) {
@@ -117,7 +115,6 @@ export class ShareView {
   show({ menu }) {
     this.menu.hidden = !menu;
     this.button.setAttribute("aria-expanded", menu);
-    document[menu ? "addEventListener" : "removeEventListener"]("pointerdown", this.outside, true);
     if (this.focus) this.focus.focus();
     this.focus = null;
   }

@@ -1,12 +1,12 @@
-// The state of the view: one plain, frozen object. All that is drawn follows from it and from the run; classes keep only what they
-// derive from it.
+// The state of the view: one plain, frozen object. What is drawn depends only on this object and on the run. Other classes keep only
+// caches of values computed from them.
 
 import { remember, remembered } from "./dom.js";
 import { stagesOf } from "./stages.js";
 
 const WHOLE = "d2sd-explorer-whole";
 
-/** Fields that belong to the chosen step, with their values for a step that was just chosen. */
+/** Fields of the chosen step, with their initial values. */
 const OF_STEP = {
   place: null, // number of stages played, null: the whole step is shown
   playing: false,
@@ -14,11 +14,11 @@ const OF_STEP = {
   held: null, // node after which a cut branch was opened
   digits: "", // typed in the quiz
   typed: "", // words in the field of “Be the drafter”
-  top: null, // scroll position of the text and first bar of the steps, null: the shown step is in view
-  first: null,
+  top: null, // scroll position of the text; null: the shown step is scrolled into view
+  first: null, // first bar in view; null: as above
 };
 
-/** Fields that belong to the run. Steps count from 0. */
+/** Fields of the run, with their initial values. Steps count from 0. */
 const OF_RUN = {
   ...OF_STEP,
   pinned: null, // the step that a person chose
@@ -38,13 +38,13 @@ const OF_RUN = {
   silent: false, // whether no data has arrived for a while
 };
 
-/** Fields that outlive a run. */
+/** Fields that keep their values when another run is shown. */
 const LASTING = {
   widened: false, // whether every token is readable on a narrow screen
   zoom: null, // scale and position of the tree, and the block size for which they hold; null: fitted
   most: null, // number of re-drafts that are not faded, null for all
   present: false,
-  facts: false, // open parts
+  facts: false, // whether Details, Find, the menu *Share* and *Words & keys* are open
   finder: false,
   menu: false,
   help: false,
@@ -86,7 +86,7 @@ export class State {
     return this.now.pinned === null && this.store.live;
   }
 
-  /** Sets fields that decide which step is chosen. If another step is chosen, fields of the step before are reset, except `kept`. */
+  /** Sets fields that determine the chosen step. If another step is chosen, the fields of the step are reset, except `kept`. */
   choose(fields, kept = {}) {
     const { pinned, resting } = { ...this.now, ...fields };
     this.set({ ...fields, ...((pinned ?? resting) === this.chosen ? {} : OF_STEP), ...kept });
@@ -104,7 +104,7 @@ export class State {
     this.choose({ resting, settled, node: now.pinned === null && resting !== now.resting ? null : now.node });
   }
 
-  /** `kept`: fields that stay although another step is chosen. */
+  /** Chooses a step and a node; `kept`: fields of the step that are set and not reset. */
   pin(step, node = null, kept = {}) {
     if (!this.store.length) return;
     const pinned = Math.min(this.store.length - 1, Math.max(0, step));

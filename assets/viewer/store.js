@@ -282,8 +282,7 @@ export class Store {
 
   /** The seconds of a step by stage, without the share of the run's time that was spent on drawing. */
   secondsOf(index) {
-    const { undrawn } = this;
-    return Object.fromEntries(STAGES.map(([stage]) => [stage, undrawn * this.summaries[index].seconds[stage]]));
+    return Object.fromEntries(STAGES.map(([stage]) => [stage, this.undrawn * this.summaries[index].seconds[stage]]));
   }
 
   /** Facts of the run for `readStep`. */

@@ -59,7 +59,6 @@ COVERED = """() => {
   }
   return faults;
 }"""
-LINES = """({ store }) => [JSON.stringify({ event: 'Segment', key: store.key, from: 0, instructive: store.instructive, own: true }), ...store.valueAt(0).split('\\n').slice(1)].join('\\n')"""
 
 
 @pytest.fixture(scope="module")
@@ -210,7 +209,7 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     assert pressed.locator(".flyer").count() == 0
 
     def same() -> None:
-        fresh.evaluate("lines => viewOf().store.feed(lines)", pressed.evaluate(f"({LINES})(viewOf())"))
+        fresh.evaluate("lines => viewOf().store.feed(lines)", pressed.evaluate("linesOf()"))
         fresh.wait_for_function("viewOf().store.complete && viewOf().store.finished")
         found = hands.difference()
         assert found == [], "\n".join(found)
