@@ -138,7 +138,9 @@ export function resultWords(lanes) {
   const title = won ? `${named.name} was fastest.` : "Plain decoding was fastest.";
   const told = won ? `${capital(speed)} on this text.` : `Closest was ${named.name}: ${speed}.`;
   const others =
-    next === named ? "" : ` Of the full trees, ${next.name} was quickest: ${timesWords(gainOf(next), "")}.`;
+    full.includes(named) || !won
+      ? ""
+      : ` Without “quickest here”, ${next.name} was fastest: ${timesWords(gainOf(next), "")}.`;
   const more =
     there(far) > 1 ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.` : "";
   return { title, more: told + others + more };

@@ -13,7 +13,7 @@ export const guessableSteps = (summaries) => where(summaries, guessable);
 
 const questions = new WeakMap();
 
-/** A step with its first draft only: nothing tells what became of it. */
+/** A step reduced to its first draft, without any field that depends on the result. */
 export function askedStep(step) {
   if (!step || questions.has(step)) return questions.get(step) ?? null;
   const drafted = [...step.nodes.values()].filter(({ depth, candidates }) => depth === 0 || candidates.includes(0));

@@ -21,7 +21,7 @@ const OF_STEP = {
 /** Fields of the run, with their initial values. Steps count from 0. */
 const OF_RUN = {
   ...OF_STEP,
-  pinned: null, // the step that a person chose
+  pinned: null, // the step that the user chose
   resting: null, // the step that is shown while none is pinned
   settled: false, // whether `resting` stays
   previewed: null, // the step under the pointer

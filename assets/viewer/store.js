@@ -246,7 +246,7 @@ export class Store {
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
-      this.read.clear(); // read steps again: the reason for the end of the last one is now known, below also their times
+      this.read.clear(); // read steps again: the reason for the end of the last one is known now
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") {
       this.read.clear();

@@ -82,7 +82,8 @@ export class TextView {
     return span;
   }
 
-  /** `hidden`: the first step whose text is hidden; `moving`: whether the shown step is not shown whole, so that later text is pale. */
+  /** `hidden`: the first step whose text is hidden; `moving`: whether the step is shown at a place before its end, so that later text is
+   *  pale. */
   show({ unfolded, at, pinned, hidden, moving, top, following }) {
     this.append(unfolded);
     this.mark(at, pinned);

@@ -7,7 +7,7 @@ const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
 export class Viewport {
-  /** `touched(zoom)` is called with the state's `zoom` when a person zoomed or panned. */
+  /** `touched(zoom)` is called with the new `zoom` of the state after the user has zoomed or panned. */
   constructor(host, touched) {
     Object.assign(this, { host, touched, content: null, pointers: new Map(), dragged: false });
     Object.assign(this, { k: 1, x: 0, y: 0, size: { width: 0, height: 0 } });
@@ -44,7 +44,7 @@ export class Viewport {
     Object.assign(this, { x: x + MARGIN.left, y: y + MARGIN.top });
   }
 
-  /** Moves by hand. */
+  /** Applies a zoom or a pan of the user. */
   change(zoom) {
     if (!this.content) return;
     Object.assign(this, zoom);

@@ -16,12 +16,8 @@ from tools.torture.campaigns import IN_PROCESS
 from tools.torture.served import SERVED
 
 CAMPAIGNS: dict[str, Callable[[random.Random], Iterator[str | None]]] = {**IN_PROCESS, **SERVED}
-SHARES = {
-    "browser": 3,
-    "hands": 3,
-    "losslessness": 2,
-    "calls": 2,
-}  # shares of the time; the share of every other campaign is 1
+# shares of the time; the share of every other campaign is 1
+SHARES = {"browser": 3, "hands": 3, "losslessness": 2, "calls": 2}
 SHOWN = 8  # printed failures per campaign
 
 
