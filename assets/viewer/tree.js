@@ -353,9 +353,10 @@ export class TreeView {
     const lanes = lanesOfMore(layout.more.get(at));
     const base = this.y(at);
     const high = PITCH * Math.max(...lanes.values());
-    const room = { 1: viewport.size.height - viewport.y - base * viewport.k, "-1": viewport.y + base * viewport.k };
+    const { k, y } = viewport.fitted; // so that the side does not depend on zoom and pan
+    const room = { 1: viewport.size.height - y - base * k, "-1": y + base * k };
     const away = layout.lanes.get(at) < 0 ? -1 : 1;
-    const side = room[away] < high * viewport.k + PILL && room[-away] > room[away] ? -away : away;
+    const side = room[away] < high * k + PILL && room[-away] > room[away] ? -away : away;
     const hidden = [...lanes.keys()].filter((id) => !layout.lanes.has(id)).map((id) => step.nodes.get(id));
     const under = side > 0 && [...lanes.keys()].some((id) => this.broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “wanted …”
     for (const { id } of hidden) this.placed.set(id, base + (lanes.get(id) ? side * PITCH * lanes.get(id) + under : 0));

@@ -18,8 +18,8 @@ export class Viewport {
    *  view; `block`: the block size; `larger`: scale. The `zoom` of another block size is ignored. */
   place(content, zoom, start) {
     this.content = content;
-    if (zoom?.block === content.block) Object.assign(this, zoom);
-    else this.fit(start);
+    this.fitted = this.fit(content, start);
+    Object.assign(this, zoom?.block === content.block ? zoom : this.fitted);
   }
 
   /** Sets the size of the host, from a resize observer: measuring here would force a layout at every step. */
@@ -27,10 +27,9 @@ export class Viewport {
     this.size = { width, height };
   }
 
-  /** Shows the whole drawing; if it does not fit, its beginning (`start`) or its focus. */
-  fit(start) {
+  /** The scale and position that show the whole drawing; if it does not fit, its beginning (`start`) or its focus. */
+  fit(c, start) {
     const { width, height } = this.size;
-    const c = this.content;
     const k = (this.k = c.larger);
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
@@ -41,7 +40,7 @@ export class Viewport {
       first <= last + 1
         ? Math.max(first, Math.min(last, along * TRUNK))
         : this.settle(c.top, c.bottom, focus.top, focus.bottom, along);
-    Object.assign(this, { x: x + MARGIN.left, y: y + MARGIN.top });
+    return { k, x: x + MARGIN.left, y: y + MARGIN.top };
   }
 
   /** Applies a zoom or a pan of the user. */

@@ -184,6 +184,10 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
         key = f"Shift+Digit{key}" if key.isdigit() else key
         perform(pressed, ("key", key))
         assert hands.hands.difference() == []
+    for action in (("press", "#tree g.more", 0.9), ("wheel", "#tree", 120), ("wheel", "#tree", -240), ("key", "f")):
+        perform(pressed, action)
+        found = hands.hands.difference()
+        assert found == [], "\n".join(found)
     assert pressed.locator(".tok:is(.ahead, .coming)").count() == 0
     hands.close()
 
