@@ -139,11 +139,12 @@ export class TextView {
       const token = event.target.closest?.(".tok");
       return token && token.dataset.step ? Number(token.dataset.step) : null;
     };
-    host.addEventListener("pointerover", (event) => {
+    host.addEventListener("pointermove", (event) => {
       if (event.pointerType === "touch") return;
       clearTimeout(this.resting);
       const step = stepOf(event);
-      // a short delay, so that a pointer that only crosses the text changes nothing
+      // not "pointerover", which also fires when the text scrolls below a resting pointer. After a short delay, so that a pointer that
+      // only crosses the text changes nothing
       this.resting = setTimeout(() => state.preview(step, this.kept), 50);
     });
     host.addEventListener("pointerleave", () => {

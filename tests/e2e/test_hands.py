@@ -192,6 +192,26 @@ def test_play_starts_at_its_middle_and_an_interrupted_step_leaves_nothing_behind
     hands.close()
 
 
+def test_pointer_that_rests_on_the_text_previews_no_step_when_the_text_scrolls(browser, file):
+    page = new_page(browser, viewport={"width": 390, "height": 844})
+    page.goto(file.as_uri())
+    page.locator("#tree g.node").first.wait_for()
+    box = page.locator("#text").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 160, box["y"] + 45)
+    for key in [
+        "Shift",
+        "Home",
+        *["ArrowRight"] * 12,
+        "End",
+        "Home",
+    ]:  # "Shift": the pointer's own move does preview a step
+        page.keyboard.press(key)
+        page.evaluate("async () => { for (let n = 0; n < 12; n += 1) await new Promise(requestAnimationFrame); }")
+        assert page.locator("#explorer").evaluate("e => e.dataset.step === e.dataset.pinned") or key == "Shift", key
+    page.close()
+
+
 def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_page(browser, address):
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.add_init_script(QUICK)

@@ -59,7 +59,7 @@ test("a delayed preview is cancelled when the text is reset", () => {
     {},
     { preview: (step) => previewed.push(step), following: false },
   );
-  const over = () => heard.pointerover({ target: { closest: () => ({ dataset: { step: "7" } }) } });
+  const over = () => heard.pointermove({ target: { closest: () => ({ dataset: { step: "7" } }) } });
   over();
   tick(60);
   over();
