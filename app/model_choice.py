@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -25,6 +25,10 @@ from d2sd.folders.store import MEGABYTE, REMOTE, Remote
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_NEWS = 0.5
+FOLLOW_BLOCK = """(gamma, budget, own, trained) => {
+  const size = Math.min(gamma || trained, trained) || null;
+  return [budget === own ? size : budget, size];
+}"""
 
 
 def method_picker(methods: Collection[str], value: str, elem_id: str) -> gr.Dropdown:
@@ -38,18 +42,30 @@ def _label(offer: ModelOffer) -> str:
     return f"{offer.label} ({remark})" if remark else offer.label
 
 
-def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
+def follow_model(inputs: Mapping[str, Any]) -> gr.Number:
     """When the user selects other models, reset the block sizes to the default of the new drafters. Turn the chat template on
-    for chat models, and off for other offered models.
+    for chat models, and off for other offered models. Nothing changes if a link or a shown run sets the models.
 
-    Nothing changes if a link or a shown run sets the models.
+    B is γ wherever the user has not set it otherwise, so that a tree has as many nodes as a block. On a CPU, the page starts with
+    this B, because every verified node takes time there.
+
+    Returns a hidden field with the B that equals γ.
     """
+    model, folder, gamma, budget = (inputs[name] for name in ("model", "folder", "block_size", "node_budget"))
+    others = [inputs["chat"], *(inputs[name] for name in ("block_size", "second_block_size") if name in inputs)]
+    # the trained γ, and the γ of the form; unlike a State, hidden fields stay in the browser
+    trained, own = (gr.Number(models.block_size(presets.first_model(), ""), visible=False) for _ in range(2))
 
-    def follow(chosen: str | None) -> list[Any]:
+    def follow(chosen: str | None, place: str | None, limit: float | None, before: float | None) -> list[Any]:
         template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
-        return [template, *(None for _ in blocks)]
+        size = models.block_size(chosen, place)
+        return [size, size, size if limit == before else gr.skip(), template, *(None for _ in others[1:])]
 
-    model.input(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
+    silent: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+    for event in (model.input, folder.blur):
+        event(follow, [model, folder, budget, own], [trained, own, budget, *others], **silent)
+    gamma.input(None, [gamma, budget, own, trained], [budget, own], js=FOLLOW_BLOCK, **silent)
+    return own
 
 
 def model_picker(prefix: str = "") -> gr.Dropdown:

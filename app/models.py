@@ -31,6 +31,7 @@ from app.visitors import public, without_paths
 from d2sd.folders.loading import BUNDLED, load_models
 from d2sd.folders.plan import SIZES, plan, summary
 from d2sd.folders.store import REMOTE, Remote, found, hub_answers
+from d2sd.nets.layouts import read_form
 from d2sd.trace.metrics import weights_of
 
 VARIABLE = "D2SD_MODELS"
@@ -277,6 +278,18 @@ def drafter_folder(chosen: Chosen) -> str:
         return pairs()[chosen.model].drafter or pairs()[chosen.model].eagle3
     folder = BUNDLED / chosen.model if chosen.model in d2sd.presets() else Path(chosen.model)
     return str(folder / ("dflash" if (folder / "dflash").is_dir() else "eagle3"))
+
+
+def block_size(model: str | None, folder: str | None) -> int | None:
+    """Returns the trained γ of the chosen models' first drafter; None if its config cannot be read here."""
+    if model == FOLDER and public():
+        return None
+    source = drafter_folder(Chosen.read(model, folder, None))
+    path = Path(source, "config.json") if is_folder(source) else _cached(source)
+    try:
+        return None if path is None else read_form(json.loads(path.read_bytes())).block_size
+    except (OSError, ValueError, d2sd.InputError):
+        return None
 
 
 # Engines of all bundled models used so far, and of the latest models that are not bundled.

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
+import torch
 
-from app.models import templated
+from app.machine import ON_ZERO_GPU
+from app.models import block_size, templated
 from app.presets import first_model
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import SETTINGS as ALL
@@ -76,6 +78,11 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     )
 
 
+def default_budget() -> int | None:
+    """Returns the B that the page starts with: γ on a CPU, and no limit on a GPU."""
+    return None if torch.cuda.is_available() or ON_ZERO_GPU else block_size(first_model(), "")
+
+
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
     """Returns the control of a setting: a number field, a checkbox or a list.
 
@@ -86,7 +93,8 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
         return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)
-    shape |= {"value": setting.default, "label": setting.label[:1].upper() + setting.label[1:], **options}
+    value = default_budget() if setting.name == "node_budget" else setting.default
+    shape |= {"value": value, "label": setting.label[:1].upper() + setting.label[1:], **options}
     if setting.kind == "choice":
         return gr.Dropdown(list(setting.choices), filterable=False, **shape)
     return gr.Number(step=setting.step, placeholder="auto" if setting.optional else None, **shape)
@@ -98,7 +106,7 @@ def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any
         with gr.Row():
             boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
     # A number field shows None as 0 until it receives a value, so None is sent when the page loads.
-    for box in (box for name, box in boxes.items() if by_name[name].optional):
+    for box in (box for name, box in boxes.items() if by_name[name].optional and box.value is None):
         gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
     return boxes
 

@@ -17,7 +17,7 @@ from app.model_choice import build_models, download_label, follow_model, method_
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
-from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
+from app.settings import SETTINGS, TREE_SETTINGS, default_budget, setting_box, used_by
 from app.view import fold_view, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
@@ -27,6 +27,11 @@ METHOD = d2sd.DecodeConfig().method
 # Settings that `filled_in` always contains: a number field that was never set shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
 RECENT = 8  # number of filled-in forms to remember: the page may still hold the values of an earlier form
+CHOOSE_SIZE = """(size, budget, own) => {
+  if (size === "limited") return [false, budget || own];
+  return [size === "quickest", size === "full" || budget === own ? null : budget];
+}"""
+SHOW_SIZE = "(quickest, budget) => (quickest ? 'quickest' : budget ? 'limited' : 'full')"
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -63,7 +68,9 @@ class Controls:
 
 
 def filled_in(link: Link) -> dict[str, Any]:
-    return dict.fromkeys(OPTIONAL) | link.values
+    """Returns the values that a link gives to the form. The link of a run, which names a method, has no B if its run had none."""
+    budget = None if "method" in link.values else default_budget()
+    return {**dict.fromkeys(OPTIONAL), "node_budget": budget, **link.values}
 
 
 def build_controls() -> Controls:
@@ -86,14 +93,15 @@ def build_controls() -> Controls:
     with gr.Column(elem_id="drawer"):
         back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
         method = method_picker(d2sd.METHODS, METHOD, "method")
-        inputs["cost_aware"] = gr.Radio(
-            [("Full tree", False), ("Quickest here", True)],
-            value=False,
+        size = gr.Radio(
+            [("B nodes", "limited"), ("Full tree", "full"), ("Quickest here", "quickest")],
+            value="limited" if default_budget() else "full",
             show_label=False,
-            label=ALL["cost_aware"].label,
+            label="Size of the tree",
             elem_id="cost-aware",
             min_width=60,
         )
+        inputs["cost_aware"] = gr.Checkbox(False, label=ALL["cost_aware"].label, visible=False)
         inputs |= build_models(picker=picker)
         able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
 
@@ -104,7 +112,9 @@ def build_controls() -> Controls:
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
         inputs["method"] = method
         _method_settings(inputs, method)
-        follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
+        limits, own = [inputs["cost_aware"], inputs["node_budget"]], follow_model(inputs)
+        size.input(None, [size, inputs["node_budget"], own], limits, js=CHOOSE_SIZE, **AT_ONCE)
+        gr.on([box.change for box in limits], None, limits, size, js=SHOW_SIZE, **AT_ONCE)
         other = presets.second()
         with gr.Row(elem_id="last"):
             upload = gr.UploadButton(
@@ -171,7 +181,7 @@ def explorer_view(value: str | None = None) -> View:
       the note ``redraft`` of a segment, see ``app.explore.questions``;
     * ``typed``: asks the target to verify the user's own draft (``key``, ``step``, ``words``, ``number``). The
       answer is the note ``typed``;
-    * ``quickest``: runs the form's prompt and settings as *quickest here* (``quickest``: true).
+    * ``quickest``, ``full``: runs the form's prompt and settings as *quickest here*, or with the full tree (the name: true).
     """
     return script_view(value, viewer_script(), elem_id="explorer", served=True)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -36,6 +37,11 @@ from d2sd.trace.run import RecordedRun
 
 log = logging.getLogger(__name__)
 STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
+# Settings of the runs that the view's last line offers, by the name of the view's event
+SIZES: dict[str, dict[str, Any]] = {
+    "quickest": {"cost_aware": True, "node_budget": None},
+    "full": {"cost_aware": False, "node_budget": None},
+}
 LINES_BEFORE_STEPS = 3  # header, prompt and first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 _ahead = ThreadPoolExecutor(1, "ahead")
@@ -44,13 +50,14 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 def wire_run(shown: ExploreTab) -> None:
-    """Wire the events that start a run: the Run button, Enter in the prompt, and the view's *Run quickest here*."""
+    """Wire the events that start a run: the Run button, Enter in the prompt, and the runs that the view's last line offers."""
     session, controls = shown.session, shown.controls
 
     def work(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
         before, request = current.shown, RunRequest.read(dict(zip(controls.inputs, values, strict=True)))
-        if job.data.get("quickest") is True:
-            request = replace(request, settings={**request.settings, "cost_aware": True})
+        for size, changes in SIZES.items():
+            if job.data.get(size) is True:
+                request = replace(request, settings={**request.settings, **changes})
         updates: Iterator[Update[Any]] = stream_run(current, job, request)
         for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
@@ -66,7 +73,7 @@ def wire_run(shown: ExploreTab) -> None:
         return gr.skip() if runs else gr.Button("Run")
 
     pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
-    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):
+    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None), (shown.view.full, None)):
         worked = wire(
             event,
             work,
@@ -77,7 +84,9 @@ def wire_run(shown: ExploreTab) -> None:
             stop=stop,
         )
         worked.then(rest, session, controls.run, **AT_ONCE)
-    shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
+    for size, changes in SIZES.items():
+        boxes = [controls.inputs[name] for name in changes]
+        getattr(shown.view, size)(None, None, boxes, js=f"() => {json.dumps([*changes.values()])}", **AT_ONCE)
     pressed(None, None, controls.run, js=STARTING, **AT_ONCE)  # feedback before the server answers
     first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
 

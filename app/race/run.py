@@ -203,7 +203,8 @@ def rounded_apart(race: Race) -> bool:
 
 def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
     method = method_of(lane)
-    return replace(settings.config(method, values), inspect=False, cost_aware=lane != method)
+    config = replace(settings.config(method, values), inspect=False, cost_aware=lane != method)
+    return config if lane == method else replace(config, node_budget=None)
 
 
 def reference(race: Race) -> Lane | None:

@@ -40,6 +40,7 @@ BRING = """(last, ...values) => {
 GROUPS = grouped(LANES)  # the checkbox groups of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
+NO_LIMIT: dict[str, Any] = {"node_budget": None}  # a link of a race has no B if its lanes had none
 
 
 def race_drawing(race: Race) -> str:
@@ -133,7 +134,7 @@ class RaceTab:
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """Returns updates: values of the controls if the query is a link to a race, and the window's race if there is one."""
-        values = dict(links.read_link(query).values) if "methods" in query else {}
+        values = NO_LIMIT | links.read_link(query).values if "methods" in query else {}
         methods = _linked(query)
         if methods:
             values |= {title: [m for m in group if m in methods] for title, group in GROUPS.items()}
@@ -146,7 +147,7 @@ class RaceTab:
         The link must be completely valid, its models must be loaded, and its race must not be the window's race already.
         """
         link, methods = links.read_link(query), _linked(query)
-        values = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
+        values = {name: self.inputs[name].value for name in ("model", *NAMES)} | NO_LIMIT | link.values
         if link.ignored or not methods or not values.get("prompt"):
             return False
         return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
@@ -259,7 +260,7 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
             )
         with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
             inputs |= setting_rows(NAMES, 3, "race-")
-    follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
+    follow_model(inputs)
     return inputs, start, stop, notice
 
 

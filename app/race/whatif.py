@@ -151,6 +151,7 @@ def sweep_points(
             method=method,
             # γ₂ equals γ unless the run set it separately
             second_block_size=None if base.second_block_size == base.block_size else base.second_block_size,
+            node_budget=base.node_budget if lane == method else None,
             cost_aware=lane != method,
             backend="auto",
             inspect=False,

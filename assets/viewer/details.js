@@ -134,7 +134,7 @@ function stepCard(step, total) {
         ? count(step.drafted, "token") + (step.branches.length ? "" : passWords(step))
         : null,
     second_draft: redraftFact(step),
-    tree: count(step.nodes.size, "node"),
+    tree: step.whole ? `${step.nodes.size} of ${count(step.whole, "node")}` : count(step.nodes.size, "node"),
     verify: "one pass",
     commit: count(step.committed.length, "token"),
   };

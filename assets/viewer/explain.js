@@ -1,5 +1,6 @@
 // Explains a step, its boundary and its nodes in plain sentences.
 
+import { readWords } from "./stages.js";
 import { capital, count, inWords, joined, ordinal, afterToken, plain, probability, quoted } from "./words.js";
 
 /**
@@ -137,11 +138,12 @@ function storyPieces(step) {
   const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
   if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
   if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
+  const read = step.whole ? ` The ${readWords(step)} were read.` : "";
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,
   ]);
-  return [...listed, { text: after ? `; ${after}.` : "." }];
+  return [...listed, { text: `${after ? `; ${after}` : ""}.${read}` }];
 }
 
 /** How many tokens before the boundary these second drafts had started; `right`: accepted tokens of the first draft. */
@@ -163,6 +165,8 @@ function firstWrong(step) {
 function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
   const started = `started ${ofFirst ? "where the first one broke" : "at the anchor"}`;
+  const there = step.branches.filter(({ prefix }) => prefix === step.boundary);
+  if (there.length && there.every(({ unread }) => unread)) return `a second draft that ${started} was not read`;
   const said = { found: `a second draft that ${started} did no better`, missed: `no second draft ${started}` };
   return said[step.verdict] ?? "the other drafts added nothing";
 }

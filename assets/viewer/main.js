@@ -121,6 +121,7 @@ class Explorer {
         state,
         onServer({
           quickest: () => trigger("quickest", { quickest: true }),
+          full: () => trigger("full", { full: true }),
           again: () => ask("begin"),
           turn: () => learn(SETTINGS),
         }),

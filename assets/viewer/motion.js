@@ -15,7 +15,7 @@ const DROP = PILL + 4; // pixels between a node and the target's wish above it
 
 /** The nodes of draft `c`, deeper than `from`. */
 const tokensOf = (step, c, from = 0) =>
-  [...step.nodes.values()].filter((n) => n.depth > from && n.candidates.includes(c));
+  [...step.nodes.values(), ...step.left].filter((n) => n.depth > from && n.candidates.includes(c));
 const prefixOf = (step, c) => (c ? step.branches[c - 1].prefix : 0);
 const ownTokens = (step, c) => tokensOf(step, c, prefixOf(step, c));
 
@@ -122,10 +122,11 @@ export class Motion {
 
   /** Animates a node to its final y, `stays`. A node that the final tree leaves out moves `into` another one. */
   moveNode(group, node, stays, into = null) {
-    const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
+    const [shape, label] = [".shape", ".label"].map((part) => group.querySelector(part));
+    const ghosts = group.querySelectorAll(".ghost");
     const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
     // whether the node is visible until branches fold; other nodes hide when their row merges, and return at the fold if they stay
-    const waits = !this.whole || this.whole.has(node.id);
+    const waits = node.at === undefined && (!this.whole || this.whole.has(node.id));
     this.acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
       const gone = into ? (waits ? now.fold : 1 - apart) : 0;
@@ -137,7 +138,7 @@ export class Motion {
       group.classList.toggle("mask", word < 0.4);
       group.classList.toggle("yet", !known);
       group.classList.toggle("lit", light > 0.3 && !known);
-      fade(ghost, known);
+      for (const ghost of ghosts) fade(ghost, known);
     });
   }
 
@@ -216,7 +217,7 @@ export class Motion {
       for (const node of tokensOf(step, c).filter((n) => n.depth <= prefix || draftOf(n) !== c)) {
         const kept = node.depth <= prefix;
         const made = this.copy(node, c, kept ? node.proposer : drafter);
-        const [label, high, home] = [made.querySelector(".label"), this.high(node.id), tree.y(node.id)];
+        const [label, high, home] = [made.querySelector(".label"), this.high(node.at ?? node.id), tree.y(node.id)];
         acts.push((now) => {
           const { opacity, word, apart } = now.copy(c, node.depth);
           fade(made, kept ? now.kept(c) : opacity);
@@ -240,7 +241,7 @@ export class Motion {
     return name;
   }
 
-  /** Adds nodes that the final tree leaves out, and the edges of whole branches. */
+  /** Adds nodes that the final tree leaves out, drafted tokens that were not verified, and the edges of whole branches. */
   addRest(step) {
     const { tree, acts, whole, under } = this;
     for (const node of step.nodes.values()) {
@@ -249,6 +250,8 @@ export class Motion {
       while (!tree.has(into.id)) into = step.nodes.get(into.parent);
       this.moveNode(this.copy(node, draftOf(node), node.proposer), node, tree.y(into.id), into);
     }
+    for (const node of step.left)
+      this.moveNode(this.copy(node, draftOf(node), node.proposer), node, this.high(node.at), step.nodes.get(node.at));
     if (!whole) return;
     const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
     under.prepend(edges, strong);

@@ -116,9 +116,9 @@ export function cycleWords({ cost, brought, gain, disturbed = false }) {
   return `A step took as long as ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
-/** Whether a run with full trees was slower than plain decoding, so that *quickest here* may help. `aware`: the run's setting
+/** Whether a run with trees of a fixed size was slower than plain decoding, so that *quickest here* may help. `aware`: the run's setting
  *  `cost_aware`, undefined for imported runs. */
-export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
+export const wasFixed = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
 
 /** The speed of the same steps on the paper's H200. `cost`: cost of a step there, null if unknown; `brought`: tokens per step. */
 export function elsewhereWords(method, cost, brought) {
@@ -261,8 +261,8 @@ export function figuresOf(store, here = null) {
 export class NumbersView {
   uses = ["data", "at", "secret", "why"];
 
-  /** `ways`: null without a server, else three functions: `quickest()` runs the form's prompt as *quickest here*, `again()` runs it
-   *  unchanged, and `turn()` opens the sliders for K and γ. `words()`: the run in words. */
+  /** `ways`: null without a server, else functions: `quickest()` runs the form's prompt as *quickest here*, `full()` with the full tree,
+   *  `again()` unchanged, and `turn()` opens the sliders for K and γ. `words()`: the run in words. */
   constructor(host, store, state, ways, words) {
     Object.assign(this, { host, store, ways, words, cells: {} });
     this.gist = h("p", { class: "gist" });
@@ -320,13 +320,18 @@ export class NumbersView {
       },
       ways?.quickest,
     );
+    this.full = button(
+      "Run the full tree",
+      { class: "offer", id: "full-tree", hidden: true, title: "Verifies all drafted tokens, without the limit B" },
+      ways?.full,
+    );
     this.again = button(
       "Again?",
       { class: "offer", id: "again", hidden: true, title: "Run the prompt again" },
       ways?.again,
     );
     this.recording = h("b", { class: "recording", hidden: true });
-    this.line = h("div", { class: "line" }, this.recording, this.gist, this.quick, this.again, this.why);
+    this.line = h("div", { class: "line" }, this.recording, this.gist, this.quick, this.full, this.again, this.why);
     host.append(this.line, this.box);
     host.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.box.hidden) return;
@@ -359,7 +364,7 @@ export class NumbersView {
       ...(cycle && !cycle.disturbed
         ? [
             h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"),
-            h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config.cost_aware) ? QUICKEST : ""}`),
+            h("p", {}, `${cycleWords(cycle)} ${wasFixed(cycle, config.cost_aware) ? QUICKEST : ""}`),
             cycleBars(cycle),
           ]
         : [
@@ -398,7 +403,9 @@ export class NumbersView {
     const there = cycle || why ? this.thereCost() : null;
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
     const made = ways !== null && (!store.recorded || store.own);
-    this.quick.hidden = !(made && wasFull(cycle, config.cost_aware));
+    this.quick.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    const limited = config.node_budget && config.node_budget <= config.block_size && config.cost_aware === false;
+    this.full.hidden = !(made && !store.live && limited && store.sums.most > config.node_budget);
     this.again.hidden = !(made && cycle?.disturbed);
     this.recording.hidden = !store.recorded || store.own;
     this.recording.textContent = store.opened

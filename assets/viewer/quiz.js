@@ -22,6 +22,7 @@ export function askedStep(step) {
     nodes: new Map(
       drafted.map((node) => [node.id, { ...node, candidates: [0], state: node.depth ? "unreached" : "root" }]),
     ),
+    left: step.left.filter(({ candidates }) => candidates.includes(0)).map((node) => ({ ...node, candidates: [0] })),
     choices: new Map(),
     branches: [],
     selected: [],

@@ -217,13 +217,15 @@ export function stageWords(step, at) {
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
     return said(
-      `${all} tokens become one tree of ${nodes.size} nodes.`,
-      "A token that several drafts share is read only once.",
+      `${all} tokens become one tree of ${step.whole ?? nodes.size} nodes.`,
+      step.whole ? `Only the ${readWords(step)} go on.` : "A token that several drafts share is read only once.",
     );
   }
   if (at === 4)
     return said(
-      nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all nodes in one pass.",
+      nodes.size < 2
+        ? "The large model reads the latest token."
+        : `The large model reads ${step.whole ? nodes.size : "all"} nodes in one pass.`,
       time("verify"),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
@@ -232,6 +234,9 @@ export function stageWords(step, at) {
     `One by one, they would take ${passes(tokens).toLowerCase()}.`,
   );
 }
+
+/** Which part of the tree of all drafts the large model reads; "" if all of it. */
+export const readWords = ({ whole, nodes }) => (whole ? `${nodes.size} likeliest of ${whole} nodes` : "");
 
 /** How the second drafts are written: "in one batch", or "in turn" if they continue each other; "" for a single one. */
 export const batchWords = ({ branches }) =>

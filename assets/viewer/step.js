@@ -17,6 +17,31 @@ export function lacking(missing) {
   return missing.includes("rejected") ? "This log has no confidences and no rejected tokens." : "";
 }
 
+/** The drafted tokens that the node budget left out of the tree, as nodes; `at`: the node of the tree that they follow. */
+function leftOut({ first_draft: first, branches, nodes }) {
+  const known = new Map(nodes.map((node) => [`${node.parent} ${node.token}`, node]));
+  const [chains, left] = [[], []];
+  [first, ...branches].forEach((draft, c) => {
+    if (!draft) return;
+    const own = draft.ids.map((token, at) => ({ token, text: draft.texts[at], drafterP: draft.confidence[at] }));
+    chains[c] = [...(chains[draft.base]?.slice(0, draft.prefix) ?? []), ...own];
+    let above = nodes[0];
+    for (const [at, token] of chains[c].entries()) {
+      const key = `${above.id} ${token.token}`;
+      let node = known.get(key);
+      if (!node) {
+        const place = { id: `left ${left.length}`, parent: above.id, depth: at + 1, at: above.at ?? above.id };
+        node = { ...token, ...place, candidates: [], proposer: draft.drafter, state: "unreached" };
+        known.set(key, node);
+        left.push(node);
+      }
+      if (node.at !== undefined) node.candidates.push(c);
+      above = node;
+    }
+  });
+  return left;
+}
+
 /** The outcome of a step without an outcome line. */
 export const NO_OUTCOME = { verdict: null, gained: 0, closed: null, work: null };
 
@@ -57,6 +82,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
   const bonus = committed.find(({ node }) => node === null) ?? null;
   const choice = choices.get(last);
   const taken = raw.decision?.options[raw.decision.taken];
+  const left = run.lacks ? [] : leftOut(raw);
   const step = {
     index,
     ...run,
@@ -66,9 +92,11 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     trained: trained[0] ?? [],
     drafted,
     // if no prefixes were selected, another draft of the first drafter from the anchor is a resampled draft
-    branches: raw.branches.map((branch) => ({
+    // `unread`: none of its tokens was verified
+    branches: raw.branches.map((branch, at) => ({
       ...readDraft(branch),
       resampled: !selected.length && branch.drafter === "first" && branch.prefix === 0,
+      unread: left.some(({ candidates, depth }) => candidates.includes(at + 1) && depth === branch.prefix + 1),
     })),
     posterior: raw.boundary_posterior,
     full: raw.full_acceptance,
@@ -79,6 +107,9 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     })),
     passes: raw.draft_passes,
     nodes,
+    left,
+    // size of the tree of all drafts, if the verified tree is a part of it
+    whole: left.length && raw.nodes.every(({ candidates }) => candidates.length) ? nodes.size + left.length : null,
     choices,
     targetTops: new Map(tops.map(({ node, top }) => [node, readTop(top)])),
     accepted,

@@ -37,6 +37,7 @@ const noSums = () => ({
   steps: 0,
   tokens: 0,
   nodes: 0,
+  most: 0, // nodes of the largest tree
   redrafts: 0,
   gained: 0,
   outcomes: { repaired: 0, found: 0, missed: 0, all: 0 },
@@ -47,6 +48,7 @@ function addSums(sums, summary) {
   sums.steps += 1;
   sums.tokens += summary.total;
   sums.nodes += summary.nodes;
+  sums.most = Math.max(sums.most, summary.nodes);
   sums.redrafts += summary.redrafts;
   sums.gained += summary.gained;
   if (summary.verdict !== null) sums.outcomes[summary.verdict] += 1;

@@ -223,7 +223,7 @@ export class StripView {
         s(
           "g",
           {
-            class: `flag${i === step.boundary ? " hit" : ""}${n && !step.random ? "" : " first"}`,
+            class: `flag${i === step.boundary ? " hit" : ""}${n && !step.random ? "" : " first"}${step.branches[n]?.unread ? " unread" : ""}`,
             "data-draft": step.random ? null : n + 1,
             "data-nth": n,
             "data-at": i,

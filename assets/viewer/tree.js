@@ -37,7 +37,8 @@ function nodeWords(step, columns, padding, family) {
     const least = fitted.words === BYTES ? 22 : padding.least;
     widths.set(id, blank ? Math.min(DOT, column - 1) : Math.max(least, Math.ceil(fitted.width) + around));
   };
-  for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
+  for (const node of [...step.nodes.values(), ...step.left])
+    put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
   return { words, sizes, widths };
 }
@@ -156,9 +157,9 @@ export class TreeView {
     this.draw();
   }
 
-  /** y of every node except the bonus token, with as many whole branches as fit into view; null if no branch is cut. */
+  /** y of every node except the bonus token, with as many whole branches as fit into view; null if nothing is hidden. */
   wholePlaces() {
-    if (!this.layout.chains.some(({ more }) => more)) return null;
+    if (!this.layout.more.size) return null;
     const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];
     const pitch = ({ low, high }) => (this.room - name) / (high - low + 1);
     const main = chainsOf({ ...this.step, bonus: null }, false);

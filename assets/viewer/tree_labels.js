@@ -86,6 +86,14 @@ export function laneRows({ low, high }, items, room = 0) {
   return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
+/** The number of unverified tokens of a draft after its last verified one, by this node; drafts without verified tokens do not count. */
+function unreadAfter({ left, branches }) {
+  const counts = new Map();
+  for (const { at, candidates } of left)
+    if (candidates.some((c) => !branches[c - 1]?.unread)) counts.set(at, 1 + (counts.get(at) ?? 0));
+  return counts;
+}
+
 /** All `items` that take room in lanes, for `laneRows`, and the `labels`. A label has a `lane` and an offset from the lane's middle
  *  (`down`). A label belongs to a node (`of`), or counts the hidden nodes after node `at` and has a line to this node (`stub(y)`). */
 export function labelsOf(tree, layout) {
@@ -142,6 +150,15 @@ export function labelsOf(tree, layout) {
       first: chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first,
       words: [name.name, s("tspan", { class: "brought" }, name.brought)],
     });
+  }
+  for (const [id, count] of unreadAfter(step)) {
+    if (!layout.lanes.has(id) || layout.more.has(id)) continue;
+    const [x, w] = [columns.x(nodeOf(step, id).depth), widths.get(id)];
+    const words = `${count} not read`;
+    beside(id, { kind: "ghost unread", of: id }, [
+      [words, BESIDE, x + w / 2 + AIR],
+      ...[BELOW, ABOVE].map((zone) => [words, zone, x - w / 2, x - w / 2 - 60, x + 60]),
+    ]);
   }
   const goesOn = new Set(layout.chains.flatMap(({ nodes }) => nodes.map(({ parent }) => parent)));
   const more = [...layout.more.values()];

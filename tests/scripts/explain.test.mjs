@@ -16,6 +16,7 @@ import {
   stepSummary,
 } from "../../assets/viewer/explain.js";
 import { runWords } from "../../assets/viewer/page.js";
+import { stageWords } from "../../assets/viewer/stages.js";
 import { ordinal, afterToken } from "../../assets/viewer/words.js";
 import { RUN, stepLine, stepOf } from "./fixtures.mjs";
 
@@ -167,7 +168,7 @@ function repairedLine(copies) {
     id: 5,
     parent: 2,
     depth: 3,
-    token: 98,
+    token: "u3",
     text: "u3",
     candidates: through,
     proposer: "second",
@@ -176,7 +177,7 @@ function repairedLine(copies) {
   raw.accepted.push(5);
   raw.committed.splice(2, 0, { text: "u3", proposer: "second", node: 5 });
   raw.choices = [
-    { node: 2, token: 98, text: "u3", probability: 0.81 },
+    { node: 2, token: "u3", text: "u3", probability: 0.81 },
     { node: 5, token: 99, text: "right", probability: 0.7 },
   ];
   return raw;
@@ -248,4 +249,31 @@ test("boundaryWords does not call random prefixes predicted", () => {
   const words = boundaryWords(repaired([], { random: true }));
   assert.match(words, /, a place drawn at random: second drafts rescued it/);
   assert.doesNotMatch(words, /likeliest|expected/);
+});
+
+test("a tree that the node budget cut tells what was read, and which re-drafts were only prepared", () => {
+  const raw = repairedLine([1, 0]);
+  raw.branches[0].texts = ["u3", "u4"]; // its first token was verified
+  raw.branches[1].texts = ["v2", "v3"]; // nothing of it was verified
+  raw.branches[2].texts = ["t1", "w2"]; // shares its first token with the first draft
+  for (const node of raw.nodes) node.candidates = node.candidates.filter((c) => c !== 2 && (c !== 3 || node.id < 2));
+  const step = stepOf(raw, RUN, { verdict: "repaired", gained: 1, closed: null });
+  assert.deepEqual(
+    step.left.map(({ text, at, depth, candidates }) => [text, at, depth, candidates]),
+    [
+      ["u4", 5, 4, [1]],
+      ["v2", 1, 2, [2]],
+      ["v3", 1, 3, [2]],
+      ["w2", 1, 2, [3]],
+    ],
+  );
+  assert.deepEqual([step.whole, step.nodes.size], [10, 6]);
+  assert.deepEqual(
+    step.branches.map(({ unread }) => unread),
+    [false, true, false],
+  );
+  assert.match(stepSentence(step), / itself\. The 6 likeliest of 10 nodes were read\.$/);
+  assert.equal(stageWords(step, 3).more, "Only the 6 likeliest of 10 nodes go on.");
+  const wrong = { ...step, accepted: [1, 2], boundary: 1, verdict: "found" };
+  assert.match(stepSentence(wrong), /a second draft that started where the first one broke was not read/);
 });

@@ -28,7 +28,7 @@ const EMPTY = {
   decision: null,
   seconds: { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 },
 };
-const whole = (draft) => draft && { base: 0, alternatives: [], ...draft };
+const whole = (draft) => draft && { base: 0, alternatives: [], ids: draft.texts, ...draft };
 
 /** A recorded step with these fields; all others are empty. */
 export function rawStep(fields) {
@@ -39,6 +39,7 @@ export function rawStep(fields) {
     target_probability: null,
     drafter_probability: null,
     target_rank: null,
+    token: node.text,
     ...node,
     depth: depths.get(node.id),
   }));
@@ -60,7 +61,7 @@ export function stepLine(drafted, boundary, selected = [], elapsed = 0) {
     id,
     parent: id - 1,
     depth: id,
-    token: id,
+    token: `t${id}`,
     text: `t${id}`,
     candidates: [0],
     proposer: "first",

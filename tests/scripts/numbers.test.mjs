@@ -14,7 +14,7 @@ import {
   figuresOf,
   gist,
   timesWords,
-  wasFull,
+  wasFixed,
 } from "../../assets/viewer/numbers.js";
 
 const words = (given) =>
@@ -80,14 +80,14 @@ test("cycleWords explains the speedup by cost and tokens of a step", () => {
     cycleWords(cycle),
     "A step took as long as 5.6 plain steps and brought 4.6 tokens, so drafting was 0.82× as fast as plain decoding.",
   );
-  assert.ok(wasFull(cycle, false));
+  assert.ok(wasFixed(cycle, false));
   assert.deepEqual(
     [
-      wasFull(cycle, true),
-      wasFull(cycle, undefined),
-      wasFull({ gain: 1.1 }, false),
-      wasFull({ ...cycle, disturbed: true }, false),
-      wasFull(null, false),
+      wasFixed(cycle, true),
+      wasFixed(cycle, undefined),
+      wasFixed({ gain: 1.1 }, false),
+      wasFixed({ ...cycle, disturbed: true }, false),
+      wasFixed(null, false),
     ],
     [false, false, false, false, false],
   );
