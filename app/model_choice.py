@@ -42,28 +42,35 @@ def _label(offer: ModelOffer) -> str:
     return f"{offer.label} ({remark})" if remark else offer.label
 
 
-def follow_model(inputs: Mapping[str, Any]) -> gr.Number:
+def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
     """When the user selects other models, reset the block sizes to the default of the new drafters. Turn the chat template on
-    for chat models, and off for other offered models. Nothing changes if a link or a shown run sets the models.
+    for chat models, and off for other offered models.
 
-    B is γ wherever the user has not set it otherwise, so that a tree has as many nodes as a block. On a CPU, the page starts with
-    this B, because every verified node takes time there.
-
-    Returns a hidden field with the B that equals γ.
+    Nothing changes if a link or a shown run sets the models.
     """
-    model, folder, gamma, budget = (inputs[name] for name in ("model", "folder", "block_size", "node_budget"))
-    others = [inputs["chat"], *(inputs[name] for name in ("block_size", "second_block_size") if name in inputs)]
-    # the trained γ, and the γ of the form; unlike a State, hidden fields stay in the browser
+
+    def follow(chosen: str | None) -> list[Any]:
+        template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
+        return [template, *(None for _ in blocks)]
+
+    model.input(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
+
+
+def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
+    """Keep B equal to γ where it is γ, when the user selects other models or another γ.
+
+    Returns a hidden field with the current γ. Unlike a ``gr.State``, hidden fields stay in the browser.
+    """
+    folder, gamma, budget = (inputs[name] for name in ("folder", "block_size", "node_budget"))
     trained, own = (gr.Number(models.block_size(presets.first_model(), ""), visible=False) for _ in range(2))
 
     def follow(chosen: str | None, place: str | None, limit: float | None, before: float | None) -> list[Any]:
-        template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
         size = models.block_size(chosen, place)
-        return [size, size, size if limit == before else gr.skip(), template, *(None for _ in others[1:])]
+        return [size, size, size if limit == before else gr.skip()]
 
     silent: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-    for event in (model.input, folder.blur):
-        event(follow, [model, folder, budget, own], [trained, own, budget, *others], **silent)
+    for event in (inputs["model"].input, folder.blur):
+        event(follow, [inputs["model"], folder, budget, own], [trained, own, budget], **silent)
     gamma.input(None, [gamma, budget, own, trained], [budget, own], js=FOLLOW_BLOCK, **silent)
     return own
 

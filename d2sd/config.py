@@ -140,7 +140,7 @@ class DecodeConfig:
         None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
         help="maximum number of nodes verified per step, without the anchor (default: 64 for ddtree and d2sd_tree, 59 for eagle3, no limit for other methods)",
         label="nodes B", control="budget",
-        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods",
+        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods. On a CPU, the page starts with γ; in a race, B does not limit “quickest here”",
     )  # fmt: skip
     draft_depth: int = setting(
         5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",

@@ -13,7 +13,7 @@ from app.gradio_internals import View
 from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
-from app.model_choice import build_models, download_label, follow_model, method_picker, model_picker
+from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
@@ -112,7 +112,8 @@ def build_controls() -> Controls:
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
         inputs["method"] = method
         _method_settings(inputs, method)
-        limits, own = [inputs["cost_aware"], inputs["node_budget"]], follow_model(inputs)
+        follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
+        limits, own = [inputs["cost_aware"], inputs["node_budget"]], follow_block(inputs)
         size.input(None, [size, inputs["node_budget"], own], limits, js=CHOOSE_SIZE, **AT_ONCE)
         gr.on([box.change for box in limits], None, limits, size, js=SHOW_SIZE, **AT_ONCE)
         other = presets.second()

@@ -1,9 +1,10 @@
 // The appendices of Learn: sliders for K and γ, the cost of a pass, and sampling.
 
 import { MEASURED } from "../../assets/viewer/constants.js";
-import { button, h, s, sum } from "../../assets/viewer/dom.js";
+import { button, h, s } from "../../assets/viewer/dom.js";
 import { stepCost } from "../../assets/viewer/machine.js";
 import { clockOf } from "../../assets/viewer/numbers.js";
+import { drawnAfter, oddsAfter } from "../../assets/viewer/sampling.js";
 import { count, fixed, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 const [WIDE, HIGH] = [340, 160];
@@ -86,24 +87,15 @@ class PassView {
   }
 }
 
-/** The recorded tokens that the target could choose at the boundary of the first draft (or after the anchor if there is no boundary),
- *  the likeliest first. Empty if their probabilities were not recorded. `drafted`: whether a node has the token. */
-export function oddsOf({ boundary, accepted, choices, nodes }) {
-  const at = boundary ?? 0;
-  const place = [0, ...accepted][at];
-  const choice = [...choices.values()][at];
-  const here = place === undefined ? [] : [...nodes.values()].filter(({ parent }) => parent === place);
-  if (!choice || choice.p === null || here.some(({ targetP }) => targetP === null)) return [];
-  const odds = here.map(({ text, targetP }) => ({ text, probability: targetP, drafted: true }));
-  if (here.every((node) => node.token !== choice.token))
-    odds.push({ text: choice.text, probability: choice.p, drafted: false });
-  return odds.sort((a, b) => b.probability - a.probability);
-}
+/** The node after which the target decides at the boundary of the first draft, or the anchor if there is no boundary. */
+export const placeOf = ({ boundary, accepted }) => [0, ...accepted][boundary ?? 0] ?? 0;
 
-/** Draws repeatedly from the target's probabilities at one place, and counts how often the drawn token had been drafted. */
+/** Draws the step again with other seeds, and counts what the target draws at one place. */
 class DrawsView {
-  /** Tokens that are not in `odds` are drawn as “another token”. */
-  constructor(odds) {
+  /** `redraw(seed)` draws the step with another seed, or as recorded (null). */
+  constructor(step, redraw) {
+    Object.assign(this, { step, place: placeOf(step), redraw, seed: 0, counts: new Map() });
+    this.odds = oddsAfter(step, this.place);
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });
     const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
@@ -115,56 +107,52 @@ class DrawsView {
     this.box = h(
       "div",
       { class: "draws" },
-      h("div", { class: "row" }, drawer("Draw once", 1), drawer("Draw 100 times", 100)),
-      h("table", {}, h("thead", {}, head), this.rows),
+      h("div", { class: "row" }, drawer("Draw again", 1), drawer("Draw 100 times", 100)),
       this.said,
+      h("table", {}, h("thead", {}, head), this.rows),
     );
-    const known = odds.map(({ text, probability: p, drafted }) => ({ text, p, drafted, count: 0 }));
-    const rest = 1 - sum(known.map(({ p }) => p));
-    this.odds = rest > 0.0005 ? [...known, { text: null, p: rest, drafted: false, count: 0 }] : known;
-    this.total = 0;
-    this.show("");
+    this.show();
   }
 
   draw(times) {
-    let last = null;
-    for (let i = 0; i < times; i += 1) {
-      let left = Math.random() * sum(this.odds.map(({ p }) => p));
-      last = this.odds.find((o) => (left -= o.p) < 0) || this.odds[0];
-      last.count += 1;
+    for (let n = 0; n < times; n += 1) {
+      this.seed += 1;
+      const { id } = drawnAfter(this.step, this.place, this.seed);
+      this.counts.set(id, 1 + (this.counts.get(id) ?? 0));
     }
-    this.total += times;
-    const name = last.text === null ? "a token that is not listed" : quoted(last.text);
-    const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
-    const now =
-      times === 1
-        ? `Drawn: ${name}. ${last.drafted ? "A node has this token, so the token is accepted" : "No node has this token, so the path ends here"}. `
-        : "";
-    this.show(`${now}A drafted token was accepted in ${hits} of ${count(this.total, "draw")}.`);
+    this.redraw(this.seed);
+    this.show();
   }
 
-  show(words) {
-    this.said.textContent = words;
-    const row = ({ text, p, drafted, count: drawn }) =>
+  show() {
+    const { step, place, seed, counts } = this;
+    const after = quoted(place ? step.nodes.get(place).text : step.anchorText);
+    this.said.textContent = seed
+      ? `The drawing shows draw ${seed}. After ${after}, each token is drawn as often as the large model’s probability says.`
+      : `What the large model may draw after ${after}:`;
+    const drafted = new Set(
+      [...step.nodes.values()].filter(({ parent }) => parent === place).map(({ token }) => token),
+    );
+    const row = ({ id, text, p }) =>
       h(
         "tr",
-        { class: drafted ? "drafted" : null },
+        { class: drafted.has(id) ? "drafted" : null },
         h(
           "th",
           { scope: "row" },
-          text === null ? "another token" : h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16)),
-          drafted ? " ✓ drafted" : "",
+          h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16, " ")),
+          drafted.has(id) ? " ✓ drafted" : "",
         ),
         h("td", {}, probability(p)),
-        h("td", {}, this.total ? `${drawn}, ${percent(drawn / this.total)}` : "—"),
+        h("td", {}, seed ? `${counts.get(id) ?? 0}, ${percent((counts.get(id) ?? 0) / seed)}` : "—"),
       );
     this.rows.replaceChildren(...this.odds.map(row));
   }
 }
 
-/** The appendices of a step: chapters that have a `box`. `settings`: view with sliders for K and γ, null if nothing was replayed. */
-export function appendices(step, store, settings) {
-  const odds = oddsOf(step);
+/** The appendices of a step: chapters that have a `box`. `settings`: view with sliders for K and γ, null if nothing was replayed.
+ *  `redraw(seed)` draws the step with another seed. */
+export function appendices(step, store, settings, redraw) {
   const pass = new PassView(step.nodes.size, clockOf(store, step)?.pass ?? null);
   const shared = { formula: [], numbers: [], asked: [], from: Infinity, to: Infinity }; // the whole step
   return [
@@ -191,7 +179,7 @@ export function appendices(step, store, settings) {
       box: pass.box,
       formula: ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"],
     },
-    odds.length && {
+    oddsAfter(step, 0).length && {
       ...shared,
       id: 10,
       name: "Sampling",
@@ -200,12 +188,12 @@ export function appendices(step, store, settings) {
         `${step.sampled ? "At temperature 0 the large model takes" : "At temperature 0, as in this run, the large model takes"} the likeliest token at every position. At a higher temperature it draws a token at random, by its probabilities.`,
         "The token is drawn first, as if nothing had been drafted. Only then is it compared with the nodes of the tree. So drafting does not change how the text is drawn.",
       ],
-      box: new DrawsView(odds).box,
+      box: new DrawsView(step, redraw).box,
       formula: [["var", "x"], " ~ ", ["var", "p"], "( · | text, path ),   accepted if ", ["var", "x"], " was drafted"],
       asked: [
         [
           "Textbooks accept a guess with probability min(1, p/q). Why not here?",
-          "In textbooks, the drafter draws its guess at random: p is the large model’s probability of this guess, q the drafter’s. Here, a drafter always offers its likeliest token, so q is 1. The rule then gives p, which is the probability that the large model draws the guess itself.",
+          "In textbooks, the drafter draws its guess at random from its probabilities q. The guess is accepted with probability min(1, p/q), where p is the large model’s probability; a rejected guess is replaced by a draw from what is left, max(0, p − q). Here, the large model draws first, and a guess is accepted if it is that draw. Both ways give the large model’s own distribution. In Explore, the card of a token shows both.",
         ],
       ],
     },

@@ -104,7 +104,7 @@ class Tour {
     this.own = store.run !== this.run;
     const works = store.summaries.map(({ work }) => work);
     const told = store.step(this.step);
-    const more = appendices(told, store, this.own ? null : this.settings);
+    const more = appendices(told, store, this.own ? null : this.settings, (seed) => view.state.set({ seed }));
     this.chapters = [...chaptersOf(told, store, meanCost(PAPER, store.header.method, works)), ...more];
     if (about) this.chapters[0].asked.push(["Which models are these?", about]);
     this.showRail();
@@ -165,6 +165,7 @@ class Tour {
     this.settings.cut.hidden = box !== this.settings.box;
     if (!this.settings.cut.hidden) this.settings.show();
     else this.showBranches(null);
+    view.state.set({ seed: null });
     view.page.root.dataset.told = id;
     view.player.play(back ? to : from, to);
     [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));

@@ -16,7 +16,7 @@ from app.explore.controls import ExploreTab
 from app.gradio_internals import View
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, method_of, trace_lane
-from app.model_choice import build_models, follow_model
+from app.model_choice import build_models, follow_block, follow_model
 from app.models import Chosen
 from app.race import run as race
 from app.race.run import Lane, Race, lane_figures, recorded_race, reference
@@ -260,7 +260,8 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
             )
         with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
             inputs |= setting_rows(NAMES, 3, "race-")
-    follow_model(inputs)
+    follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
+    follow_block(inputs)
     return inputs, start, stop, notice
 
 

@@ -30,7 +30,7 @@ export const MEANINGS = [
   ["Block γ", "tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum"],
   ["Block γ₂", "tokens per block of the second drafter, at least γ; auto: same as γ"],
   ["Branches K", "number of likely boundaries to re-draft from"],
-  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods"],
+  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods. On a CPU, the page starts with γ; in a race, B does not limit “quickest here”"],
   ["Depth", "eagle3: passes after the first one; each adds a level to the tree"],
   ["Top k", "eagle3: nodes kept per level, and children scored per node"],
   ["Quickest here", "cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow"],

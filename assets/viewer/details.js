@@ -3,7 +3,6 @@
 import { BONUS, nodeOf } from "./step.js";
 import { button, h, sum } from "./dom.js";
 import {
-  agreementWords,
   alternativesOf,
   bonusSentence,
   boundaryWords,
@@ -16,6 +15,7 @@ import {
   rankWords,
   targetTopOf,
 } from "./explain.js";
+import { oddsAfter, scoreWords, textbookWords } from "./sampling.js";
 import { STAGES, count, milliseconds, probability, took, visible } from "./words.js";
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
@@ -46,14 +46,13 @@ function nodeTitle(node, words) {
 /** The card of a node, for the tooltip and the details panel. */
 export function nodeCard(step, id) {
   if (id === BONUS) {
-    const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
     return h(
       "div",
       { class: "card" },
       nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("large model", step.bonus.p, "target"),
-      ...targetRows(step, targets, []),
+      ...targetRows(step, step.bonus),
     );
   }
   const node = step.nodes.get(id);
@@ -71,25 +70,28 @@ export function nodeCard(step, id) {
   const others = alternativesOf(step, node);
   card.append(
     ...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled),
-    ...targetRows(step, targetTopOf(step, node), others),
+    ...targetRows(step, node),
   );
   return card;
 }
 
-/** The target's likeliest tokens at a node, and how far the drafter agrees with the target; empty if these were not recorded. */
-function targetRows(step, targets, drafted) {
-  const words = agreementWords(drafted, targets);
+/** The target's likeliest tokens at the place of a node; when sampling, with its draw. Empty if these were not recorded. */
+function targetRows(step, node) {
+  const draw = step.draws.get(node.parent);
+  const heading = `Top choices of the large model${draw ? ": p, noise, and log p + noise; the largest is drawn" : ""}`;
+  const drawable = draw && oddsAfter(step, node.parent).filter(({ id }) => draw.noise.has(id));
+  const words = draw && node.id !== BONUS ? textbookWords(step, node) : "";
   return [
-    ...topRows("Top choices of the large model", targets, "target", step.sampled),
-    words ? h("p", { class: "agreement" }, words) : "",
+    ...topRows(heading, targetTopOf(step, node, drawable), "target", step.sampled, draw),
+    words ? h("p", { class: "textbook" }, words) : "",
   ];
 }
 
-function topRows(heading, top, proposer, sampled) {
+function topRows(heading, top, proposer, sampled, draw) {
   return top.length
     ? [
         h("div", { class: "heading" }, heading),
-        h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled))),
+        h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled, draw))),
       ]
     : [];
 }
@@ -103,13 +105,14 @@ export function markOf(a, ofTarget, sampled) {
   return !marked ? "" : sampled ? "drawn" : "large model’s";
 }
 
-function alternativeRow(a, proposer, sampled) {
+function alternativeRow(a, proposer, sampled, draw) {
   return h(
     "li",
     { class: a.own ? "own" : null },
     h("bdi", { class: "word" }, visible(a.text, 14)),
-    rail(a.p, proposer),
+    draw ? "" : rail(a.p, proposer),
     h("span", { class: "value" }, probability(a.p, 3)),
+    draw ? h("span", { class: "score" }, scoreWords(draw, a)) : "",
     h("span", { class: "mark" }, markOf(a, proposer === "target", sampled)),
   );
 }

@@ -1,6 +1,5 @@
 // Explains a step, its boundary and its nodes in plain sentences.
 
-import { readWords } from "./stages.js";
 import { capital, count, inWords, joined, ordinal, afterToken, plain, probability, quoted } from "./words.js";
 
 /**
@@ -138,7 +137,7 @@ function storyPieces(step) {
   const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
   if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
   if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
-  const read = step.whole ? ` The ${readWords(step)} were read.` : "";
+  const read = step.whole ? ` The ${step.nodes.size} likeliest of ${step.whole} nodes were read.` : "";
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,
@@ -166,7 +165,7 @@ function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
   const started = `started ${ofFirst ? "where the first one broke" : "at the anchor"}`;
   const there = step.branches.filter(({ prefix }) => prefix === step.boundary);
-  if (there.length && there.every(({ unread }) => unread)) return `a second draft that ${started} was not read`;
+  if (there.length && there.every(({ unread }) => unread)) return `a second draft that ${started} was prepared, not read`;
   const said = { found: `a second draft that ${started} did no better`, missed: `no second draft ${started}` };
   return said[step.verdict] ?? "the other drafts added nothing";
 }
@@ -308,39 +307,11 @@ export function alternativesOf(step, node) {
 }
 
 /** The target's top tokens at this node's position, with the same marks; empty in older traces. */
-export const targetTopOf = (step, node) => marked(step, node, step.targetTops.get(node.parent));
+export const targetTopOf = (step, node, top = step.targetTops.get(node.parent)) => marked(step, node, top);
 
 function marked(step, node, top) {
   const wanted = step.choices.get(node.parent);
   return (top || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
-}
-
-/**
- * How far drafter and target agree: the rank of the target's favourite in the drafter's list, and a lower bound of
- * KL(target ‖ drafter) in nats.
- *
- * The lists are short, so all tokens that are not in both lists count as one token, which can only lower the divergence.
- */
-export function agreementWords(drafted, wanted) {
-  if (!drafted.length || !wanted.length) return "";
-  const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
-  const place =
-    rank < 0
-      ? `not among the drafter’s top ${drafted.length}`
-      : rank === 0
-        ? "the drafter’s favourite too"
-        : `the drafter’s number ${rank + 1}`;
-  const part = (p, q) => (p > 0 ? p * Math.log(p / Math.max(q, 1e-9)) : 0);
-  let [bound, p, q] = [0, 1, 1];
-  for (const a of wanted) {
-    const same = drafted.find(({ id }) => id === a.id);
-    if (!same) continue;
-    bound += part(a.p, same.p);
-    p -= a.p;
-    q -= same.p;
-  }
-  bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
-  return `The large model’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
 }
 
 export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

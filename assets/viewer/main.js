@@ -14,6 +14,7 @@ import { QuizView, askedStep } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
 import { ShareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
+import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
@@ -189,9 +190,11 @@ class Explorer {
     const { store, state, secret, data, fresh } = this;
     const { now, chosen, shown, following } = state;
     const here = shown === chosen && !secret;
-    const step = secret ? askedStep(store.step(shown)) : store.step(shown);
+    const recorded = store.step(shown);
+    const again = now.seed !== null && recorded !== null;
+    const step = secret ? askedStep(recorded) : again ? redrawn(recorded, now.seed) : recorded;
     const place = here && step ? now.place : null;
-    const told = this.told && shown !== null ? shown + 1 : null;
+    const told = this.told && shown !== null ? shown + (again ? 0 : 1) : null;
     const empty = store.key === null || (!store.received && !store.early.size);
     return {
       ...now,

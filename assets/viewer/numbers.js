@@ -321,8 +321,8 @@ export class NumbersView {
       ways?.quickest,
     );
     this.full = button(
-      "Run the full tree",
-      { class: "offer", id: "full-tree", hidden: true, title: "Verifies all drafted tokens, without the limit B" },
+      "Full tree",
+      { class: "offer", id: "full-tree", hidden: true, title: "Runs the prompt again and verifies all drafted tokens, without the limit B" },
       ways?.full,
     );
     this.again = button(

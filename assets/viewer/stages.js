@@ -218,7 +218,7 @@ export function stageWords(step, at) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
     return said(
       `${all} tokens become one tree of ${step.whole ?? nodes.size} nodes.`,
-      step.whole ? `Only the ${readWords(step)} go on.` : "A token that several drafts share is read only once.",
+      step.whole ? `Only the ${nodes.size} likeliest go on.` : "A token that several drafts share is read only once.",
     );
   }
   if (at === 4)
@@ -226,17 +226,21 @@ export function stageWords(step, at) {
       nodes.size < 2
         ? "The large model reads the latest token."
         : `The large model reads ${step.whole ? nodes.size : "all"} nodes in one pass.`,
-      time("verify"),
+      [
+        time("verify"),
+        step.sampled ? "After each it draws a token: log probability plus noise, the largest sum wins." : "",
+      ]
+        .filter(Boolean)
+        .join(". "),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
   return said(
     `${capital(inWords(tokens))} tokens in one pass.`,
-    `One by one, they would take ${passes(tokens).toLowerCase()}.`,
+    step.sampled
+      ? "A guess is accepted if it is the token that was drawn: so the text is the large model’s own."
+      : `One by one, they would take ${passes(tokens).toLowerCase()}.`,
   );
 }
-
-/** Which part of the tree of all drafts the large model reads; "" if all of it. */
-export const readWords = ({ whole, nodes }) => (whole ? `${nodes.size} likeliest of ${whole} nodes` : "");
 
 /** How the second drafts are written: "in one batch", or "in turn" if they continue each other; "" for a single one. */
 export const batchWords = ({ branches }) =>

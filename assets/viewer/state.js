@@ -12,6 +12,7 @@ const OF_STEP = {
   playing: false,
   until: null, // place at which playing ends, null: the end of the step
   held: null, // node after which a cut branch was opened
+  seed: null, // of the random numbers with which the step is drawn again; null: as recorded
   digits: "", // typed in the quiz
   typed: "", // words in the field of “Be the drafter”
   top: null, // scroll position of the text; null: the shown step is scrolled into view

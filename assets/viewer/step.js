@@ -112,6 +112,12 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     whole: left.length && raw.nodes.every(({ candidates }) => candidates.length) ? nodes.size + left.length : null,
     choices,
     targetTops: new Map(tops.map(({ node, top }) => [node, readTop(top)])),
+    draws: new Map(
+      (raw.draws ?? []).map(({ node, tokens, noise, rejected, residual }) => [
+        node,
+        { noise: new Map(tokens.map((token, at) => [token, noise[at]])), rejected, residual: readTop(residual) },
+      ]),
+    ),
     accepted,
     committed,
     // the committed text of a bonus inside a multi-token character can be empty; the choice has the text of the token

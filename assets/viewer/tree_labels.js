@@ -4,6 +4,7 @@ import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
+import { percent } from "./words.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
@@ -167,6 +168,13 @@ export function labelsOf(tree, layout) {
     const [x, words] = [tree.moreX(at), tree.moreWords(ending)];
     const from = columns.x(nodeOf(step, at).depth) + widths.get(at) / 2;
     label(laneOf(at), BESIDE, x, small(words), { at, words: [words], stub: (y) => `M${from} ${y}H${x - AIR}` });
+  }
+  const path = new Set([0, ...step.accepted]);
+  for (const id of step.sampled ? layout.lanes.keys() : []) {
+    const { parent, depth, targetP, p = targetP } = nodeOf(step, id);
+    if (!path.has(parent) || p === null || p === undefined) continue;
+    const [words, x] = [percent(p), columns.x(depth)];
+    beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }
   for (const [id, wanted] of tree.broken) {
     if (!wanted || !layout.lanes.has(id)) continue;

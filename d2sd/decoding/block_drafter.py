@@ -113,7 +113,7 @@ class BlockDrafter:
         blocks = []
         for prefix in prefixes:
             end = at + block_size - 1 - len(prefix)
-            blocks.append(self.block(len(prefix), drafted[at:end]))
+            blocks.append(replace(self.block(len(prefix), drafted[at:end]), whole=self.whole(logits[at:end])))
             at = end
         if not prefixes[0]:
             logits = logits[: block_size - 1]
@@ -195,6 +195,17 @@ class BlockDrafter:
     def own_ids(self, indices: Tensor) -> Tensor:
         """Returns the target's token ids for indices into the draft vocabulary."""
         return indices if self.token_ids is None else self.token_ids[indices]
+
+    def whole(self, scores: Tensor) -> Callable[[int], Tensor] | None:
+        """Returns ``Block.whole`` for a block with logits or log probabilities ``scores`` (M, D); None if passes have fixed
+        shapes, because the next pass overwrites their outputs."""
+        return None if self.passes.fixed else partial(self._whole, scores)
+
+    def _whole(self, scores: Tensor, position: int) -> Tensor:
+        own = scores[position].softmax(-1, dtype=torch.float32)
+        if self.token_ids is None:
+            return own
+        return own.new_zeros(self.target.config.vocab_size).index_copy_(0, self.token_ids, own)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Returns the drafter's input embeddings (…, hidden) of token ids (…)."""

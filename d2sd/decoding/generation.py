@@ -22,6 +22,7 @@ from d2sd.decoding.inspection import (
     StepResult,
     describe_choices,
     describe_draft,
+    describe_draws,
     describe_levels,
     describe_nodes,
     describe_tops,
@@ -118,25 +119,28 @@ class Generation:
         clock.mark("second_draft")
         tree = plan.prune(method.merge(drafters, draft, redrafts))
         clock.mark("tree")
-        measured = self.verify(tree)  # one pass of the target
+        scores, noise, measured = self.verify(tree)  # one pass of the target
         seen = Inspection.read(measured(False).tolist())
         path = walk(tree, seen.chosen, self.end_ids, self.room)
         clock.mark("verify")
+        proposal, draws = Proposal.of(tree, draft, prefixes, redrafts), ()
         if self.config.inspect:
             seen = Inspection.read(measured(True).tolist())
+            if len(noise):
+                draws = describe_draws(scores, noise, proposal, seen, path, self.labels)
             clock.mark("")  # not part of any stage, since plain decoding is timed without inspection
         if not (path.ended or path.cut):
             self.commit(path)
         clock.mark("commit")
-        proposal = Proposal.of(tree, draft, prefixes, redrafts)
-        return self._finish(StepResult(proposal, seen, path, StageSeconds(**clock.read())), began)
+        return self._finish(StepResult(proposal, seen, path, StageSeconds(**clock.read()), draws), began)
 
     @property
     def room(self) -> int:
         return self.config.max_new_tokens - len(self.output)
 
-    def verify(self, tree: TokenTree) -> Callable[[bool], torch.Tensor]:
-        """Run one pass over the tree. Returns ``measure`` with all arguments set except ``inspect``."""
+    def verify(self, tree: TokenTree) -> tuple[torch.Tensor, torch.Tensor, Callable[[bool], torch.Tensor]]:
+        """Run one pass over the tree. Returns scores (N, V), noise (depths, V), and ``measure`` with all arguments set except
+        ``inspect``."""
         device = self.target.device
         scores = self.sampler.scores(self.verifier.logits(tree))
         noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
@@ -144,7 +148,7 @@ class Generation:
             torch.tensor(x, device=device) for x in (tree.tokens, (0, *tree.parents[1:]), tree.depths)
         )
         chosen = self.sampler.choose(scores, depths, noise)
-        return partial(measure, scores, chosen, tokens, parents)
+        return scores, noise, partial(measure, scores, chosen, tokens, parents)
 
     def commit(self, path: TreeWalk) -> None:
         """Keep the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
@@ -214,6 +218,7 @@ class Generation:
             if any(b.trained for b in proposal.blocks)
             else (),
             tempered=() if first is None else first.tempered,
+            draws=done.draws,
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:

@@ -12,7 +12,18 @@ import torch
 from torch import Tensor
 
 from d2sd.methods import Proposal
-from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLevel, Node, StageSeconds, State, TargetTop
+from d2sd.trace.events import (
+    TEMPERATURES,
+    Alternative,
+    Choice,
+    Draft,
+    DraftLevel,
+    Draw,
+    Node,
+    StageSeconds,
+    State,
+    TargetTop,
+)
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
 from d2sd.tree.levels import continued_nodes
@@ -139,6 +150,34 @@ class StepResult:
     seen: Inspection
     walk: TreeWalk
     seconds: StageSeconds
+    draws: tuple[Draw, ...] = ()
+
+
+def describe_draws(
+    scores: Tensor, noise: Tensor, proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts
+) -> tuple[Draw, ...]:
+    """Returns the target's draw at every visited node.
+
+    scores: (N, V) logits that the choices were made from.
+    noise: (depths, V), as for ``Sampler.choose``.
+    """
+    tree, draws = proposal.tree, []
+    for node in outcome.visited:
+        below = [n for n in range(node + 1, len(tree)) if tree.parents[n] == node]
+        listed = seen.top[node][0] if seen.top else ()
+        tokens = tuple(dict.fromkeys([seen.chosen[node], *listed, *(tree.tokens[n] for n in below)]))
+        own = noise[tree.depths[node]][torch.tensor(tokens, device=noise.device)].tolist()
+        draw = Draw(node, tokens, tuple(round(g, DIGITS) for g in own))
+        wrong = [n for n in below if tree.tokens[n] != seen.chosen[node] and tree.candidates[n]]
+        block = proposal.blocks[tree.candidates[wrong[0]][0]] if wrong else None
+        if block is not None and block.whole is not None:
+            more = (scores[node].softmax(-1) - block.whole(tree.depths[node] - block.prefix)).clamp_min_(0)
+            best = (more / more.sum()).topk(min(TOP_ALTERNATIVES, len(more)))
+            likely = [round(p, DIGITS) for p in best.values.tolist() if p > 0]
+            residual = _alternatives(best.indices[: len(likely)].tolist(), likely, texts)
+            draw = Draw(node, tokens, draw.noise, wrong[0], residual)
+        draws.append(draw)
+    return tuple(draws)
 
 
 def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTexts) -> tuple[Alternative, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import torch
 from torch import Tensor
@@ -101,12 +101,15 @@ def generator_seed(seed: int, position: int) -> int:
 
 def gumbel_noise(seed: int, positions: list[int], vocabulary: int, device: torch.device) -> Tensor:
     """Returns standard Gumbel noise, (positions, vocabulary) float32; row i depends only on seed and positions[i]."""
-    rows = torch.empty(len(positions), vocabulary, dtype=torch.float32, device=device)
-    generator = torch.Generator(device)
-    for row, position in zip(rows, positions, strict=True):
-        generator.manual_seed(generator_seed(seed, position))
-        row.exponential_(generator=generator)
-    return -rows.clamp_min_(torch.finfo(rows.dtype).tiny).log()
+    return torch.stack([_noise_row(seed, position, vocabulary, device) for position in positions])
+
+
+@lru_cache(maxsize=32)
+def _noise_row(seed: int, position: int, vocabulary: int, device: torch.device) -> Tensor:
+    # kept, because target and drafters use the same noise
+    generator = torch.Generator(device).manual_seed(generator_seed(seed, position))
+    row = torch.empty(vocabulary, dtype=torch.float32, device=device).exponential_(generator=generator)
+    return -row.clamp_min_(torch.finfo(row.dtype).tiny).log()
 
 
 class Sampler:

@@ -49,9 +49,11 @@ class WalkedDrafter(BlockDrafter):
         noise = self.sampler.noise(self.cache.length, block_size - 1, self.vocabulary, self.device)
         name = ("walk", self.sampler.temperature, self.inspect)
         walked = self.run(name, self.walk, anchor, prefixes, block_size, top, known, noise)
-        ranked, hidden, logits, others, *pairs = walked
+        ranked, hidden, logits, others, logs, *pairs = walked
         rows = ranked.tolist()  # one copy from the device
         blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]
+        if self.model.candidate_selector is None:
+            blocks = [replace(b, whole=self.whole(own[b.prefix :])) for b, own in zip(blocks, logs, strict=True)]
         if not prefixes[0]:
             if self.inspect:
                 blocks[0] = replace(blocks[0], tempered=rows_of(others))
@@ -82,6 +84,7 @@ class WalkedDrafter(BlockDrafter):
         * the drafts, (B, γ − 1, 3 + 3·top) float64, with the columns that ``_block`` reads;
         * the hidden states and the logits of the rows, for ``sample``;
         * the result of ``tempered`` for the first block, or no rows without inspection;
+        * the log probabilities that ``chain`` returns;
         * with a candidate selector: the candidates, and their log probabilities after each candidate of the previous row.
         """
         hidden = self.hidden(ids, positions, read)
@@ -99,7 +102,7 @@ class WalkedDrafter(BlockDrafter):
         ranked = torch.cat([column.double() for column in columns], -1)
         pairs = self._pairs(rows, logits, known) if self.model.candidate_selector is not None and top > 1 else ()
         others = tempered(logs[0], picks[0, :, 0]) if self.inspect else ranked[:0]
-        return ranked, hidden, logits, others, *pairs
+        return ranked, hidden, logits, others, logs, *pairs
 
     def chain(
         self, hidden: Tensor, logits: Tensor, known: Tensor, temperature: float, noise: Tensor
@@ -171,7 +174,7 @@ class WalkedDrafter(BlockDrafter):
         tokens, logs, picks, _ = self.chain(hidden, logits, known, 1.0, noise)
         confidence = logs.gather(-1, picks)[..., 0].exp().tolist()
         return [
-            replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None)
+            replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None, whole=None)
             for i, c in zip(tokens.tolist(), confidence, strict=True)
         ]
 

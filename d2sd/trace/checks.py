@@ -130,6 +130,9 @@ def check_step(step: StepDone) -> None:
     _check_levels(step)
     for at, behind in enumerate(step.target_tops):
         _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
+    for at, draw in enumerate(step.draws):
+        _need(draw.node < len(step.nodes), f"draws[{at}].node", f"there is no node {draw.node}")
+        _need(len(draw.noise) == len(draw.tokens), f"draws[{at}].noise", "one value for each of its tokens")
 
 
 def check_prefill(prefill: PrefillDone) -> None:

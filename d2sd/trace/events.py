@@ -120,6 +120,23 @@ class TargetTop(Data, frozen=True):
     top: Items[Alternative]
 
 
+class Draw(Data, frozen=True):
+    """How the target drew its token after a node of the accepted path: the largest log probability plus noise wins.
+
+    tokens: ids of the drawn token, of the target's likeliest tokens and of the drafted ones.
+    noise: for each of ``tokens``, its standard Gumbel noise, which depends only on seed and position.
+    rejected: id of a drafted node after it that was rejected; None if there is none.
+    residual: of the distribution from which speculative sampling (arXiv 2211.17192) would draw the token in place of ``rejected``,
+        max(0, p − q) ÷ Σ max(0, p − q), the likeliest tokens. p is the target's distribution, q the drafter's at temperature 1.
+    """
+
+    node: Count
+    tokens: Items[Count]
+    noise: Items[float]
+    rejected: Count | None = None
+    residual: Items[Alternative] = ()
+
+
 class Committed(Data, frozen=True):
     """One token of the output. ``text``: what the token adds to the decoded text; empty if the token ends inside a character."""
 
@@ -214,6 +231,7 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     target_tops: the target's likeliest tokens after each node that has children or a choice; empty if not inspected.
     trained: [d][k]: confidence of a trained head for token k of draft d (d = 0: first draft); empty without such a head.
     tempered: [k][n]: the drafter's probability of token k of the first draft at ``TEMPERATURES[n]``; empty if not inspected.
+    draws: the target's draw at each of ``choices``; empty at temperature 0, if not inspected, and for captured passes.
     """
 
     step: Count
@@ -238,6 +256,7 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
     target_tops: Items[TargetTop] = ()
     trained: Items[Items[Probability]] = ()
     tempered: Items[Items[Probability]] = ()
+    draws: Items[Draw] = ()
 
 
 class Finished(Data, frozen=True, tag_field="event", tag=True):
@@ -285,7 +304,7 @@ Record = Event | Baseline | dict[str, Any]
 
 _encoder = msgspec.json.Encoder()
 # The last fields of a step, left out if empty, so that lines of older traces are written back unchanged.
-_NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
+_NOTHING = b',"draws":[]}', b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
 
 
 def to_line(record: Struct | dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf, log
-from typing import Literal
+from typing import Any, Literal
 
 DrafterName = Literal["first", "second"]
 Ranked = tuple[Sequence[int], Sequence[float], Sequence[float]]  # tokens, probabilities, their logarithms, best first
@@ -25,6 +25,7 @@ class Block:
         without a head.
     tempered: the token's probability at other temperatures (``trace.events.TEMPERATURES``); empty if not inspected.
     after: returns the distribution at a drafted position (from 0), given the previous token; None if positions are independent.
+    whole: returns the probabilities of the target's whole vocabulary at a drafted position, a tensor (V,); None if not kept.
     """
 
     drafter: DrafterName
@@ -38,6 +39,7 @@ class Block:
     trained: tuple[float, ...] = ()
     tempered: tuple[tuple[float, ...], ...] = ()
     after: Callable[[int, int], Ranked] | None = field(default=None, compare=False)
+    whole: Callable[[int], Any] | None = field(default=None, compare=False)
 
     @property
     def scores(self) -> Sequence[Sequence[float]]:

@@ -1,7 +1,6 @@
 // The chapters of Learn: their texts agree with the step.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { oddsOf } from "../../app/learn/appendices.js";
 import { chaptersOf, tokensWith } from "../../app/learn/chapters.js";
 import { ALONE, stagesOf } from "../../assets/viewer/stages.js";
 import { stepOf } from "./fixtures.mjs";
@@ -189,23 +188,6 @@ test("a sampled step speaks of draws", () => {
   const told = chapters(step({}, { sampled: true }));
   assert.match(equation(told["One pass"]), /a sample of/);
   assert.match(words(told["What it buys"]), /only tokens that the large model itself draws are kept/);
-});
-
-test("oddsOf gives the probabilities of the target at the boundary", () => {
-  assert.deepEqual(oddsOf(step()), [
-    { text: "c", probability: 0.5, drafted: true },
-    { text: "x", probability: 0.25, drafted: true },
-  ]);
-  const other = raw().choices.map((choice, at) => (at === 2 ? { ...choice, token: "w", text: "w" } : choice));
-  assert.deepEqual(
-    oddsOf(step({ choices: other })).map(({ text, drafted }) => [text, drafted]),
-    [
-      ["c", true],
-      ["w", false],
-      ["x", true],
-    ],
-  );
-  assert.deepEqual(oddsOf(step({ choices: other.map((choice) => ({ ...choice, probability: null })) })), []);
 });
 
 test("tokensWith grows with K up to the tokens of the step", () => {
