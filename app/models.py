@@ -28,6 +28,7 @@ import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
+from d2sd.folders.drafters import published_config
 from d2sd.folders.loading import BUNDLED, load_models
 from d2sd.folders.plan import SIZES, plan, summary
 from d2sd.folders.store import REMOTE, Remote, found, hub_answers
@@ -287,8 +288,8 @@ def block_size(model: str | None, folder: str | None) -> int | None:
     source = drafter_folder(Chosen.read(model, folder, None))
     path = Path(source, "config.json") if is_folder(source) else _cached(source)
     try:
-        return None if path is None else read_form(json.loads(path.read_bytes())).block_size
-    except (OSError, ValueError, d2sd.InputError):
+        return read_form(published_config(str(path.parent))).block_size if path else None
+    except (OSError, d2sd.InputError):
         return None
 
 

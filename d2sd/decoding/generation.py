@@ -33,7 +33,7 @@ from d2sd.methods import Proposal
 from d2sd.nets.models import Models, not_finite
 from d2sd.nets.passes import Passes, StageClock
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.events import Committed, Decision, PrefillDone, StageSeconds, StepDone, StopReason
+from d2sd.trace.events import Committed, Decision, Draw, PrefillDone, StageSeconds, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk, first_draft_boundary, walk
@@ -123,7 +123,7 @@ class Generation:
         seen = Inspection.read(measured(False).tolist())
         path = walk(tree, seen.chosen, self.end_ids, self.room)
         clock.mark("verify")
-        proposal, draws = Proposal.of(tree, draft, prefixes, redrafts), ()
+        proposal, draws = Proposal.of(tree, draft, prefixes, redrafts), tuple[Draw, ...]()
         if self.config.inspect:
             seen = Inspection.read(measured(True).tolist())
             if len(noise):

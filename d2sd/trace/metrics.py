@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from d2sd.trace.events import PrefillDone, StageSeconds, StepDone
 from d2sd.trace.text import escaped
+from d2sd.tree.tree import chains
 
 Verdict = Literal["repaired", "found", "missed", "all"]
 Scalar = str | int | float | None
@@ -124,6 +125,7 @@ def verdict(step: StepDone) -> Verdict | None:
 def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
     """Returns a row of ``Trace.rows``. missing: as in ``Trace.missing``."""
     draft, timed = step.first_draft, "times" not in missing
+    drafts = chains([draft, *step.branches]) if draft else []
     confidence = draft.confidence if draft else ()
     outcomes = (*step.boundary_posterior, step.full_acceptance) if step.boundary_posterior else ()
     stages = {
@@ -136,6 +138,7 @@ def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
         "text": None if "tokens" in missing else "".join(c.text for c in step.committed),
         "drafted": len(draft.ids) if draft else 0,
         "redrafts": len(step.branches),
+        "draft_nodes": len({chain[:n] for chain in drafts for n in range(len(chain) + 1)}) or 1,
         "nodes": len(step.nodes),
         "accepted": len(step.accepted),
         "predicted_boundary": outcomes.index(max(outcomes)) if outcomes else None,

@@ -121,7 +121,9 @@ class Trace:
         anchor_position: number of tokens before the step's anchor.
         committed, text: number of committed tokens, bonus token included, and their text.
         drafted: number of tokens of the first draft; 0 without a block draft.
-        redrafts, nodes: number of re-drafts, and of verified tree nodes including the anchor.
+        redrafts: number of re-drafts.
+        draft_nodes: number of nodes of the tree of all drafts, including the anchor. A node budget verifies only the likeliest ones.
+        nodes: number of verified tree nodes, including the anchor.
         accepted: number of accepted drafted tokens.
         predicted_boundary: likeliest number of accepted tokens of the first draft, according to its confidences.
         actual_boundary: number of tokens of the first draft that the target accepted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -128,8 +129,11 @@ class TreeBuilder:
         )
 
 
-def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
-    """Returns the token chain of every draft below the anchor, including the draft's prefix."""
+def chains(blocks: Sequence[Any]) -> list[tuple[int, ...]]:
+    """Returns the token chain of every draft below the anchor, including the draft's prefix.
+
+    blocks: ``Block`` or ``trace.events.Draft``.
+    """
     out: list[tuple[int, ...]] = []
     for block in blocks:
         prefix = out[block.base][: block.prefix] if block.prefix else ()

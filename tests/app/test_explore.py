@@ -15,13 +15,14 @@ import d2sd
 from app import models, plain, presets, streaming
 from app.explore import run as explore
 from app.explore import tab as explore_tab
+from app.explore.controls import filled_in
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
 from app.jobs import TURNS, Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
 from app.session import Session
-from app.settings import SETTINGS
+from app.settings import SETTINGS, default_budget
 from d2sd import DecodeConfig, Finished, StepDone
 from d2sd.costs import kept
 from d2sd.costs.runs import ThreadShare, plain_step
@@ -388,14 +389,39 @@ def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasur
     assert unmeasured.plain("dense") is None
 
 
-def test_offer_of_quickest_run_makes_form_cost_aware(client):
-    window, first = Window(client), client.call("explorer", "quickest")
-    asked = {"prompt": "One day, a cat", "max_tokens": 4}
-    window.at_once(first, client.values(first, **asked), {"quickest": True})
+@pytest.mark.parametrize(("offer", "aware"), [("quickest", "true"), ("full", "false")])
+def test_offers_of_the_last_line_run_without_limit_on_nodes(client, offer, aware):
+    window, first = Window(client), client.call("explorer", offer)
+    asked = {"prompt": "One day, a cat", "max_tokens": 4, "budget": 5}
+    window.at_once(first, client.values(first, **asked), {offer: True})
     work = client.then(first)
     messages = list(window.queued(work, client.values(work, **asked)))
     sent = json.dumps([message.get("output") for message in messages]).replace("\\", "")
-    assert '"cost_aware":true' in sent
+    assert f'"cost_aware":{aware}' in sent
+    assert '"node_budget":null' in sent
+
+
+def test_nodes_start_as_block_on_cpu_and_without_limit_on_gpu(monkeypatch):
+    assert default_budget() == 16  # γ of `tiny`
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assert default_budget() is None
+
+
+def test_block_size_is_read_from_the_config_of_chosen_models(tmp_path, monkeypatch):
+    assert [models.block_size(name, "") for name in ("tiny", presets.DSPARK)] == [16, 16]
+    assert models.block_size(models.FOLDER, str(BUNDLED / "tiny")) == 16
+    assert models.block_size(models.FOLDER, str(tmp_path)) is None
+    (tmp_path / "dflash").mkdir()
+    (tmp_path / "dflash" / "config.json").write_text("[]")
+    assert models.block_size(models.FOLDER, str(tmp_path)) is None
+    monkeypatch.setattr(models, "public", lambda: True)
+    assert models.block_size(models.FOLDER, str(BUNDLED / "tiny")) is None
+
+
+def test_links_of_runs_keep_their_limit_on_nodes():
+    assert filled_in(Link({"prompt": "One day"}))["node_budget"] == 16
+    assert filled_in(Link({"prompt": "One day", "method": "d2sd"}))["node_budget"] is None
+    assert filled_in(Link({"method": "d2sd", "node_budget": 5}))["node_budget"] == 5
 
 
 def test_missed_lines_are_sent_again():

@@ -156,6 +156,12 @@ def test_cost_aware_lane_is_separate_with_equal_text():
     assert "expected to save time" in json.loads(race_drawing(race_of))["lanes"][2]["sentence"]
 
 
+def test_nodes_limit_all_lanes_but_quickest():
+    raced = run(("d2sd", "ddtree", "d2sd cost-aware"), node_budget=5)[-1].value
+    assert [lane.trace.header["config"]["node_budget"] for lane in raced.lanes] == [5, 5, None]
+    assert all(len(step.nodes) <= 6 for lane in raced.lanes[:2] for step in lane.trace.steps)
+
+
 def test_lane_figures_locate_and_explain_text_difference(done):
     plain, branched = done.lanes
     steps = branched.trace.steps

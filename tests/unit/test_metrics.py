@@ -161,7 +161,7 @@ def test_trace_rows_are_flat_and_match_steps(engine):
     assert sum(row["committed"] for row in rows) == len(trace.token_ids) - len(trace.prefill.committed)
     assert first["drafted"] == len(step.first_draft.ids)
     assert first["redrafts"] == len(step.branches) == 4
-    assert first["nodes"] == len(step.nodes)
+    assert first["nodes"] == first["draft_nodes"] == len(step.nodes)
     assert first["actual_boundary"] == step.actual_boundary
     assert (first["outcome"], first["accepted"]) == (verdict(step), len(step.accepted))
     assert first["confidence_first"] == step.first_draft.confidence[0]
