@@ -147,7 +147,7 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
         try:
             method = base.method if k else "dflash"
             own = replace(base, method=method, num_branches=max(1, k), block_size=gamma)
-            own = replace(own, second_block_size=None, node_budget=None, backend="auto", inspect=False)
+            own = replace(own, second_block_size=None, backend="auto", inspect=False)
             configs[k, gamma] = engine.resolve(own)
         except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
             continue
@@ -168,6 +168,7 @@ def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
         "prompt": trace.header.get("prompt"),
         "tokens": [c.text for step in trace.steps for c in step.committed],
         "own": [config.num_branches, config.block_size],
+        "budget": config.node_budget,
         "method": config.method,
         "points": [[p.num_branches, p.block_size, list(p.committed), msgspec.to_builtins(p.works)] for p in points],
     }
@@ -186,7 +187,7 @@ def record_measured(path: Path, model: Chosen, *_: Any) -> int:
     """Measures ``MEASURED`` prompts of the model's prompt set, as Calibrate does, and writes the runs to ``path``. Returns the size
     in bytes."""
     engine = models.engine(model)
-    config = settings.config("d2sd", _values(model.model, MEASURED_TOKENS))
+    config = settings.config("d2sd", _values(model.model, MEASURED_TOKENS) | {"node_budget": None})
     lines: list[str] = []
     for prompt in read_prompts(presets.prompt_set(model.model), MEASURED):
         trace = engine.generate(prompt.text, config)
@@ -212,7 +213,9 @@ def _write(path: Path, text: str) -> int:
 
 
 def _values(model: str, tokens: int) -> dict[str, Any]:
-    return {s.name: s.default for s in SETTINGS} | {"max_new_tokens": tokens, "chat": models.templated(model)}
+    """Returns the settings that the page starts with for a model."""
+    own = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
+    return {s.name: s.default for s in SETTINGS} | own
 
 
 def main() -> None:

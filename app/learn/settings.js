@@ -90,6 +90,7 @@ export class SettingsView {
       points,
       tokens: list(live.tokens).map(text),
       own: list(live.own),
+      budget: live.budget ?? null,
       method: text(live.method),
       opening: text(opening),
       k: values("k"),
@@ -127,7 +128,7 @@ export class SettingsView {
       h("b", {}, count(point.committed.length, "step")),
       ` for ${count(live.tokens.length, "token")}: `,
       h("b", {}, `${point.alpha.toFixed(2)} tokens per step`),
-      `, ${point.nodes.toFixed(0)} nodes verified per step`,
+      `, ${point.nodes.toFixed(0)} nodes verified per step${live.budget ? `; B = ${live.budget} for all, as recorded` : ""}`,
     );
     this.showTimes(point);
     const most =

@@ -186,6 +186,7 @@ class WhatIfResults(msgspec.Struct, frozen=True):
     tokens: number of tokens of the text.
     run: the measured run.
     sweeps: one for each varied setting.
+    budget: B of the run, which all replays have but those of other B; None if there was no limit.
     """
 
     source: str
@@ -194,9 +195,11 @@ class WhatIfResults(msgspec.Struct, frozen=True):
     tokens: int
     run: Recorded
     sweeps: tuple[Sweep, ...]
+    budget: int | None = None
 
     def value(self) -> str:
-        measured = f"{self.tokens} tokens; recorded: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
+        limit = f", B = {self.budget} also for other K and γ" if self.budget else ""
+        measured = f"{self.tokens} tokens; recorded: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step{limit}"
         shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
         panels = sweep_panels(self.sweeps, self.run)
         return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
@@ -207,7 +210,8 @@ def results(answers: Answers) -> WhatIfResults:
     run = Recorded(lane_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
     swept = {p.sweep for p in answers.points}
     sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in swept)
-    return WhatIfResults(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
+    about = answers.source, answers.status, answers.recorded, totals.tokens
+    return WhatIfResults(*about, run, sweeps, base.node_budget)
 
 
 def _sweep(answers: Answers, varied: Varied) -> Sweep:

@@ -165,7 +165,8 @@ function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
   const started = `started ${ofFirst ? "where the first one broke" : "at the anchor"}`;
   const there = step.branches.filter(({ prefix }) => prefix === step.boundary);
-  if (there.length && there.every(({ unread }) => unread)) return `a second draft that ${started} was prepared, not read`;
+  if (there.length && there.every(({ unread }) => unread))
+    return `a second draft that ${started} was prepared, not read`;
   const said = { found: `a second draft that ${started} did no better`, missed: `no second draft ${started}` };
   return said[step.verdict] ?? "the other drafts added nothing";
 }

@@ -322,7 +322,12 @@ export class NumbersView {
     );
     this.full = button(
       "Full tree",
-      { class: "offer", id: "full-tree", hidden: true, title: "Runs the prompt again and verifies all drafted tokens, without the limit B" },
+      {
+        class: "offer",
+        id: "full-tree",
+        hidden: true,
+        title: "Runs the prompt again and verifies all drafted tokens, without the limit B",
+      },
       ways?.full,
     );
     this.again = button(

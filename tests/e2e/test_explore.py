@@ -318,7 +318,8 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     used.set_viewport_size({"width": 700, "height": 700})  # the text has more lines than its pane shows
     start(used, prompt, 160)
     finished(used)
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 160))
+    limited = d2sd.DecodeConfig("d2sd", 160, node_budget=16)  # on a CPU, trees have as many nodes as a block
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, limited)
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     used.keyboard.press("End")
@@ -327,19 +328,60 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
         " return most > 0 && e.scrollTop > most - 8; }"
     )
     used.set_viewport_size(large)
-    choice = used.locator("#cost-aware input")
-    expect(choice.nth(0)).to_be_checked()
+    limited_here, whole, quickest = used.locator("#cost-aware input").all()
+    expect(limited_here).to_be_checked()
+    used.locator("#full-tree").click()
+    expect(whole).to_be_checked(timeout=PATIENCE)
+    written(used, expected.finished.text)
+    finished(used)
+    expect(used.locator("#full-tree")).to_be_hidden()
     unfold(used)
-    choice.nth(1).check(force=True)
+    quickest.check(force=True)
     fold(used)
     used.locator("#run").click()
     expect(used.locator("#run-label")).to_contain_text("quickest here", timeout=PATIENCE)
     written(used, expected.finished.text)
     used.reload()
-    expect(choice.nth(1)).to_be_checked(timeout=PATIENCE)
+    expect(quickest).to_be_checked(timeout=PATIENCE)
     unfold(used)
-    choice.nth(0).check(force=True)
+    limited_here.check(force=True)
     fold(used)
+
+
+def test_nodes_follow_block_unless_user_sets_them(used: Page):
+    unfold(used)
+    gamma, nodes = (used.locator(f"#{name} input") for name in ("gamma", "budget"))
+    limited, whole, quickest = used.locator("#cost-aware input").all()
+    expect(nodes).to_have_value("16")
+    gamma.fill("6")
+    expect(nodes).to_have_value("6")
+    gamma.fill("40")  # more than the drafter's block
+    expect(nodes).to_have_value("16")
+    for choice, value in ((whole, ""), (limited, "16"), (quickest, ""), (limited, "16")):
+        choice.check(force=True)
+        expect(nodes).to_have_value(value)
+    nodes.fill("12")
+    gamma.fill("8")
+    quickest.check(force=True)
+    expect(nodes).to_have_value("12")  # the user's own limit
+    nodes.fill("")
+    limited.check(force=True)
+    expect(nodes).to_have_value("8")
+    gamma.fill("")
+    expect(nodes).to_have_value("16")
+    fold(used)
+
+
+def test_cut_drafts_show_what_was_not_read_and_stages_show_all_of_them(used: Page):
+    start(used, "One day, a small bear climbed a tall tree and", 64)
+    finished(used)
+    expect(used.locator("#tree .unread").first).to_have_text(re.compile(r"^\d+ not read$"))
+    expect(used.locator("#sentence")).to_contain_text(re.compile(r"The 17 likeliest of \d+ nodes were read\."))
+    used.keyboard.press("Shift+Digit3")  # all second drafts are drawn before they are merged
+    rows = used.locator("#tree .row")
+    expect(rows).to_have_count(4)
+    used.keyboard.press("Home")
+    expect(rows).to_have_count(0)
 
 
 def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, address):

@@ -218,11 +218,24 @@ def test_older_links_to_stops_open_their_chapter(module_page: Page, address: str
 
 def test_draws_and_other_settings_match_recording(learn: Page, alone):
     learn.locator("#learn .rail button").last.click()
+    drawn = learn.locator("#learn #tree")
+    states = "nodes => nodes.map((node) => [node.dataset.node, node.dataset.state])"
+    recorded = drawn.locator(".nodes .node").evaluate_all(states)
+    expect(drawn.locator(".odds")).to_have_count(0)
     for _ in range(5):
         learn.get_by_role("button", name="Draw 100 times").click()
     counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]
     assert sum(counts) == 500
-    expect(learn.locator(".draws .said")).to_contain_text("of 500 draws.")
+    expect(learn.locator(".draws .said")).to_contain_text("draw 500.")
+    shown = set()
+    for _ in range(8):
+        learn.get_by_role("button", name="Draw again").click()
+        expect(drawn.locator(".odds").first).to_be_attached()
+        shown.add(str(drawn.locator(".nodes .node").evaluate_all(states)))
+    assert len(shown) > 1
+    learn.locator("#learn .rail button").nth(6).click()
+    expect(drawn.locator(".odds")).to_have_count(0)
+    assert drawn.locator(".nodes .node").evaluate_all(states) == recorded  # a chapter shows the step as recorded
     live = presets.lesson()["live"]
     if live is None:
         pytest.skip("no live settings were recorded")
