@@ -13,9 +13,10 @@ import {
   ofBoth,
   originWords,
   rankWords,
+  scoreWords,
   targetTopOf,
+  textbookWords,
 } from "./explain.js";
-import { oddsAfter, scoreWords, textbookWords } from "./sampling.js";
 import { STAGES, count, milliseconds, probability, took, visible } from "./words.js";
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
@@ -79,10 +80,9 @@ export function nodeCard(step, id) {
 function targetRows(step, node) {
   const draw = step.draws.get(node.parent);
   const heading = `Top choices of the large model${draw ? ": p, noise, and log p + noise; the largest is drawn" : ""}`;
-  const drawable = draw && oddsAfter(step, node.parent).filter(({ id }) => draw.noise.has(id));
   const words = draw && node.id !== BONUS ? textbookWords(step, node) : "";
   return [
-    ...topRows(heading, targetTopOf(step, node, drawable), "target", step.sampled, draw),
+    ...topRows(heading, targetTopOf(step, node), "target", step.sampled, draw),
     words ? h("p", { class: "textbook" }, words) : "",
   ];
 }

@@ -1,6 +1,7 @@
 // Explains a step, its boundary and its nodes in plain sentences.
 
-import { capital, count, inWords, joined, ordinal, afterToken, plain, probability, quoted } from "./words.js";
+import { oddsAfter } from "./sampling.js";
+import { capital, count, inWords, joined, ordinal, afterToken, percent, plain, probability, quoted } from "./words.js";
 
 /**
  * Returns who proposed the accepted tokens: `right` tokens of the first draft, then the `parts` from other sources, in order.
@@ -307,8 +308,13 @@ export function alternativesOf(step, node) {
   return marked(step, node, origin && origin.draft.alternatives[origin.at]);
 }
 
-/** The target's top tokens at this node's position, with the same marks; empty in older traces. */
-export const targetTopOf = (step, node, top = step.targetTops.get(node.parent)) => marked(step, node, top);
+/** The tokens that the target could choose at this node's position, with the same marks; empty in older traces. */
+export const targetTopOf = (step, node) =>
+  marked(
+    step,
+    node,
+    oddsAfter(step, node.parent).filter(({ id }) => id >= 0),
+  );
 
 function marked(step, node, top) {
   const wanted = step.choices.get(node.parent);
@@ -316,3 +322,22 @@ function marked(step, node, top) {
 }
 
 export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);
+
+/** The noise of a token that the target could draw, and the sum of log probability and noise; "" if unknown. */
+export function scoreWords({ noise }, { id, p }) {
+  const own = noise.get(id);
+  if (own === undefined || !(p > 0)) return "";
+  const signed = (x) => x.toFixed(2).replace("-", "−");
+  return `${own < 0 ? "" : "+"}${signed(own)} → ${signed(Math.log(p) + own)}`;
+}
+
+/** What the textbook rule (speculative sampling, arXiv 2211.17192) would have done with the token of a visited node. */
+export function textbookWords(step, node) {
+  const draw = step.draws.get(node.parent);
+  if (!node.drafterP || node.targetP === null || ofBoth(step, node)) return "";
+  const [p, q] = [node.targetP, node.drafterP];
+  const rule = `Textbook rule: a drafter that draws its guess has it accepted with probability min(1, ${probability(p)} ÷ ${probability(q)}) = ${percent(Math.min(1, p / q))}`;
+  const left = draw.rejected === node.id ? draw.residual.filter((other) => other.p >= 0.005) : [];
+  const rest = left.slice(0, 3).map((other) => `${quoted(other.text)} (${percent(other.p)})`);
+  return `${rule}${rest.length ? `; otherwise it is replaced by ${rest.join(", ")} or others` : ""}. Both rules give the same distribution of texts.`;
+}

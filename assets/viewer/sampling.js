@@ -1,9 +1,7 @@
-// Sampling: how the target drew a token, how the textbook rule would decide, and the same step drawn with other random numbers.
+// The tokens that the target may draw at a place, and a step drawn with other random numbers.
 
 import { BONUS } from "./step.js";
-import { ofBoth } from "./explain.js";
 import { sum } from "./dom.js";
-import { percent, probability, quoted } from "./words.js";
 
 const OTHER = { id: -1, text: "(another)" }; // all tokens whose probabilities were not recorded
 
@@ -73,23 +71,4 @@ export function redrawn(step, seed) {
     draws: new Map(),
     columns: Math.max(step.columns, bonus.depth + 1),
   };
-}
-
-/** The noise of a token that the target could draw, and the sum of log probability and noise; "" if unknown. */
-export function scoreWords({ noise }, { id, p }) {
-  const own = noise.get(id);
-  if (own === undefined || !(p > 0)) return "";
-  const signed = (x) => x.toFixed(2).replace("-", "−");
-  return `${own < 0 ? "" : "+"}${signed(own)} → ${signed(Math.log(p) + own)}`;
-}
-
-/** What the textbook rule (speculative sampling, arXiv 2211.17192) would have done with the token of a visited node. */
-export function textbookWords(step, node) {
-  const draw = step.draws.get(node.parent);
-  if (!node.drafterP || node.targetP === null || ofBoth(step, node)) return "";
-  const [p, q] = [node.targetP, node.drafterP];
-  const rule = `Textbook rule: a drafter that draws its guess has it accepted with probability min(1, ${probability(p)} ÷ ${probability(q)}) = ${percent(Math.min(1, p / q))}`;
-  const left = draw.rejected === node.id ? draw.residual.filter((other) => other.p >= 0.005) : [];
-  const rest = left.slice(0, 3).map((other) => `${quoted(other.text)} (${percent(other.p)})`);
-  return `${rule}${rest.length ? `; otherwise it is replaced by ${rest.join(", ")} or others` : ""}. Both rules give the same distribution of texts.`;
 }

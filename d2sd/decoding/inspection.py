@@ -113,12 +113,8 @@ def tempered(scores: Tensor, places: Tensor) -> Tensor:
     scores: (M, V) logits or log probabilities of all tokens.
     places: (M,) indices of the tokens.
     """
-    found = _by_powers(scores, places) if scores.device.type == "cpu" else _at_once(scores, places)
-    return found.double().clamp_max_(1).round(decimals=DIGITS)
-
-
-def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
-    """``tempered`` with few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2."""
+    # few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2
+    scores = scores.float()
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
     found: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
@@ -127,15 +123,7 @@ def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
         while temperature >= TEMPERATURES[0]:
             found[temperature] = ours[:, 0] / everything.sum(-1)
             everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
-    return torch.stack([found[t] for t in TEMPERATURES], -1)
-
-
-def _at_once(scores: Tensor, places: Tensor) -> Tensor:
-    """``tempered`` with few kernels, for GPUs."""
-    hot = torch.empty(len(TEMPERATURES), *scores.shape, dtype=torch.float32, device=scores.device)
-    for row, temperature in zip(hot, TEMPERATURES, strict=True):
-        torch.mul(scores, 1 / temperature, out=row)
-    return log_probabilities(hot, places[None, :, None].expand(len(hot), -1, -1))[..., 0].exp().T
+    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
 
 
 def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:

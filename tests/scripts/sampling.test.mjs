@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { placeOf } from "../../app/learn/appendices.js";
-import { drawnAfter, oddsAfter, redrawn, scoreWords, textbookWords } from "../../assets/viewer/sampling.js";
+import { scoreWords, textbookWords } from "../../assets/viewer/explain.js";
+import { drawnAfter, oddsAfter, redrawn } from "../../assets/viewer/sampling.js";
 import { RUN, stepOf } from "./fixtures.mjs";
 
 const node = (id, parent, token, candidates, p, state) => ({
