@@ -92,7 +92,8 @@ def wire_run(shown: ExploreTab) -> None:
 
     def chosen(model: str) -> None:
         if model in d2sd.presets() and not TURNS.busy:  # loading would disturb a run
-            own = {**first.settings, "chat": models.templated(model)}
+            budget = first.settings["node_budget"] and models.block_size(model, "")
+            own = {**first.settings, "chat": models.templated(model), "node_budget": budget}
             get_ready_for(replace(first, models=Chosen(model), settings=own))
 
     gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # on every change, and when the page is opened

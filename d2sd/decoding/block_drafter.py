@@ -45,6 +45,7 @@ class BlockDrafter:
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
         self.drafted = False  # whether it has drafted since the last commit
+        self.keeps = False  # whether blocks keep their whole distributions (``Block.whole``)
         self._first_rows: tuple[Tensor, Block] | None = None
 
     def extend(self, features: Tensor, positions: Tensor) -> None:
@@ -197,9 +198,8 @@ class BlockDrafter:
         return indices if self.token_ids is None else self.token_ids[indices]
 
     def whole(self, scores: Tensor) -> Callable[[int], Tensor] | None:
-        """Returns ``Block.whole`` for a block with logits or log probabilities ``scores`` (M, D); None if passes have fixed
-        shapes, because the next pass overwrites their outputs."""
-        return None if self.passes.fixed else partial(self._whole, scores)
+        """Returns ``Block.whole`` for a block with logits or log probabilities ``scores`` (M, D); None unless ``keeps``."""
+        return partial(self._whole, scores) if self.keeps else None
 
     def _whole(self, scores: Tensor, position: int) -> Tensor:
         own = scores[position].softmax(-1, dtype=torch.float32)

@@ -68,6 +68,8 @@ class CachedDrafters(Drafters):
             self.first if second is first else None if second is None else make("second", second, inspect=False)
         )
         self.block_drafters = list(dict.fromkeys(d for d in (self.first, self.second) if d is not None))
+        for drafter in self.block_drafters:  # the next pass of a fixed shape overwrites the distributions
+            drafter.keeps = config.inspect and config.temperature > 0 and not passes.fixed
         small = models.draft_model if self.method.draft_model else None
         self.draft_model = None if small is None else ChainDrafter(small, passes, config.inspect)
         level = models.eagle3 if self.method.eagle3 else None
