@@ -226,8 +226,8 @@ function merge(step) {
     title: "Many drafts, one tree",
     say: [
       `The ${inWords(branches.length + 1)} drafts begin with tokens that they share. A shared token needs to be read only once.`,
-      `So the drafts are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size} nodes.`,
-      "Every path through the tree is a possible continuation of the text.",
+      `So the drafts are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${step.whole ?? nodes.size} nodes.`,
+      `Every path through the tree is a possible continuation of the text.${step.whole ? ` Only the ${nodes.size} likeliest nodes go on, because every node takes time on a CPU.` : ""}`,
     ],
     plays: [3, 3],
     asked: [
@@ -253,7 +253,7 @@ function onePass(step, time) {
     title: "The large model reads it in one pass",
     say: [
       tree
-        ? `The large model reads all ${nodes.size} tokens in one pass${time}. That is possible because the tokens are already known: it only has to check them.`
+        ? `The large model reads ${step.whole ? "these" : "all"} ${nodes.size} tokens in one pass${time}. That is possible because the tokens are already known: it only has to check them.`
         : stageWords(step, 4).title,
       ...(tree
         ? [
@@ -312,9 +312,21 @@ function whatItBuys(step, store, there) {
   };
 }
 
-/** Number of tokens that a step would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these. */
-export function tokensWith({ accepted, nodes, committed }, most) {
+/** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
+ *  and a node budget then keeps the likeliest of their tokens. */
+export function tokensWith({ index, accepted, nodes, left, whole, committed }, most, store) {
   const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
   const reached = accepted.findIndex((id) => later(nodes.get(id)));
-  return reached < 0 ? committed.length : reached + 1;
+  if (!whole) return reached < 0 ? committed.length : reached + 1;
+  const [all, reach] = [[...nodes.values(), ...left].filter((node) => !later(node)), new Map([[-1, 1]])];
+  for (const { id, parent, drafterP } of all) reach.set(id, reach.get(parent) * (drafterP ?? 1));
+  const kept = all.sort((a, b) => reach.get(b.id) - reach.get(a.id)).slice(0, store.header.config.node_budget + 1);
+  const text = store.committed.slice(index).flat();
+  let at = 0;
+  let count = 0;
+  for (; at !== undefined && count < text.length; count += 1) {
+    const { token } = text[count];
+    at = kept.find((node) => node.parent === at && node.token === token)?.id;
+  }
+  return count;
 }

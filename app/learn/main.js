@@ -320,7 +320,7 @@ class Tour {
     const told = view?.store.step(step);
     const known = most !== null && told && most < told.branches.length;
     view?.state.set({ most: known ? most : null });
-    this.settings.showStep(known ? tokensWith(told, most) : null, most);
+    this.settings.showStep(known ? tokensWith(told, most, view.store) : null, most);
   }
 
   /** Opens this step of the example or of the user's run in Explore, and begins a `game` if one is named. */

@@ -138,7 +138,7 @@ function storyPieces(step) {
   const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
   if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
   if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
-  const read = step.whole ? ` The ${step.nodes.size} likeliest of ${step.whole} nodes were read.` : "";
+  const read = step.whole ? ` ${step.nodes.size} of ${step.whole} nodes were read.` : "";
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,

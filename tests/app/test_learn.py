@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from app import presets
+from app import models, presets
 from app.learn.tab import tour
-from d2sd import METHODS, DecodeConfig
+from d2sd import METHODS, DecodeConfig, StepDone
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
+from d2sd.whatif import recorded_config
 from tests.scripts.node import chapters_of
 
 
@@ -54,6 +55,21 @@ def test_chapters_tell_every_step_of_every_method(engine, method):
         assert told["tokens"] == sorted(told["tokens"])
         assert told["tokens"][-1] == len(step.committed)
         assert len(told["tokens"]) == len(step.branches) + 1
+
+
+def test_tokens_with_fewer_redrafts_equal_those_of_the_engine():
+    run = presets.opening()
+    trace = run.trace()
+    config = recorded_config(trace)
+    engine = models.engine(models.Chosen(str(trace.header["models"]["preset"])))
+    ids = [*trace.prefill.prompt_token_ids, *trace.token_ids]
+    told = chapters_of(run.lines(outcomes=True))
+    assert any(len(step.nodes) == 1 + (config.node_budget or 0) for step in trace.steps)  # cut by the node budget
+    for step, counts in zip(trace.steps[:-1], (one["tokens"] for one in told), strict=False):
+        for branches, count in enumerate(counts):
+            fewer = {"method": "d2sd", "num_branches": branches} if branches else {"method": "dflash"}
+            events = engine.stream(ids[: step.anchor_position], replace(config, **fewer))
+            assert len(next(e for e in events if isinstance(e, StepDone)).committed) == count
 
 
 def test_packed_tour_is_recorded_run_with_outcomes(recorded):

@@ -272,7 +272,7 @@ test("a tree that the node budget cut tells what was read, and which re-drafts w
     step.branches.map(({ unread }) => unread),
     [false, true, false],
   );
-  assert.match(stepSentence(step), / itself\. The 6 likeliest of 10 nodes were read\.$/);
+  assert.match(stepSentence(step), / itself\. 6 of 10 nodes were read\.$/);
   assert.equal(stageWords(step, 3).more, "Only the 6 likeliest go on.");
   const wrong = { ...step, accepted: [1, 2], boundary: 1, verdict: "found" };
   assert.match(stepSentence(wrong), /a second draft that started where the first one broke was prepared, not read/);

@@ -22,7 +22,7 @@ const store = new Store(() => {}, () => {});
 store.feed(data.lines.join("\\n"));
 while (!store.complete) await new Promise((go) => setTimeout(go, 1));
 const steps = Array.from({ length: store.length }, (_, at) => store.step(at));
-console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, store, null), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k)) }))));
+console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, store, null), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k, store)) }))));
 """
 
 

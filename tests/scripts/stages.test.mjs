@@ -157,7 +157,7 @@ test("equal tokens slide into one another, one row after the other", () => {
   assert.ok(apart(3).every((value) => value === 1) && apart(4).every((value) => value === 0));
   const [first, ...others] = apart(3.35);
   assert.ok(first === 0 && others.at(-1) === 1);
-  const own = [...D2SD.nodes.values()].find((n) => draftOf(n) === rowOrder(D2SD)[0]);
+  const own = [...D2SD.nodes.values(), ...D2SD.left].find((n) => draftOf(n) === rowOrder(D2SD)[0]);
   assert.deepEqual(
     [3, 3.35].map((t) => stage(D2SD, t).node(own).apart),
     [1, 0],
@@ -223,8 +223,8 @@ test("stageWords describes each stage with the numbers of the step", () => {
       ["One pass guesses 15 tokens at once.", "Each comes with the drafter’s confidence."],
       ["Where will the draft break?", "47% after the second token, 17% after the sixth, …"],
       ["A second drafter starts from four places.", "In one batch: … ms"],
-      ["75 tokens become one tree of 58 nodes.", "A token that several drafts share is read only once."],
-      ["The large model reads all nodes in one pass.", "… ms"],
+      ["75 tokens become one tree of 58 nodes.", "Only the 17 likeliest go on."],
+      ["The large model reads 17 nodes in one pass.", "… ms"],
       ["Nine tokens in one pass.", "One by one, they would take nine passes."],
     ],
   );
