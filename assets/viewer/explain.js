@@ -86,7 +86,8 @@ export function levelWords(step) {
   return `${step.levels.length} draft passes, one per level: this method does not predict where the draft breaks.`;
 }
 
-/** A step in words: a title with the number of tokens, and pieces with the proposers; `kind` sets the colour of a piece. */
+/** A step in words: a title with the number of tokens, and pieces with the proposers; `kind` sets the colour of a piece. `read`: which part
+ *  of the drafts was verified, "" or undefined for all. */
 export function stepStory(step) {
   const tokens = step.committed.length;
   if (isPlain(step)) {
@@ -97,13 +98,14 @@ export function stepStory(step) {
   return {
     title: tokens > 1 ? `${capital(inWords(tokens))} tokens in one pass.` : "One token: no gain this time.",
     pieces: storyPieces(step),
+    read: step.whole ? `${step.nodes.size} of ${step.whole} nodes read` : "",
   };
 }
 
 /** Like `stepStory`, as one text. */
 export const stepSentence = (step) => {
-  const { title, pieces } = stepStory(step);
-  return `${title} ${plain(pieces)}`;
+  const { title, pieces, read } = stepStory(step);
+  return `${title} ${plain(pieces)}${read ? ` ${read}.` : ""}`;
 };
 
 const OWN = ["the large model", "target"];
@@ -138,12 +140,11 @@ function storyPieces(step) {
   const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
   if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
   if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
-  const read = step.whole ? ` ${step.nodes.size} of ${step.whole} nodes were read.` : "";
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,
   ]);
-  return [...listed, { text: `${after ? `; ${after}` : ""}.${read}` }];
+  return [...listed, { text: after ? `; ${after}.` : "." }];
 }
 
 /** How many tokens before the boundary these second drafts had started; `right`: accepted tokens of the first draft. */

@@ -113,12 +113,12 @@ export class Page {
 
   /** Shows the result of the step, or `instead` the `title` and the text (`more`) of a stage or a question. */
   showSentence(step, instead = null) {
-    const { title, pieces } = instead
+    const { title, pieces, read } = instead
       ? { title: instead.title, pieces: [{ text: instead.more }] }
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };
-    this.title.textContent = title;
+    this.title.replaceChildren(title, read ? h("small", {}, read) : "");
     this.parts.replaceChildren(...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 }

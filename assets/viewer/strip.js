@@ -4,7 +4,7 @@
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
 import { NARROW } from "./tree.js";
-import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, ordinal, afterToken, probability, quoted, share, visible } from "./words.js";
 
 // y coordinates of bars, triangles and their numbers, from the top
 export const BANDS = {
@@ -34,8 +34,6 @@ const titlesOf = (titles, strong = 1) =>
     { class: "titles" },
     ...titles.map(([words, y], at) => s("text", { x: 4, y, class: at < strong ? "strong" : null }, words)),
   );
-
-const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {

@@ -4,7 +4,7 @@ import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
-import { percent } from "./words.js";
+import { share } from "./words.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
@@ -173,7 +173,7 @@ export function labelsOf(tree, layout) {
   for (const id of step.sampled ? layout.lanes.keys() : []) {
     const { parent, depth, targetP, p = targetP } = nodeOf(step, id);
     if (!path.has(parent) || p === null || p === undefined) continue;
-    const [words, x] = [percent(p), columns.x(depth)];
+    const [words, x] = [share(p), columns.x(depth)];
     beside(id, { kind: "ghost odds", of: id }, [[words, BELOW, x - small(words) / 2]]);
   }
   for (const [id, wanted] of tree.broken) {

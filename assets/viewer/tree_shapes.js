@@ -46,7 +46,8 @@ export function columnNeeds(step, font, padding, drawn) {
     const width = Math.max(padding.least, measure(tokenWords(text), nodeFont(bold, font)) + around);
     needs.set(depth, Math.max(needs.get(depth) || 0, Math.ceil(width + padding.gap)));
   };
-  for (const node of step.nodes.values()) if (drawn(node)) put(node, node.state === "accepted", padding.node);
+  for (const node of [...step.nodes.values(), ...step.left])
+    if (drawn(node)) put(node, node.state === "accepted", padding.node);
   if (step.bonus) put(step.bonus, true, padding.target);
   return (depth) => needs.get(depth) || 0;
 }

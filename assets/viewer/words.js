@@ -48,6 +48,7 @@ export function fixed(value, digits) {
 
 export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 export const percent = (share) => Math.round(share * 100) + "%";
+export const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
 
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
 /** A number in words up to twelve, else in digits. */

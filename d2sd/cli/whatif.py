@@ -139,6 +139,8 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
     print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
     for row in (recorded, *rows):
         print(_line(row))
+    if base.node_budget:
+        print(f"All settings without their own B verify at most {base.node_budget} nodes a step, as recorded.")
     for table in costs:
         milliseconds = orjson.dumps(table["milliseconds"]).decode()
         print(f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}")

@@ -72,6 +72,16 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     assert "1 of 2 traces were recorded with another target than the loaded one, tiny" in asked(traces, *settings)[1]
 
 
+def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
+    trace = load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 24, node_budget=5))
+    trace.save(tmp_path / "run.jsonl")
+    assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8"]) == 0
+    printed = capsys.readouterr().out
+    assert "All settings without their own B verify at most 5 nodes a step, as recorded." in printed
+    rows = [line.split() for line in printed.splitlines()[1:4]]
+    assert all(float(row[2]) <= 6 for row in rows)
+
+
 def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
     """On d2sd runs, a named drafter replaces the recorded method; labels name the second drafter if it takes part."""
     load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(tmp_path / "run.jsonl")

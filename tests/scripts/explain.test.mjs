@@ -55,7 +55,7 @@ test("stepSentence does not call a first token wrong if the node budget left it 
   );
   assert.match(
     said({ nodes, actual_boundary: null }),
-    /The only token is from the large model itself: the tree left out the first guess\.$/,
+    /The only token is from the large model itself: the tree left out the first guess\. 1 of 5 nodes read\.$/,
   );
   assert.equal(
     said({ nodes, first_draft: null, actual_boundary: null, accepted: [] }),
@@ -272,7 +272,7 @@ test("a tree that the node budget cut tells what was read, and which re-drafts w
     step.branches.map(({ unread }) => unread),
     [false, true, false],
   );
-  assert.match(stepSentence(step), / itself\. 6 of 10 nodes were read\.$/);
+  assert.match(stepSentence(step), / itself\. 6 of 10 nodes read\.$/);
   assert.equal(stageWords(step, 3).more, "Only the 6 likeliest go on.");
   const wrong = { ...step, accepted: [1, 2], boundary: 1, verdict: "found" };
   assert.match(stepSentence(wrong), /a second draft that started where the first one broke was prepared, not read/);
