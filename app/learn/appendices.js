@@ -128,8 +128,8 @@ class DrawsView {
     const { step, place, seed, counts } = this;
     const after = quoted(place ? step.nodes.get(place).text : step.anchorText);
     this.said.textContent = seed
-      ? `The drawing shows draw ${seed}. After ${after}, each token is drawn as often as the large model’s probability says.`
-      : `What the large model may draw after ${after}:`;
+      ? `The drawing shows draw ${seed}${step.sampled ? "" : ", at temperature 1"}. After ${after}, each token is drawn as often as its probability p says.`
+      : `What the large model may draw after ${after}; “(another)”: any token whose probability was not recorded.`;
     const drafted = new Set(
       [...step.nodes.values()].filter(({ parent }) => parent === place).map(({ token }) => token),
     );

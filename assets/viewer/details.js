@@ -79,7 +79,7 @@ export function nodeCard(step, id) {
 /** The target's likeliest tokens at the place of a node; when sampling, with its draw. Empty if these were not recorded. */
 function targetRows(step, node) {
   const draw = step.draws.get(node.parent);
-  const heading = `Top choices of the large model${draw ? ": p, noise, and log p + noise; the largest is drawn" : ""}`;
+  const heading = `Top choices of the large model${draw ? ": p, random noise, and log p + noise; the largest is drawn" : ""}`;
   const words = draw && node.id !== BONUS ? textbookWords(step, node) : "";
   return [
     ...topRows(heading, targetTopOf(step, node), "target", step.sampled, draw),

@@ -1,7 +1,19 @@
 // Explains a step, its boundary and its nodes in plain sentences.
 
 import { oddsAfter } from "./sampling.js";
-import { capital, count, inWords, joined, ordinal, afterToken, percent, plain, probability, quoted } from "./words.js";
+import {
+  capital,
+  count,
+  inWords,
+  joined,
+  ordinal,
+  afterToken,
+  percent,
+  plain,
+  probability,
+  quoted,
+  share,
+} from "./words.js";
 
 /**
  * Returns who proposed the accepted tokens: `right` tokens of the first draft, then the `parts` from other sources, in order.
@@ -337,8 +349,8 @@ export function textbookWords(step, node) {
   const draw = step.draws.get(node.parent);
   if (!node.drafterP || node.targetP === null || ofBoth(step, node)) return "";
   const [p, q] = [node.targetP, node.drafterP];
-  const rule = `Textbook rule: a drafter that draws its guess has it accepted with probability min(1, ${probability(p)} ÷ ${probability(q)}) = ${percent(Math.min(1, p / q))}`;
+  const rule = `Textbook rule, for guesses that the drafter draws: accepted with probability min(1, ${probability(p)} ÷ ${probability(q)}) = ${share(Math.min(1, p / q))}`;
   const left = draw.rejected === node.id ? draw.residual.filter((other) => other.p >= 0.005) : [];
   const rest = left.slice(0, 3).map((other) => `${quoted(other.text)} (${percent(other.p)})`);
-  return `${rule}${rest.length ? `; otherwise it is replaced by ${rest.join(", ")} or others` : ""}. Both rules give the same distribution of texts.`;
+  return `${rule}${rest.length ? `, else replaced by a draw from p − q: ${rest.join(", ")} or others` : ""}. Both rules give the large model’s distribution.`;
 }

@@ -6,6 +6,7 @@ import { stepStory } from "./explain.js";
 import { STAGE_NAMES, stageWords } from "./stages.js";
 import { count, methodName, visible } from "./words.js";
 
+const READ = "The limit B: only the likeliest drafted tokens are verified, because every token takes time";
 const SILENCE_MS = 5000;
 const USUAL = { top_p: 1, seed: 0 }; // default values, not worth showing
 
@@ -118,7 +119,7 @@ export class Page {
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };
-    this.title.replaceChildren(title, read ? h("small", {}, read) : "");
+    this.title.replaceChildren(title, read ? h("small", { title: READ }, read) : "");
     this.parts.replaceChildren(...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 }
@@ -193,6 +194,12 @@ function legend() {
       "value of the confidence head",
       "headed",
       picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
+    ),
+    h(
+      "li",
+      { class: "space" },
+      h("b", {}, "44%"),
+      "below a token, when sampling: its probability under the large model",
     ),
     h("li", { class: "space" }, h("b", {}, "▯"), "a token whose text is not in this log"),
   );

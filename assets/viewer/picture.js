@@ -104,7 +104,8 @@ export class PictureMaker {
     const { tree } = this;
     const { left, right, top, bottom } = tree.extent();
     const width = Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad);
-    const { title, pieces } = stepStory(tree.step);
+    const { title, pieces: story, read } = stepStory(tree.step);
+    const pieces = read ? [...story, { text: ` ${read}.` }] : story;
     const font = `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`;
     const lines = onLines(pieces, wrapped(plain(pieces), (width - 2 * PICTURE.pad) * PICTURE.slack, font));
     const head = PICTURE.title + lines.length * PICTURE.line;

@@ -159,7 +159,8 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
     pin(phone, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
     drawn = set(phone.locator("#tree g.node .shape").evaluate_all(fill))
-    sentence = phone.locator("#sentence h2").text_content() or ""
+    sentence = phone.locator("#sentence h2").evaluate("title => title.firstChild.textContent")
+    read = phone.locator("#sentence small").text_content() or ""
     svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
     assert "var(" not in svg
     assert "class=" not in svg
@@ -168,6 +169,8 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
     assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     title = alone.locator("svg > text").first
     assert title.text_content() == sentence
+    words = "".join(alone.locator("svg > text").all_text_contents()).replace(" ", "")
+    assert read.replace(" ", "") in words
     box, whole = title.bounding_box(), alone.locator("svg").bounding_box()
     assert box
     assert whole

@@ -114,6 +114,6 @@ test("the card says what was drawn, and what the textbook rule would have done",
   assert.match(textbookWords(one, one.nodes.get(1)), /min\(1, \.75 ÷ \.50\) = 100%\. /);
   assert.match(
     textbookWords(one, one.nodes.get(2)),
-    /min\(1, \.25 ÷ \.50\) = 50%; otherwise it is replaced by “t4” \(90%\), “t5” \(10%\) or others\. Both/,
+    /min\(1, \.25 ÷ \.50\) = 50%, else replaced by a draw from p − q: “t4” \(90%\), “t5” \(10%\) or others\. Both/,
   );
 });
