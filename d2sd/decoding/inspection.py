@@ -159,10 +159,11 @@ def describe_draws(
         wrong = [n for n in below if tree.tokens[n] != seen.chosen[node] and tree.candidates[n]]
         block = proposal.blocks[tree.candidates[wrong[0]][0]] if wrong else None
         if block is not None and block.whole is not None:
-            more = scores[node].softmax(-1)
-            drafted = block.whole(tree.depths[node] - block.prefix).to(more.device)[: len(more)]
-            more[: len(drafted)] -= drafted  # one of the two vocabularies may be padded
-            best = (more.clamp_min_(0) / more.sum()).topk(min(TOP_ALTERNATIVES, len(more)))
+            excess = scores[node].softmax(-1)
+            drafted = block.whole(tree.depths[node] - block.prefix).to(excess.device)[: len(excess)]
+            excess[: len(drafted)] -= drafted  # one of the two vocabularies may be padded
+            excess.clamp_min_(0)
+            best = (excess / excess.sum()).topk(min(TOP_ALTERNATIVES, len(excess)))
             likely = [round(p, DIGITS) for p in best.values.tolist() if p > 0]
             residual = _alternatives(best.indices[: len(likely)].tolist(), likely, texts)
             draw = Draw(node, tokens, draw.noise, wrong[0], residual)

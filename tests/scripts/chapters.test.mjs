@@ -190,6 +190,34 @@ test("a sampled step speaks of draws", () => {
   assert.match(words(told["What it buys"]), /only tokens that the large model itself draws are kept/);
 });
 
+test("fewer re-drafts leave more of a node budget to the first draft", () => {
+  const of = (id, parent, token, candidates, p, state) => ({
+    ...node(id, parent, token, candidates, state),
+    drafter_probability: p,
+  });
+  const cut = stepOf({
+    nodes: [
+      of(0, -1, "anchor", [0, 1], null, "root"),
+      of(1, 0, "a", [0, 1], 0.9, "accepted"),
+      of(2, 1, "x", [1], 0.9, "rejected"),
+    ],
+    first_draft: { drafter: "first", prefix: 0, texts: ["a", "b", "c"], confidence: [0.9, 0.5, 0.5] },
+    branches: [{ drafter: "second", prefix: 1, texts: ["x", "y"], confidence: [0.9, 0.1] }],
+    accepted: [1],
+    committed: [
+      { text: "a", token: "a", proposer: "first", node: 1 },
+      { text: "b", token: "b", proposer: "target", node: null },
+    ],
+  });
+  const later = [{ text: "d", token: "d", proposer: "target", node: null }];
+  const run = { header: { config: { node_budget: 2 } }, committed: [cut.committed, later] };
+  assert.deepEqual(
+    [0, 1].map((k) => tokensWith(cut, k, run)),
+    [3, 2], // without the re-draft, b is read too
+  );
+  assert.equal(tokensWith(cut, 0, { ...run, committed: [cut.committed] }), 2); // the text ends after b
+});
+
 test("tokensWith grows with K up to the tokens of the step", () => {
   assert.deepEqual(
     [0, 1, 2].map((k) => tokensWith(step(), k)),
