@@ -121,13 +121,14 @@ class TargetTop(Data, frozen=True):
 
 
 class Draw(Data, frozen=True):
-    """How the target drew its token after a node of the accepted path: the largest log probability plus noise wins.
+    """The target's draw after a node of the accepted path: the token with the largest sum of log probability and noise.
 
-    tokens: ids of the drawn token, of the target's likeliest tokens and of the drafted ones.
-    noise: for each of ``tokens``, its standard Gumbel noise, which depends only on seed and position.
-    rejected: id of a drafted node after it that was rejected; None if there is none.
-    residual: of the distribution from which speculative sampling (arXiv 2211.17192) would draw the token in place of ``rejected``,
-        max(0, p − q) ÷ Σ max(0, p − q), the likeliest tokens. p is the target's distribution, q the drafter's at temperature 1.
+    tokens: ids of the drawn token, the target's likeliest tokens, and the tokens drafted after the node.
+    noise: standard Gumbel noise of each of ``tokens``. It depends only on the seed and the position.
+    rejected: id of a rejected node below the node; None if there is none.
+    residual: the likeliest tokens of the distribution max(0, p − q) ÷ Σ max(0, p − q), from which speculative sampling
+        (arXiv 2211.17192) would draw a replacement for ``rejected``. p is the target's distribution, and q the drafter's at
+        temperature 1.
     """
 
     node: Count
