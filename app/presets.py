@@ -15,7 +15,7 @@ from d2sd.trace.run import RecordedRun
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # run of another model, shown by a button
-LESSON = ASSETS / "traces" / "lesson.json.gz"
+LESSON = ASSETS / "traces" / "lesson.json.gz"  # replays of the opening run (``d2sd.whatif.grid``)
 FIRST = "smollm2"  # published chat model; the default if ``OPENING_TRACE`` is a run of it
 BUNDLED = "tiny"  # the repository has all its weights
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
@@ -68,7 +68,11 @@ def prompt_set(model: str) -> str:
 
 
 def opening() -> RecordedRun:
-    return _recorded(OPENING_TRACE)
+    """Returns the recorded run that the page opens with, and its replays with other K and γ, if they are replays of this run."""
+    run = _recorded(OPENING_TRACE)
+    if (replays := lesson()).get("run") == run.header.get("run"):
+        run.append([replays])
+    return run
 
 
 def second() -> RecordedRun:
@@ -85,5 +89,4 @@ def _recorded(path: Path) -> RecordedRun:
 
 
 def lesson() -> dict[str, Any]:
-    """Returns the tour's data: ``live``, outcomes of the opening run with other settings; ``table``, costs of the parts of a step."""
-    return json.loads(gzip.decompress(LESSON.read_bytes()))
+    return json.loads(gzip.decompress(LESSON.read_bytes())) if LESSON.exists() else {}

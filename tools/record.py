@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import gzip
-import itertools
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 import d2sd
 from app import models, presets, settings
@@ -22,26 +19,22 @@ from app.calibrate.measure import RECORDED as MEASURED_RUNS
 from app.explore import run as explore
 from app.explore.run import RunRequest
 from app.jobs import Job
-from app.learn.tab import speeds
 from app.machine import leave_a_core
-from app.methods import DEFAULT_LANES, trace_lane
+from app.methods import DEFAULT_LANES
 from app.models import Chosen
 from app.race import run as race
-from app.race import whatif
 from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
-from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
+from d2sd import DecodeConfig, InputError, Trace
 from d2sd.bench.prompts import read_prompts
-from d2sd.trace.metrics import Work, verdict
+from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import Replay, ReplayOutcome, recorded_config
+from d2sd.whatif import recorded_config
+from d2sd.whatif.grid import replay_grid
 
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
 WORDS = 1 / 2  # minimum share of tokens that match WORD in the tree that the page opens with
-REPLAYED = "d2sd"  # lane for which what-if answers are recorded
-BRANCHES = (0, 1, 2, 4, 6, 8)  # K in the tour; 0: first draft only
-BLOCKS = (4, 6, 8, 12, 16)
 MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens per prompt
 
 
@@ -65,7 +58,7 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
     * the speed relative to plain decoding.
     """
     trace = run.trace()
-    plain, own = speeds(run)
+    plain, own = (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
     gain = own / plain if plain and own else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarer = min(outcomes["repaired"], outcomes["missed"])
@@ -82,7 +75,7 @@ def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedR
 
 
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
-    """Runs the default race and its what-if questions and writes them to ``path``. Returns the size in bytes.
+    """Runs the default race and writes it to ``path``. Returns the size in bytes.
 
     If a lane has the text and settings of the Explore run in the same folder, this run gets the lane's speeds, so that both tabs
     show the same speeds.
@@ -97,18 +90,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     opening = path.with_name(presets.OPENING_TRACE.name)
     if opening.exists():
         _write_run(opening, as_raced(RecordedRun.read(gzip.decompress(opening.read_bytes())), done))
-    lane = next(lane for lane in done.lanes if trace_lane(lane.trace) == REPLAYED)
-    answers = None
-    source = whatif.run_name(REPLAYED)
-    lanes = [m for m in DEFAULT_LANES[1:] if m in METHODS]
-    for answered in whatif.run_sweeps(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
-        answers = answered.value or answers
-    assert answers is not None
-    content = {
-        "traces": ["".join(lane.trace.lines()) for lane in done.lanes],
-        "whatif": msgspec.to_builtins(whatif.results(replace(answers, recorded=True))),
-    }
-    return _write(path, json.dumps(content))
+    return _write(path, json.dumps({"traces": ["".join(lane.trace.lines()) for lane in done.lanes]}))
 
 
 def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
@@ -124,63 +106,12 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
     return RecordedRun.of([*own.records(), speeds]) if speeds else run
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsPoint:
-    """The outcome for one K and γ: tokens and work of every step."""
-
-    num_branches: int
-    block_size: int
-    committed: tuple[int, ...]
-    works: tuple[Work, ...]
-
-    @property
-    def alpha(self) -> float:
-        """Tokens per step."""
-        return sum(self.committed) / len(self.committed)
-
-
-def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
-    """Replays a recorded greedy run with each K and γ. Real runs with these settings give exactly the same tokens and nodes."""
-    base = recorded_config(trace)
-    configs = {}
-    for k, gamma in itertools.product(BRANCHES, BLOCKS):
-        try:
-            method = base.method if k else "dflash"
-            own = replace(base, method=method, num_branches=max(1, k), block_size=gamma)
-            own = replace(own, second_block_size=None, backend="auto", inspect=False)
-            configs[k, gamma] = engine.resolve(own)
-        except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
-            continue
-    outcomes: Sequence[ReplayOutcome] = list(Replay(engine, trace).run(list(configs.values())))
-    return [
-        SettingsPoint(k, gamma, outcome.committed, outcome.works)
-        for (k, gamma), outcome in zip(configs, outcomes, strict=True)
-    ]
-
-
-def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
-    """Returns the data of the tour: the tokens of the text, the settings and method of the run, and the points.
-
-    A point has K, γ, and the tokens and work of every step: rows of the first draft, rows of each re-drafting pass, nodes.
-    """
-    config = recorded_config(trace)
-    return {
-        "prompt": trace.header.get("prompt"),
-        "tokens": [c.text for step in trace.steps for c in step.committed],
-        "own": [config.num_branches, config.block_size],
-        "budget": config.node_budget,
-        "method": config.method,
-        "points": [[p.num_branches, p.block_size, list(p.committed), msgspec.to_builtins(p.works)] for p in points],
-    }
-
-
 def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
-    """Replays the Explore run in the folder of ``path`` with many K and γ, and writes the outcomes to ``path`` for the tour.
-    Returns the size in bytes."""
-    trace = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes())).trace()
-    engine = models.engine(model)
-    table = engine.costs(engine.resolve(recorded_config(trace))).to_dict()["milliseconds"]
-    return _write(path, json.dumps({"live": live_data(trace, replayed(engine, trace)), "table": table}))
+    """Replays the Explore run in the folder of ``path`` with many K and γ, and writes the outcomes to ``path``. Returns the size in
+    bytes."""
+    run = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes()))
+    *_, last = replay_grid(models.engine(model), run.trace(), run.baseline)
+    return _write(path, json.dumps(last.line))
 
 
 def record_measured(path: Path, model: Chosen, *_: Any) -> int:

@@ -182,6 +182,8 @@ def explorer_view(value: str | None = None) -> View:
       the note ``redraft`` of a segment, see ``app.explore.questions``;
     * ``typed``: asks the target to verify the user's own draft (``key``, ``step``, ``words``, ``number``). The
       answer is the note ``typed``;
+    * ``replays``: asks for replays of the run with other K and γ (``key``, ``number``). The progress is the note ``replays``; the
+      answer is a line of the run. ``halt`` stops them;
     * ``quickest``, ``full``: runs the form's prompt and settings as *quickest here*, or with the full tree (the name: true).
     """
     return script_view(value, viewer_script(), elem_id="explorer", served=True)

@@ -1,4 +1,4 @@
-"""Answers to questions about a step of the shown run: a re-draft from another prefix, or the user's own draft."""
+"""Answers to questions about the shown run: a re-draft from another prefix, the user's own draft, or other K and γ."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from app.guard import step_number
 from app.jobs import Job, Update, failure_sentence
 from app.machine import on_gpu
 from app.models import Chosen
+from app.session import Session
 from app.streaming import announce_loading
 from app.visitors import without_paths
 from d2sd import Engine, InputError, Trace
 from d2sd.folders.store import REMOTE
+from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
+from d2sd.whatif.grid import GridProgress, replay_grid
 from d2sd.whatif.questions import redraft, verify_typed
 
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
+NOT_REPLAYED = "Stopped: the other settings were not replayed."
+OTHER_RUN = "this run is no longer shown; choose a step of the shown run"
 MAX_NAME = 60  # characters of a model's name in a sentence
 Answer = dict[str, Any]
 Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the GPU
@@ -39,27 +44,62 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
     def answered(**fields: Any) -> Update[Answer]:
         return Update({"number": step_number(job.data.get("number")), **fields})
 
-    def refused(words: str) -> Update[Answer]:
-        return answered(problem=without_paths(f"{words[:1].upper()}{words[1:]}."))
-
     if job.cancelled():
         yield answered(problem=STOPPED)
         return
     called, parse = QUESTIONS[name]
     try:
         if job.data.get("key") != shown.key or not len(shown):
-            raise InputError("this run is no longer shown; choose a step of the shown run")
+            raise InputError(OTHER_RUN)
         ask = parse(job.data)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
         models.engine(chosen)
         found = answered(**_computed(chosen, ask, shown.trace()))
-    except InputError as error:
-        found = refused(f"{error}")
     except Exception as error:  # reported as the answer
-        found = refused(failure_sentence(error, f"{called} failed").rstrip("."))
+        found = answered(problem=_problem(error, called))
     if not job.cancelled():
         yield found
+
+
+def _problem(error: Exception, called: str) -> str:
+    """Returns a sentence about an error. called: name of the question."""
+    words = f"{error}" if isinstance(error, InputError) else failure_sentence(error, f"{called} failed").rstrip(".")
+    return without_paths(f"{words[:1].upper()}{words[1:]}.")
+
+
+def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
+    """Replay the shown run with other K and γ. Yields segments: progress, and at the end the outcomes as a line of the run.
+
+    A run that was requested in the meantime is not kept waiting: the replays stop.
+    """
+    shown, number = session.shown, step_number(job.data.get("number"))
+
+    def told(**fields: Any) -> Update[str]:
+        return Update(session.shown.note(replays={"number": number, **fields}))
+
+    try:
+        if job.data.get("key") != shown.key or not shown.ended:
+            raise InputError(OTHER_RUN)
+        chosen = _models_of(shown.header)
+        yield from announce_loading(chosen)
+        for progress in _replayed(chosen, shown.trace(), shown.baseline):
+            if job.cancelled() or session.waiting:
+                yield told(problem=NOT_REPLAYED)
+                return
+            yield told(done=progress.done, total=progress.total)
+    except Exception as error:  # reported as the answer
+        yield told(problem=_problem(error, "the replay"))
+        return
+    assert progress.line is not None, "the last one has the outcomes"
+    shown.append([progress.line])
+    if session.shown is shown:
+        yield Update(shown.segment(len(shown) - 1))
+
+
+@on_gpu
+def _replayed(chosen: Chosen, trace: Trace, baseline: Baseline | None) -> Iterator[GridProgress]:
+    yield from replay_grid(models.engine(chosen), trace, baseline)
 
 
 @on_gpu

@@ -10,7 +10,7 @@ import gradio as gr
 
 from app import models, presets
 from app.explore.controls import ExploreTab, build_controls, explorer_view
-from app.explore.questions import answer_question
+from app.explore.questions import answer_question, replay_settings
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
 from app.jobs import AT_ONCE, FILES, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
@@ -38,6 +38,7 @@ def build_explore(session: gr.State) -> ExploreTab:
     _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):
         _wire_question(shown, name, event)
+    _wire_replays(shown)
     opened = answer(
         controls.upload.upload,
         open_trace,
@@ -67,6 +68,17 @@ def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
     # the notice of a run stays, unless the question has to show its place in the queue
     controls, ticket = shown.controls, gr.State(Ticket())
     wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
+
+
+def _wire_replays(shown: ExploreTab) -> None:
+    """Wire the request for replays of the shown run, and its Stop, which is also a button of the view."""
+    controls, ticket, view = shown.controls, gr.State(Ticket()), shown.view
+    wire(view.replays, replay_settings, ticket, [shown.session], [view], controls.notice, in_view=True)
+
+    def stop(current: Ticket) -> None:
+        current.stop()
+
+    view.halt(stop, ticket, None, **AT_ONCE)
 
 
 def _wire_download(shown: ExploreTab) -> None:

@@ -3,7 +3,11 @@
 
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
-import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords } from "../../assets/viewer/numbers.js";
+import { MEASURED } from "../../assets/viewer/constants.js";
+import { passes as costWords } from "../../assets/viewer/bars.js";
+import { passCost } from "../../assets/viewer/machine.js";
+import { clockOf, cycleOf, timesWords } from "../../assets/viewer/numbers.js";
+import { PAYS_ASKED, PAYS_FORMULA } from "../../assets/viewer/pays.js";
 import { ALONE, batchWords, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted, took } from "../../assets/viewer/words.js";
 
@@ -25,9 +29,8 @@ const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
  * foldable details are a `formula`, `numbers` (pairs of name and value) and `asked` (pairs of question and answer).
  *
  * store: store of the run
- * there: mean cost of the run's steps on the paper's machine, in plain decoding steps; null if unknown
  */
-export function chaptersOf(step, store, there) {
+export function chaptersOf(step, store) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
   /** The time of a stage, in parentheses; "" if unknown. */
@@ -39,7 +42,8 @@ export function chaptersOf(step, store, there) {
     has(2) && prepare(step, time("second_draft")),
     has(3) && merge(step),
     onePass(step, time("verify")),
-    whatItBuys(step, store, there),
+    whatItBuys(step, store),
+    whenItPays(step, store),
   ].filter(Boolean);
   const span = ({ plays }) =>
     plays
@@ -283,10 +287,10 @@ function onePass(step, time) {
   };
 }
 
-function whatItBuys(step, store, there) {
+function whatItBuys(step, store) {
   const clock = clockOf(store, step);
   const cycle = cycleOf(store);
-  const { length, sums, header } = store;
+  const { length, sums } = store;
   const n = step.committed.length;
   const alpha = sums.tokens / length;
   const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
@@ -303,30 +307,25 @@ function whatItBuys(step, store, there) {
       `On average over the run, a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and takes as long as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
       `${wide ? `In this step, the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as a pass over one token. ` : ""}Drafting helps most on a GPU, where a pass of a large model over many tokens takes only a little longer than a pass over one.`,
     ],
-    asked: [
-      [
-        "What does a step cost in this run, and on an H200?",
-        `${cycle ? cycleWords(cycle) : "Plain decoding was not timed with this run."} ${elsewhereWords(header.method, there, alpha)}`,
-      ],
-    ],
   };
 }
 
-/** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
- *  and a node budget then keeps the likeliest of their tokens. */
-export function tokensWith({ index, accepted, nodes, left, whole, committed }, most, store) {
-  const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
-  const reached = accepted.findIndex((id) => later(nodes.get(id)));
-  if (!whole) return reached < 0 ? committed.length : reached + 1;
-  const [all, reach] = [[...nodes.values(), ...left].filter((node) => !later(node)), new Map([[-1, 1]])];
-  for (const { id, parent, drafterP } of all) reach.set(id, reach.get(parent) * (drafterP ?? 1));
-  const kept = all.sort((a, b) => reach.get(b.id) - reach.get(a.id)).slice(0, store.header.config.node_budget + 1);
-  const text = store.committed.slice(index).flat();
-  let at = 0;
-  let count = 0;
-  for (; at !== undefined && count < text.length; count += 1) {
-    const { token } = text[count];
-    at = kept.find((node) => node.parent === at && node.token === token)?.id;
-  }
-  return count;
+function whenItPays(step, store) {
+  const nodes = step.nodes.size;
+  const clock = clockOf(store, step);
+  const tokens = count(nodes, "token");
+  const { device } = store.header.hardware ?? {};
+  const own = device === "cpu" ? "A laptop’s processor is soon busy with arithmetic" : "On the machine of this run";
+  return {
+    id: 8,
+    name: "When it pays",
+    title: "When does it pay?",
+    say: [
+      `A pass reads all weights from memory once, for one token or for many. On a large GPU, this reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
+      ...(clock ? [`${own}: ${tokens} cost ${costWords(clock.pass)}.`] : []),
+      "A step pays if it brings more tokens than it costs passes.",
+    ],
+    formula: PAYS_FORMULA,
+    asked: PAYS_ASKED,
+  };
 }

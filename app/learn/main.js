@@ -1,16 +1,13 @@
 // Learn: explains a step chapter by chapter beside its drawing; the appendices follow.
 
-import { readAddress } from "../../assets/viewer/address.js";
-import { PAPER } from "../../assets/viewer/constants.js";
+import { PAYS, readAddress } from "../../assets/viewer/address.js";
 import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
 import { withTerms } from "../../assets/viewer/glossary.js";
-import { meanCost } from "../../assets/viewer/machine.js";
 import { start as startView } from "../../assets/viewer/main.js";
 import { STAGE_SECONDS, playIcon } from "../../assets/viewer/player.js";
 import { inflate } from "../../assets/viewer/store.js";
-import { appendices } from "./appendices.js";
-import { chaptersOf, tokensWith } from "./chapters.js";
-import { SettingsView } from "./settings.js";
+import { chaptersOf } from "./chapters.js";
+import { sampling } from "./draws.js";
 
 const READ_MS = 10000; // timeout for reading the run
 const EXPLORE_MS = 20000; // timeout for Explore to show the run
@@ -34,7 +31,6 @@ class Tour {
   constructor(element, trigger, { styles }) {
     Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
-    this.settings = new SettingsView((k) => this.showBranches(k));
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.rail = h("ol", { class: "rail", "aria-label": "Chapters" });
     this.rail.addEventListener("click", ({ target }) => {
@@ -55,7 +51,7 @@ class Tour {
       { class: "scene" },
       this.rail,
       h("section", { class: "words", "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
-      h("div", { class: "picture" }, this.settings.cut, this.stage),
+      this.stage,
       h("div", { class: "ways" }, this.player, this.back, this.next),
     );
     this.track = h("div", { class: "track" }, this.scene);
@@ -85,7 +81,6 @@ class Tour {
 
   async begin(tour, ownLines, { chapter, step }) {
     this.example = { value: ownLines ?? tour.lines, step: tour.start, about: text(tour.about) };
-    this.settings.load(tour.live, tour.here, tour.opening);
     this.view = drawingIn(this.stage, this.styles, this.example.value);
     await this.tell({ ...this.example, step: chapter && step ? step - 1 : tour.start }, chapter ?? 1);
     this.element.addEventListener("learn:go", ({ detail }) => this.follow(detail));
@@ -102,10 +97,9 @@ class Tour {
     view.state.pin(this.step);
     this.run ??= store.run; // the first run is the example
     this.own = store.run !== this.run;
-    const works = store.summaries.map(({ work }) => work);
     const told = store.step(this.step);
-    const more = appendices(told, store, this.own ? null : this.settings, (seed) => view.state.set({ seed }));
-    this.chapters = [...chaptersOf(told, store, meanCost(PAPER, store.header.method, works)), ...more];
+    const appendix = sampling(told, (seed) => view.state.set({ seed }));
+    this.chapters = [...chaptersOf(told, store), appendix].filter(Boolean);
     if (about) this.chapters[0].asked.push(["Which models are these?", about]);
     this.showRail();
     const scrolls = window === window.parent; // not in a frame, which may be as high as its content
@@ -159,13 +153,10 @@ class Tour {
       ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
       box,
       ...this.folds(this.chapters[at]),
-      ...(id === 7 ? [this.waysOn()] : []),
+      ...(id === PAYS ? [this.waysOn()] : []),
     );
     this.body.parentNode.scrollTop = 0;
-    this.settings.cut.hidden = box !== this.settings.box;
-    if (!this.settings.cut.hidden) this.settings.show();
-    else this.showBranches(null);
-    view.state.set({ seed: null });
+    view.state.set({ seed: null, why: id === PAYS });
     view.page.root.dataset.told = id;
     view.player.play(back ? to : from, to);
     [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));
@@ -200,13 +191,11 @@ class Tour {
     ];
   }
 
-  /** Buttons below the last chapter: other settings, the quiz, and Explore. */
+  /** Buttons below the last chapter: the quiz, and Explore. */
   waysOn() {
-    const settings = this.chapters.findIndex(({ id }) => id === 8);
     return h(
       "div",
       { class: "on" },
-      settings > 0 ? button("Try other settings", { class: "main" }, () => this.go(settings)) : "",
       button("Quiz", {}, () => this.open("quiz")),
       button("Open in Explore", { id: "learn-open" }, () => this.open("")),
     );
@@ -299,7 +288,11 @@ class Tour {
     const { element } = this;
     if (!element.isConnected) return document.removeEventListener("keydown", this.keys, true);
     const from = event.composedPath()[0];
-    if (!(from instanceof Element) || from.closest("dialog[open], input, textarea, select, [role='textbox']")) return;
+    if (
+      !(from instanceof Element) ||
+      from.closest("dialog[open], input, textarea, select, [role='textbox'], [role='slider']")
+    )
+      return;
     // After a click on the tab, its button has the focus.
     const ours =
       event.target === document.body || element.contains(event.target) || event.target.matches("[role='tab']");
@@ -310,17 +303,6 @@ class Tour {
     else return;
     event.preventDefault();
     event.stopImmediatePropagation();
-  }
-
-  // Other settings, and Explore
-
-  /** Fades re-drafts with a number above `most`; fades none if `most` is null. */
-  showBranches(most) {
-    const { step, view } = this;
-    const told = view?.store.step(step);
-    const known = most !== null && told && most < told.branches.length;
-    view?.state.set({ most: known ? most : null });
-    this.settings.showStep(known ? tokensWith(told, most, view.store) : null, most);
   }
 
   /** Opens this step of the example or of the user's run in Explore, and begins a `game` if one is named. */

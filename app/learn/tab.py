@@ -1,4 +1,4 @@
-"""The Learn tab: explains a step chapter by chapter, beside a drawing of the step. Appendices: settings, hardware, sampling."""
+"""The Learn tab: explains a step chapter by chapter, beside a drawing of the step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from app.explore.controls import ExploreTab
 from app.gradio_internals import event_fields
 from app.session import Session
 from app.view import APP, drawn_view, panel_sheets
-from d2sd.costs.machines import STAGES, Curve, Machine, cost_drawing
-from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
-from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace
 
 SHEETS = ("learn/learn.css",)
@@ -59,16 +56,11 @@ def tours_page(runs: Sequence[PageRun], title: str) -> str:
 
 
 def tour(_: Any = None) -> str:
-    """Returns the recorded run, its replays with other K and γ, and the step at which the tour starts, as packed JSON.
+    """Returns the recorded run, and the step at which the tour starts, as packed JSON.
 
     The argument is unused; calls from the page always have one.
     """
     return packed_tour()
-
-
-def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
-    """Returns two speeds in tokens per second, None if not measured: plain decoding, and the run without time for drawing."""
-    return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
 
 
 @lru_cache(maxsize=1)
@@ -80,39 +72,13 @@ def packed_tour() -> str:
         trace,
         run.instructive,
         lines="\n".join([*run.lines(outcomes=True), ""]),
-        **_settings(trace),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
     )
 
 
 def tour_of(trace: Trace) -> str:
-    """Returns the packed tour of any run, without the run's lines, which the standalone page contains already.
-
-    The sliders for K and γ need replays, which only the recorded run has.
-    """
-    start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
-    return _packed(trace, start, **_settings(trace))
-
-
-def _settings(trace: Trace) -> dict[str, Any]:
-    """Returns the data for the sliders of K and γ; empty for all runs but the recorded one."""
-    recorded = presets.lesson()
-    live = recorded["live"]
-    if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
-        return {}
-    plain, unwatched = speeds(presets.opening())
-    machine = here(trace, plain, unwatched, _table(recorded["table"]))
-    return {
-        "live": live,
-        "here": machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()},
-        "opening": "".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
-    }
-
-
-def _table(stages: dict[str, Any]) -> Machine:
-    """Returns the times of passes over different numbers of rows, on the machine of the recording."""
-    first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)
-    return Machine(first, second, verify)
+    """Returns the packed tour of any run, without the run's lines, which the standalone page contains already."""
+    return _packed(trace, max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n])))
 
 
 def _packed(trace: Trace, start: int, **more: Any) -> str:

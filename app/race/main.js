@@ -1,11 +1,12 @@
 // Race: lanes that replay how each method wrote the text, and the results. A new value is a new state of a race, or another race.
 
+import { PAYS } from "../../assets/viewer/address.js";
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
-import { BreakEvenMap } from "../../assets/viewer/machine.js";
+import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { Controls, LaneView, Player, readLane } from "./replay.js";
-import { mapPoints, raceTable, resultWords, stageLegend, timeAxis, whyWords } from "./results.js";
+import { costRows, raceTable, resultWords, stageLegend, timeAxis } from "./results.js";
 
 export function start(element, trigger, props, watch) {
   const result = h("h2", { class: "result" });
@@ -20,8 +21,9 @@ export function start(element, trigger, props, watch) {
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
   const axis = h("div", {});
-  const map = new BreakEvenMap();
-  const pays = h("div", { class: "map-box" }, h("h4", {}, "Where drafting pays"), map.box);
+  const pays = button("When does it pay? →", { id: "race-pays" }, () =>
+    element.dispatchEvent(new CustomEvent("explorer:learn", { bubbles: true, detail: { chapter: PAYS, value: "" } })),
+  );
   const copied = h("span", { class: "said", role: "status" });
   const link = button(
     "Copy link",
@@ -101,15 +103,20 @@ export function start(element, trigger, props, watch) {
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
     table.hidden = !measured;
-    const points = running ? [] : mapPoints(raw);
-    pays.hidden = !points.some(({ here, there }) => here || there);
-    map.show(points);
+    const rows = running ? [] : costRows(raw);
     if (measured)
       table.replaceChildren(
         h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()),
-        h("p", { class: "why" }, whyWords(raw)),
         h("div", { class: "scroll" }, raceTable(raw, data)),
-        pays,
+        rows.length
+          ? h(
+              "div",
+              { class: "pays" },
+              h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
+              barRows(rows),
+              pays,
+            )
+          : "",
       );
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);

@@ -1,8 +1,9 @@
-// Results of a race: a row of figures per method, the time axis, and the break-even map.
+// Results of a race: a row of figures per method, the time axis, and what a step costs.
 
+import { passes, savedWords } from "../../assets/viewer/bars.js";
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
-import { cycleWords, timesWords } from "../../assets/viewer/numbers.js";
+import { timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
 
 const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it under the methods";
@@ -102,24 +103,6 @@ export function timedWords(lane) {
   ];
 }
 
-/** Sentences about the fastest lane and the lane with the most tokens per step, which may be the same lane. If a time is disturbed, a
- *  sentence says so instead. */
-export function whyWords(lanes) {
-  if (lanes.some(disturbed)) return "Not measured cleanly: other work kept this machine busy. Run the race again.";
-  const done = lanes.filter(
-    ({ row }) =>
-      row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1,
-  );
-  if (!done.length) return "";
-  const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
-  const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
-  const said = [...new Set([fast, long])].map(
-    ({ name, row }) =>
-      `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`,
-  );
-  return said.join(" ");
-}
-
 /** The result of a race: a `title`, and `more` for the line below it. Both are empty if no lane with drafts was timed. */
 export function resultWords(lanes) {
   const done = lanes.filter((lane) => lane.row && lane.total);
@@ -166,12 +149,28 @@ function stageBar(lane, longest) {
   ];
 }
 
-/** Points of the break-even map, one per lane that drafts: α, and the cost of a step `here` (measured) and `there` (on the paper's H200). */
-export function mapPoints(lanes) {
-  const drafted = lanes.filter((lane) => lane.row && lane.method !== "autoregressive" && lane.total);
+/** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in passes over one token, and the tokens that it brings. */
+export function costRows(lanes) {
+  const drafted = lanes.filter((lane) => lane.row && lane.method !== "autoregressive" && lane.total && gainOf(lane));
   return drafted.map((lane) => {
-    const [alpha, gain] = [number(lane.row.mean_acceptance_length, 0, 1e6, 0), gainOf(lane)];
-    return { name: lane.name, alpha, here: gain && alpha / gain, there: number(lane.row.there, 1e-9, 1e6, null) };
+    const [brought, there] = [
+      number(lane.row.mean_acceptance_length, 0, 1e6, 0),
+      number(lane.row.there, 1e-9, 1e6, null),
+    ];
+    const cost = brought / gainOf(lane);
+    const { parts, whole, rest } = stagesOf(lane);
+    const scale = whole ? cost / whole : 0;
+    const seconds = Object.fromEntries(parts.map(([stage, , t]) => [stage, t]));
+    const { first_draft, second_draft, verify, tree, commit } = seconds;
+    const costs = { first_draft, second_draft, verify, rest: tree + commit + rest };
+    return {
+      name: lane.name,
+      note: `${fixed(brought, 1)} tokens a step`,
+      parts: Object.fromEntries(Object.entries(costs).map(([stage, t]) => [stage, scale * t])),
+      brought,
+      total: passes(cost),
+      words: [savedWords(brought, cost), ...(there ? [`on an H200: ${passes(there)}`] : [])],
+    };
   });
 }
 

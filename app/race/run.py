@@ -20,7 +20,7 @@ from app.presets import ASSETS
 from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
-from d2sd.costs.machines import PAPER
+from d2sd.costs.machines import h200
 from d2sd.costs.runs import ThreadShare, impossible, mean_cost
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
@@ -73,7 +73,7 @@ class LaneFigures:
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
-    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if unknown.
+    there: mean cost of a step with an 8B model on an H200, in plain decoding steps; None if unknown.
     disturbed: whether other work disturbed the lane's times or the times of plain decoding (``d2sd.costs.runs``).
     identical: whether the lane's text equals the reference's; None if one of the two lanes is not complete.
     differs_at: if ``identical`` is False, number of tokens in the texts' common prefix; otherwise None.
@@ -89,17 +89,13 @@ class LaneFigures:
     differs_at: int | None
 
 
-def stored() -> dict[str, Any]:
-    """Returns the bundled race: ``traces`` of its lanes, and ``whatif`` answers about one lane; empty without the file."""
-    return json.loads(gzip.decompress(RECORDED.read_bytes())) if RECORDED.exists() else {}
-
-
 @cache
 def recorded_race() -> Race:
     """Returns the bundled race, without lanes if its file is missing."""
-    lanes = tuple(Lane(parse_trace(trace.encode())) for trace in stored().get("traces", ()))
-    if not lanes:
+    if not RECORDED.exists():
         return Race("", ())
+    traces = json.loads(gzip.decompress(RECORDED.read_bytes()))["traces"]
+    lanes = tuple(Lane(parse_trace(trace.encode())) for trace in traces)
     methods = tuple(trace_lane(lane.trace) for lane in lanes)
     return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
 
@@ -237,7 +233,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[floa
         totals=totals,
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete and order else None,
-        there=mean_cost(PAPER, lane.trace),
+        there=mean_cost(h200(lane.trace.header["method"]), lane.trace),
         disturbed=_doubted(lane, plain) or bool(plain and plain.pushed and lane.complete),
         identical=differs is None if comparable else None,
         differs_at=differs,

@@ -1,4 +1,4 @@
-"""The Race tab: methods against each other on one prompt, and the What if panel below."""
+"""The Race tab: methods against each other on one prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from app.model_choice import build_models, follow_block, follow_model
 from app.models import Chosen
 from app.race import run as race
 from app.race.run import Lane, Race, lane_figures, recorded_race, reference
-from app.race.whatif import WhatIf, build_whatif
 from app.runs import view as runs_view
 from app.runs.view import MAX_LINK
 from app.session import History, Session
@@ -126,11 +125,10 @@ class RaceTab:
 
     inputs: dict[str, Any]
     lanes: View
-    whatif: WhatIf
 
     @property
     def outputs(self) -> list[Any]:
-        return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
+        return [*self.inputs.values(), self.lanes]
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """Returns updates: values of the controls if the query is a link to a race, and the window's race if there is one."""
@@ -139,7 +137,7 @@ class RaceTab:
         if methods:
             values |= {title: [m for m in group if m in methods] for title, group in GROUPS.items()}
         controls = [values.get(name, gr.skip()) for name in self.inputs]
-        return [*controls, race_drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
+        return [*controls, race_drawing(history.race) if history.race else gr.skip()]
 
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
         """Returns whether a link requests a race that can start immediately.
@@ -163,7 +161,6 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
             # event ``select``: opens the run of a ``lane`` (its number) in Explore
             drawn = race_drawing(opening) if opening.lanes else None
             lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
-            whatif = build_whatif(session, [inputs[name] for name in CHOSEN])
 
     def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
         def draw(raced: Race) -> list[Any]:
@@ -171,14 +168,14 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
             if done:
                 keep_race(explored.history, done)
             listed = runs_view.runs_drawing(explored.history, explored.shown.key) if done else gr.skip()
-            return [race_drawing(raced), *whatif.about(done), listed]
+            return [race_drawing(raced), listed]
 
         for update in race.run_race(job, *_arguments(*values)):
             yield update.map(draw)
 
     forgive(notice, [box.change for box in inputs.values()])
     # A separate ticket: a run in Explore and a race wait for each other, but do not stop each other.
-    ticket, outputs = gr.State(Ticket()), [lanes, *whatif.outputs, shown.runs]
+    ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
     wire(start.click, run, ticket, [session, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
@@ -187,7 +184,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     explored = [shown.controls.inputs[name] for name in BROUGHT]
     tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
-    return RaceTab(inputs, lanes, whatif)
+    return RaceTab(inputs, lanes)
 
 
 def _linked(query: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,8 @@ import { PLACE_FIELDS } from "./constants.js";
 import { number, whole } from "./dom.js";
 
 const GAMES = ["quiz", "draft"];
-const CHAPTERS = 10; // number of chapters in Learn, appendices included
+const CHAPTERS = 10; // largest number of a chapter in Learn
+export const PAYS = 8; // the chapter “When does it pay?”
 const CHAPTER_OF_STOP = [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8]; // chapter for the stop=N of older links to Learn, by N
 
 /** Changes for `withFields` that end the current game. */

@@ -6,6 +6,7 @@ import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
 import { ClockView, NumbersView } from "./numbers.js";
+import { PaysView } from "./pays.js";
 import { ChipView, Page, RunView, runWords } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
@@ -27,7 +28,7 @@ import { count } from "./words.js";
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
-const [STORY, SETTINGS] = [1, 8]; // chapters of Learn: the first one, and the one with controls for K and γ
+const STORY = 1; // the first chapter of Learn
 
 class Explorer {
   /**
@@ -55,7 +56,9 @@ class Explorer {
     this.fresh = 0; // increases when everything must be drawn again
     this.published = ["", ""]; // the selection and the game of the latest events
     this.toPlay = address.play; // play once the run is loaded; it is hidden until then
-    element.replaceChildren(root);
+    // a part of the drawing in Learn, else a drawer beside the view
+    if (told) page.views.append(page.pays);
+    element.replaceChildren(root, ...(told ? [] : [page.pays]));
 
     // the drawing of the step
     const tooltip = new Tooltip(root);
@@ -102,7 +105,19 @@ class Explorer {
     page.deeds.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
-    const ways = { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) };
+    const begin = onServer(() => ask("begin"));
+    const ways = onServer({
+      quickest: () => trigger("quickest", { quickest: true }),
+      full: () => trigger("full", { full: true }),
+      again: begin,
+    });
+    this.pays = new PaysView(page.pays, store, state, {
+      ways,
+      words: () => runWords(store),
+      ask: onServer((question) => trigger("replays", question)),
+      halt: () => trigger("halt"),
+      told,
+    });
     // on the page itself, because this view may be in a hidden tab
     const dialogs = served ? h("div", { class: "explorer" }) : root;
     if (served) document.body.append(dialogs);
@@ -116,25 +131,15 @@ class Explorer {
       strip,
       new ClockView(page.clock, store),
       new DetailsView(page, state, this.redraft, places, strip),
-      new NumbersView(
-        page.numbers,
-        store,
-        state,
-        onServer({
-          quickest: () => trigger("quickest", { quickest: true }),
-          full: () => trigger("full", { full: true }),
-          again: () => ask("begin"),
-          turn: () => learn(SETTINGS),
-        }),
-        () => runWords(store),
-      ),
+      new NumbersView(page.numbers, store, state, ways),
+      this.pays,
       new RunView(root, store),
       this.timeline,
       this.finder,
       this.chip,
       this.player,
       share,
-      new HelpView(dialogs, state, ways, page.legend),
+      new HelpView(dialogs, state, { story: tours ? () => learn(STORY) : null, begin }, page.legend),
       { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
       new Motion({ root, tree, strip, words }),
     ];
@@ -171,7 +176,7 @@ class Explorer {
     const changed = (name) => scene[name] !== drawn[name];
     // views without `uses` find out themselves whether anything changed
     for (const view of this.views) if (view.uses?.some(changed) ?? true) view.show(scene);
-    this.showBranches(scene.most);
+    this.showBranches(scene.why ? this.pays.replays.most(scene.tried) : null);
     if (["notice", "empty", "waits"].some(changed)) this.fill();
     this.publish();
   }
@@ -276,7 +281,8 @@ class Explorer {
   // Incoming data
 
   /** Called when the store has read new steps, or one of the other messages of a segment. */
-  receive({ reset, wanted, file, redraft, typed }) {
+  receive({ reset, wanted, file, redraft, typed, replays }) {
+    if (replays) return this.pays.replays.receive(replays);
     if (redraft) return this.redraft.receive(redraft);
     if (typed) return this.typed.receive(typed);
     if (file) return saveFile(file.name, file.type, file.text);
@@ -365,6 +371,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
+    new ResizeObserver(() => this.redraw()).observe(this.pays.pass.box);
     new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
     // CSS does not apply to a canvas: redraw it when the theme changes.

@@ -42,6 +42,7 @@ export class Page {
     this.games = h("div", {});
     this.timeline = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
     this.numbers = h("div", { id: "numbers" });
+    this.pays = h("div", { class: "explorer pays", role: "region", "aria-label": "When does it pay?", hidden: true });
     this.legend = legend();
     this.createButtons();
     this.arrange();

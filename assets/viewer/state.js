@@ -17,6 +17,7 @@ const OF_STEP = {
   typed: "", // words in the field of “Be the drafter”
   top: null, // scroll position of the text; null: the shown step is scrolled into view
   first: null, // first bar in view; null: as above
+  pass: null, // tokens at the handle in “When does it pay?”; null: those of the step's tree
 };
 
 /** Fields of the run, with their initial values. Steps count from 0. */
@@ -35,7 +36,9 @@ const OF_RUN = {
   filter: "any", // of Find
   bars: 1, // zoom of the steps
   unfolded: false, // whether a long prompt is shown whole
-  why: false,
+  why: false, // whether “When does it pay?” is open
+  tried: null, // K and γ there; null: those of the run
+  asked: null, // a request for replays with other K and γ: its number, and its progress or problem
   silent: false, // whether no data has arrived for a while
 };
 
@@ -43,7 +46,6 @@ const OF_RUN = {
 const LASTING = {
   widened: false, // whether every token is readable on a narrow screen
   zoom: null, // scale and position of the tree, and the block size for which they hold; null: fitted
-  most: null, // number of re-drafts that are not faded, null for all
   present: false,
   facts: false, // whether Details, Find, the menu *Share* and *Words & keys* are open
   finder: false,

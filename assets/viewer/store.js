@@ -79,7 +79,7 @@ export class Resend {
 export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
 export class Store {
-  /** `changed({reset, wanted, file, redraft, typed})` is called after every parsed slice, when another run begins, and for other fields
+  /** `changed({reset, wanted, file, redraft, typed, replays})` is called after every parsed slice, when another run begins, and for other fields
    *  of a segment; `missed(key, start)` is called when lines from `start` are missing. */
   constructor(changed, missed) {
     Object.assign(this, { changed, missed, round: 0 });
@@ -104,6 +104,7 @@ export class Store {
       context: null, // tokens of context in this measurement
     });
     this.waiting = []; // lines that arrived but were not parsed yet
+    this.replays = null; // the line with the replays of the run with other K and γ
     this.early = new Map(); // lines after a gap, by the index of the first
     this.received = 0;
     this.lines = [];
@@ -139,9 +140,8 @@ export class Store {
       wanted: { step: index, node: null },
     };
     const outcomes = new Map(this.steps.map((place, at) => [place, this.outcomes[at] ?? []]));
-    return [JSON.stringify(head), ...this.lines.flatMap((line, at) => [outcomes.get(at) ?? [], line].flat())].join(
-      "\n",
-    );
+    const lines = this.lines.flatMap((line, at) => [outcomes.get(at) ?? [], line].flat());
+    return [JSON.stringify(head), ...lines, this.replays ? JSON.stringify(this.replays) : ""].join("\n");
   }
 
   get run() {
@@ -179,7 +179,7 @@ export class Store {
       this.changed({ reset: true });
     }
     this.instructive = segment.instructive;
-    for (const name of ["wanted", "file", "redraft", "typed"])
+    for (const name of ["wanted", "file", "redraft", "typed", "replays"])
       if (segment[name]) this.changed({ [name]: segment[name] });
     this.early.set(from, lines);
     for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined;) {
@@ -236,6 +236,10 @@ export class Store {
     if (event.event === "Outcome") {
       this.outcome = readOutcome(event); // not part of the trace
       this.outcomes[this.length] = line;
+      return;
+    }
+    if (event.event === "Replays") {
+      this.replays = event; // not part of the trace either
       return;
     }
     this.lines.push(line);

@@ -4,7 +4,8 @@ Gradio serializes, stores and compares the whole value of a component on every c
 make each update slower than the previous one. An update therefore holds only the new lines and their index in the run; the page
 requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed (``pack_line``).
 
-Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``.
+Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``. A run may end with the outcomes of its replays with
+other settings (``d2sd.whatif.grid``). Traces do not have these lines.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ LONG = 2048  # characters; longer lines are compressed
 BLOCK = 1 << 16  # characters of a compressed block
 PACKED = "~"
 OUTCOME = '{"event":"Outcome"'
+OF_PAGE = (OUTCOME, '{"event":"Replays"')  # lines that are not part of the trace
 
 
 @dataclass(slots=True)
@@ -97,9 +99,9 @@ class RecordedRun:
         return self.segment(len(self), **notes)
 
     def lines(self, outcomes: bool = False) -> list[str]:
-        """Returns the trace lines, without newlines. outcomes: whether to include the ``StepOutcome`` lines."""
+        """Returns the trace lines, without newlines. outcomes: whether to include lines that are not part of the trace."""
         every = (line for entry in self._entries for line in unpack_line(entry).split("\n"))
-        return [line for line in every if outcomes or not line.startswith(OUTCOME)]
+        return [line for line in every if outcomes or not line.startswith(OF_PAGE)]
 
     def trace(self) -> Trace:
         """Returns the trace; its steps are parsed on access. Raises ``InputError`` if nothing is recorded."""

@@ -1,0 +1,85 @@
+// Rows of bars on one scale: what steps cost, by stage, in passes over one token, and the tokens that they bring.
+
+import { h, sum } from "./dom.js";
+import { fixed, quoted, visible } from "./words.js";
+
+/** Parts of the cost of a step: stage and name. */
+export const PARTS = [
+  ["first_draft", "draft"],
+  ["second_draft", "re-draft"],
+  ["verify", "verify"],
+  ["rest", "rest"],
+];
+const LEAST = 0.05; // passes; smaller parts are not named
+
+export const passes = (cost) => (fixed(cost, 1) === "1.0" ? "1 pass" : `${fixed(cost, 1)} passes`);
+
+/** The result of a step, from its tokens and its cost: passes saved or lost. */
+export function savedWords(brought, cost) {
+  const saved = Number(fixed(brought, 1)) - Number(fixed(cost, 1)); // of the numbers as shown
+  const most = fixed(Math.abs(saved), 1);
+  return most === "0.0"
+    ? "breaks even"
+    : `${most} ${most === "1.0" ? "pass" : "passes"} ${saved > 0 ? "saved" : "lost"}`;
+}
+
+/**
+ * The rows as elements.
+ *
+ * `rows`: `name` and `note`; `parts`: costs by stage, or null; `tokens`: texts of tokens that cost a pass each, instead of parts; `of`:
+ * what is verified; `total`, and lines of `words`: text at the end of the row.
+ * `brought`: tokens of a step, marked in the rows; null if each row has its own
+ */
+export function barRows(rows, brought = null) {
+  const goals = rows.map((row) => row.brought ?? brought ?? 0);
+  const most = 1.02 * Math.max(1, ...goals, ...rows.map(({ parts }) => sum(Object.values(parts ?? {}))));
+  const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
+  const bar = ({ parts, tokens }) =>
+    tokens
+      ? tokens.map((token) =>
+          h(
+            "span",
+            { class: "one", style: width(1), title: quoted(token) },
+            h("i", {}, visible(token.trim() || token, 16)),
+          ),
+        )
+      : PARTS.filter(([stage]) => parts?.[stage]).map(([stage, name]) =>
+          h("span", {
+            class: `segment ${stage}`,
+            style: width(parts[stage]),
+            title: `${name}: ${fixed(parts[stage], 2)}`,
+          }),
+        );
+  const named = ({ parts, of }) =>
+    PARTS.filter(([stage]) => parts?.[stage] >= LEAST).map(([stage, name]) =>
+      h("span", { class: stage }, `${name}${stage === "verify" && of ? ` ${of}` : ""} ${fixed(parts[stage], 1)}`),
+    );
+  return h(
+    "div",
+    { class: "bars", style: `--unit:${(100 / most).toFixed(3)}%` },
+    ...rows.map((row, at) =>
+      h(
+        "div",
+        { class: "bar-row" },
+        h("span", { class: "name" }, h("b", {}, row.name), row.note ? h("small", {}, row.note) : ""),
+        h(
+          "span",
+          { class: "cost" },
+          h(
+            "span",
+            { class: "rail" },
+            ...bar(row),
+            goals[at] ? h("i", { class: "goal", style: `left:${((100 * goals[at]) / most).toFixed(2)}%` }) : "",
+          ),
+          h("span", { class: "parts" }, ...named(row)),
+        ),
+        h(
+          "span",
+          { class: "value" },
+          h("b", {}, row.total),
+          ...(row.words ?? []).map((words) => h("small", {}, words)),
+        ),
+      ),
+    ),
+  );
+}

@@ -1,0 +1,361 @@
+// When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
+
+import { PARTS, barRows, passes, savedWords } from "./bars.js";
+import { MEASURED, PAPER } from "./constants.js";
+import { button, h, s, sum } from "./dom.js";
+import { withTerms } from "./glossary.js";
+import { costParts, h200, meanParts, passCost } from "./machine.js";
+import { clockOf, cycleOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
+import { ReplaysView } from "./replays.js";
+import { count, fixed, inWords, milliseconds } from "./words.js";
+
+const EDGE = { left: 26, right: 12, top: 14, bottom: 44 };
+const IDEAL = 295; // tokens; see `whyCheap`
+const [MOST] = MEASURED.verify.at(-1); // largest measured number of tokens in a pass
+const ROOM = 120; // pixels that a value beside the handle needs
+
+/** What the page says about costs in folds: pairs of question and answer. */
+export const PAYS_ASKED = [
+  [
+    "Why is a pass so cheap on a GPU?",
+    // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
+    `A pass reads all weights from memory once: 15 GB for 8 billion weights. An H100 GPU reads 15 GB in 4.5 ms and needs 0.015 ms of arithmetic per token (data sheet). So at best, a pass over ${IDEAL} tokens takes no longer than a pass over one.`,
+  ],
+  [
+    "Where do these numbers come from?",
+    `The curve and the bar of the H200, measured: ${MEASURED.source} Its passes include the time between passes. For EAGLE-3, whose drafter was not measured, the bar has the costs of a paper: ${PAPER.source}`,
+  ],
+];
+export const PAYS_FORMULA = ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"];
+
+/** Why the passes of a run have no points in the chart; "" if they have. */
+export function noPoints({ header, live, disturbed, baseline, sums }) {
+  if (disturbed) return "Other work kept this machine busy during the run, so its times are not compared.";
+  if (header.missing) return "This log has no times of single passes.";
+  if (live) return "The passes of this run appear here after its end.";
+  return baseline && sum(Object.values(sums.seconds))
+    ? ""
+    : "Plain decoding was not timed with this run, so its passes cannot be compared.";
+}
+
+/** The passes of the large model in a run: number of tokens and cost, in passes over one token; null where the times are unknown. */
+export const pointsOf = (store) =>
+  noPoints(store)
+    ? []
+    : store.summaries.map(({ nodes }, at) => ({ at, nodes, cost: store.secondsOf(at).verify * store.baseline }));
+
+/** The parts of the cost of a step in this run, in passes over one token; null if unknown. */
+function partsHere(store, step) {
+  if (!clockOf(store, step)) return null;
+  const { first_draft, second_draft, verify, tree, commit } = step.seconds;
+  const cost = { first_draft, second_draft, verify, rest: tree + commit };
+  return Object.fromEntries(PARTS.map(([stage]) => [stage, cost[stage] * store.baseline]));
+}
+
+/** The rows of a step or of the mean step: on this machine, and with an 8B model on an H200. */
+export function rowsOf(store, { brought, here, there, nodes = "" }) {
+  const { hardware, method } = store.header;
+  const row = (name, note, parts) => {
+    const cost = sum(Object.values(parts));
+    const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
+    return { name, note, parts, of: nodes, total: passes(cost), words };
+  };
+  const { device, threads } = hardware ?? {};
+  const machine = device === "cpu" ? `CPU, ${count(threads ?? 1, "thread")}` : device;
+  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured";
+  return [
+    here ? row("this machine", machine, here) : { name: "this machine", note: machine, total: "not known" },
+    there ? row("an H200", source, there) : { name: "an H200", note: "8B model", total: "not known" },
+  ];
+}
+
+/** The chart: cost of a pass against its tokens. */
+class PassesView {
+  constructor(state) {
+    this.state = state;
+    this.svg = s("svg", {
+      class: "passes",
+      role: "group",
+      "aria-label": "Cost of a pass against its number of tokens",
+    });
+    this.legend = h("p", { class: "key" });
+    this.svg.addEventListener("pointerdown", (event) => this.hold(event));
+    this.svg.addEventListener("pointermove", (event) => this.held === event.pointerId && this.drag(event));
+    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => (this.held = null));
+    this.svg.addEventListener("keydown", (event) => this.onKey(event));
+    this.box = h(
+      "section",
+      { class: "of-pass" },
+      h("h3", {}, "What one pass of the large model costs ", h("small", {}, "in passes over one token")),
+      this.legend,
+      this.svg,
+    );
+  }
+
+  hold(event) {
+    this.held = event.pointerId;
+    this.svg.setPointerCapture(event.pointerId);
+    this.drag(event);
+  }
+
+  drag({ clientX }) {
+    const { left, width } = this.svg.getBoundingClientRect();
+    const share = (clientX - left - EDGE.left) / (width - EDGE.left - EDGE.right);
+    this.put(Math.round(this.most ** share));
+  }
+
+  onKey(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -8, PageUp: 8 }[event.key];
+    if (by) this.put(this.at + by);
+    else if (event.key === "Home") this.put(1);
+    else if (event.key === "End") this.put(this.limit);
+    else return;
+    event.preventDefault();
+  }
+
+  put(nodes) {
+    const pass = Math.min(this.limit, Math.max(1, nodes));
+    if (pass !== this.at) this.state.set({ pass });
+  }
+
+  show({ pass, step, at }, store, width, height) {
+    const points = pointsOf(store);
+    const own = step ? step.nodes.size : 1;
+    this.at = pass ?? own;
+    this.limit = Math.max(MOST, ...points.map(({ nodes }) => nodes));
+    this.most = 2 ** Math.ceil(Math.log2(2 * this.limit));
+    const top = Math.max(2, Math.ceil(Math.max(passCost(MEASURED, MOST), ...points.map(({ cost }) => cost)) + 0.3));
+    const x = (nodes) => EDGE.left + (Math.log2(nodes) / Math.log2(this.most)) * (width - EDGE.left - EDGE.right);
+    const y = (cost) => height - EDGE.bottom - (cost / top) * (height - EDGE.top - EDGE.bottom);
+    const floor = y(0);
+    const every = Math.ceil(top / 6);
+    const costs = Array.from({ length: Math.floor(top / every) + 1 }, (_, n) => n * every);
+    const sizes = Array.from({ length: Math.log2(this.most) + 1 }, (_, n) => 2 ** n);
+    const here = points.filter(({ nodes }) => nodes === this.at);
+    const shown = here.find((point) => point.at === at) ?? null;
+    const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;
+    const there = passCost(MEASURED, this.at);
+    const note = shown
+      ? `${milliseconds(step.seconds.verify)}, this step`
+      : `mean of ${count(here.length, "pass").replace(/s$/, "es")}`;
+    this.svg.setAttribute("width", width);
+    this.svg.setAttribute("height", height);
+    this.svg.replaceChildren(
+      ...costs.flatMap((cost) => [
+        s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(cost), y2: y(cost) }),
+        s("text", { x: EDGE.left - 8, y: y(cost) + 5, "text-anchor": "end" }, cost),
+      ]),
+      ...sizes.map((n) =>
+        s("text", { x: x(n), y: floor + 19, "text-anchor": "middle" }, Math.abs(x(n) - x(this.at)) > 30 ? n : ""),
+      ),
+      s("text", { x: width - EDGE.right, y: floor + 38, "text-anchor": "end" }, "tokens in the pass"),
+      s("line", { class: "ideal", x1: x(1), x2: x(Math.min(IDEAL, this.most)), y1: y(1), y2: y(1) }),
+      s("polyline", {
+        class: "there",
+        points: MEASURED.verify.map(([n]) => `${x(n)},${y(passCost(MEASURED, n))}`).join(" "),
+      }),
+      ...points.map(({ nodes, cost }) => s("circle", { class: "point", cx: x(nodes), cy: y(cost), r: 5 })),
+      this.handle({ x: x(this.at), top: y(top), floor, own, value }),
+      ...this.values({ x: x(this.at), width, y }, { value, note, there }),
+    );
+    this.showLegend(store, points);
+  }
+
+  handle({ x, top, floor, own, value }) {
+    const pill = s(
+      "g",
+      {
+        class: "handle",
+        role: "slider",
+        tabindex: 0,
+        "aria-label": "Tokens in the pass",
+        "aria-valuemin": 1,
+        "aria-valuemax": this.limit,
+        "aria-valuenow": this.at,
+        "aria-valuetext": `${count(this.at, "token")}: ${passes(passCost(MEASURED, this.at))} on an H200${value === null ? "" : `, ${passes(value)} on this machine`}`,
+      },
+      s("line", { x1: x, x2: x, y1: top, y2: floor }),
+      s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),
+      s("text", { x, y: floor + 18, "text-anchor": "middle" }, this.at),
+    );
+    if (document.activeElement?.closest(".handle") || this.svg.getRootNode().activeElement?.closest(".handle"))
+      queueMicrotask(() => pill.focus());
+    const hint = this.at === own ? `drag: this step’s tree has ${count(own, "token")}` : "drag";
+    return s("g", {}, pill, s("text", { x: EDGE.left, y: floor + 38 }, hint));
+  }
+
+  /** The costs at the handle, beside it. */
+  values({ x, width, y }, { value, note, there }) {
+    const left = x + ROOM > width;
+    const text = (kind, at, words) =>
+      s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
+    const below = value === null || value >= there;
+    const near = value === null ? 0 : Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels that the values overlap
+    const thereAt = y(there) + (below ? 24 + near / 2 : -10 - near / 2);
+    const hereAt = value === null ? 0 : y(value) + (below ? -near / 2 : 10 + near / 2);
+    return [
+      s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
+      text("value there", thereAt, passes(there)),
+      ...(value === null
+        ? []
+        : [
+            s("circle", { class: "here", cx: x, cy: y(value), r: 7 }),
+            text("value here", hereAt, passes(value)),
+            text("note", hereAt + 17, note),
+          ]),
+    ];
+  }
+
+  showLegend({ header, length }, points) {
+    const sizes = points.map(({ nodes }) => nodes);
+    const [low, high] = [Math.min(...sizes), Math.max(...sizes)];
+    const model = header.models.preset ?? "";
+    const item = (kind, words) => h("span", { class: kind }, words);
+    this.legend.replaceChildren(
+      ...(points.length
+        ? [
+            item(
+              "here",
+              `${[model, "here"].filter(Boolean).join(" ")}: the ${count(length, "pass").replace(/s$/, "es")} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
+            ),
+          ]
+        : []),
+      item("there", "an 8B model on an H200, measured"),
+      item("ideal", `the ideal, flat up to ${IDEAL} tokens: an H100 by its data sheet`),
+    );
+  }
+}
+
+/** The component. In Explore and in files it is a drawer from the right, in Learn a part of the drawing. */
+export class PaysView {
+  uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
+
+  /** `ways`: as for `NumbersView`; `words()`: the run in words; `ask` and `halt`: see `ReplaysView`; `told`: whether the view is part of
+   *  Learn. */
+  constructor(host, store, state, { ways, words, ask, halt, told }) {
+    Object.assign(this, { host, store, state, words, told });
+    this.pass = new PassesView(state);
+    this.replays = new ReplaysView({ store, state, ask, halt, told });
+    this.title = h("h2", {}, "When does it pay?");
+    this.run = h("div", { class: "of-run" });
+    this.ofStep = h("section", { class: "of-step" });
+    this.totals = h("dl", { class: "totals" });
+    const offer = (name, words) => ways && button(words, { class: "offer" }, ways[name]);
+    this.offers = { quickest: offer("quickest", "Run quickest here"), again: offer("again", "Run again") };
+    const fold = (name, ...parts) => h("details", {}, h("summary", {}, name), ...parts);
+    const close = () => state.set({ why: false });
+    host.append(
+      ...(told
+        ? []
+        : [
+            button("✕", { class: "icon close", "aria-label": "Close", title: "Close (Esc)" }, close),
+            this.title,
+            this.run,
+          ]),
+      this.pass.box,
+      this.ofStep,
+      this.replays.box,
+      ...(told
+        ? []
+        : [
+            fold("Totals of the run", this.totals),
+            ...PAYS_ASKED.map(([question, answer]) => fold(question, h("p", {}, answer))),
+            fold("The formula", h("p", {}, ...PAYS_FORMULA)),
+          ]),
+    );
+    host.addEventListener("keydown", (event) => {
+      event.stopPropagation(); // the keys of Explore select steps
+      if (event.key === "Escape" && !told) close();
+    });
+  }
+
+  show(scene) {
+    const { host, store, told } = this;
+    const open = scene.why && !scene.secret && store.length > 0;
+    if (open === host.hidden && !told && open) setTimeout(() => host.querySelector(".close").focus(), 0);
+    host.hidden = !open;
+    if (!open) return;
+    const width = this.pass.box.clientWidth;
+    if (!width) return; // not laid out yet; its size will change
+    const height = this.pass.svg.clientHeight || 240;
+    if (!told) this.showRun();
+    this.pass.show(scene, store, width, height);
+    this.showStep(scene);
+    this.replays.show(scene, this.replays.box.clientWidth);
+  }
+
+  showRun() {
+    const { store, offers } = this;
+    const { header, sums, length, opening } = store;
+    const cycle = cycleOf(store);
+    const alpha = sums.tokens / length;
+    const log = header.missing;
+    const timed = cycle && !cycle.disturbed;
+    const there = meanParts(h200(header.method), header.method, worksOf(store));
+    const rows = log ? "" : barRows(rowsOf(store, { brought: alpha, here: timed ? cycle.parts : null, there }), alpha);
+    const slow = wasFixed(cycle, header.config.cost_aware);
+    this.run.replaceChildren(
+      h("p", { class: "ran", dir: "auto" }, ...withTerms(this.words())),
+      h("p", { class: "sentence" }, runWords(store, cycle, alpha)),
+      rows,
+      ...(slow && offers.quickest
+        ? [h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", offers.quickest)]
+        : []),
+      ...(cycle?.disturbed && offers.again ? [h("p", {}, offers.again)] : []),
+      h(
+        "p",
+        { class: "source" },
+        [measuredWords(store), opening.length ? "The pass over the prompt wrote one token more." : ""].join(" "),
+      ),
+    );
+    this.totals.replaceChildren(
+      ...totalsOf(store).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
+    );
+  }
+
+  showStep({ step, at }) {
+    const { store } = this;
+    const n = step.committed.length;
+    const { method, missing } = store.header;
+    const here = partsHere(store, step);
+    const work = worksOf(store)[at];
+    const there = work ? costParts(h200(method), method, work) : null;
+    const alone = {
+      name: "one by one",
+      tokens: step.committed.map(({ text }) => text),
+      brought: n,
+      total: passes(n),
+    };
+    const nodes = count(step.nodes.size, "token");
+    this.ofStep.hidden = Boolean(missing);
+    this.ofStep.replaceChildren(
+      h(
+        "h3",
+        {},
+        "Does this step pay? ",
+        h("small", {}, `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"}. It costs:`),
+      ),
+      barRows([alone, ...rowsOf(store, { brought: n, here, there, nodes })], n),
+      here ? "" : h("p", { class: "none" }, noPoints(store)),
+      h("p", { class: "rule" }, "A step pays if it brings more tokens than it costs passes."),
+    );
+  }
+}
+
+/** The result of a run in a sentence. */
+function runWords(store, cycle, alpha) {
+  const { header, sums } = store;
+  const last = store.summaries[store.length - 1].elapsed;
+  if (header.missing && last) {
+    const each = last / sums.tokens;
+    return `A step takes ${milliseconds(alpha * each)} and writes ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(each)} per token.`;
+  }
+  if (!cycle || cycle.disturbed) return `A step brings ${fixed(alpha, 1)} tokens. ${noPoints(store)}`;
+  return `A step brings ${fixed(alpha, 1)} tokens and costs ${passes(cycle.cost)}: ${timesWords(cycle.gain)}.`;
+}
+
+/** When, and with how much context, the time of a plain pass was measured; empty if the run does not record it. */
+const measuredWords = ({ measured, context }) =>
+  measured
+    ? `The time of a plain pass was measured for these models on this machine on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
+    : "";

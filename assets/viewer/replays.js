@@ -1,0 +1,273 @@
+// Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
+
+import { barRows, passes, savedWords } from "./bars.js";
+import { button, h, s, sum } from "./dom.js";
+import { h200, meanCost, meanParts, readWork } from "./machine.js";
+import { HIDDEN, LONE, count, fixed, milliseconds } from "./words.js";
+
+const HIGH = 196; // pixels; height of the picture
+const SIDE = 34; // pixels from its edges to the first and the last K
+// the two lines: the baseline of the name, top and bottom of the line, and the distance of a value's baseline from its point
+const ABOVE = { name: 12, top: 44, bottom: 78, value: -12 };
+const BELOW = { name: 110, top: 126, bottom: 148, value: 22 };
+
+/** The replays of a run from their line: `points` by K and γ, `own` K and γ, costs on the machine of the run (`here`), or null. */
+export function readReplays({ points, own, here }, method) {
+  const read = points.map(([k, gamma, committed, works]) => {
+    const all = works.map(readWork);
+    const point = {
+      k,
+      gamma,
+      committed,
+      steps: committed.length,
+      alpha: sum(committed) / committed.length,
+      works: all,
+    };
+    point.method = k || !own[0] ? method : "dflash"; // without re-drafts, D²SD is DFlash
+    point.nodes = sum(all.map(({ nodes }) => nodes)) / all.length;
+    const cost = here && meanCost(here, point.method, all);
+    point.seconds = cost === null ? null : (cost / point.alpha) * (here.milliseconds / 1000);
+    return point;
+  });
+  const values = (name) => [...new Set(read.map((point) => point[name]))].sort((a, b) => a - b);
+  return { points: read, own: { k: own[0], gamma: own[1] }, here, k: values("k"), gamma: values("gamma") };
+}
+
+/** The point with this γ and the largest K up to `k` that this γ allows. */
+export const pointAt = ({ points }, { k, gamma }) =>
+  points.filter((point) => point.gamma === gamma && point.k <= k).reduce((a, b) => (b.k > a.k ? b : a));
+
+/** The point with the smallest value of `of`; of several, the one with the smallest K. */
+export const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
+
+const at = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
+
+/** The best points, of one γ and of all, in sentences. */
+export function bestWords({ points, here }, gamma) {
+  const own = points.filter((point) => point.gamma === gamma);
+  const fewest = least(own, ({ steps }) => steps);
+  const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps, ${fewest.steps}.`;
+  if (!here) return short;
+  const time = ({ seconds }) => milliseconds(seconds);
+  const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
+  const also = quick === fewest ? "It is also" : `${at(quick)} is`;
+  const all = first === quick ? "" : ` Of all K and γ, ${at(first, true)} is the quickest: ${time(first)}.`;
+  return `${short} ${also} the quickest here: ${time(quick)} a token, calculated.${all}`;
+}
+
+/** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
+ *  and a node budget then keeps the likeliest of their tokens. */
+export function tokensWith({ index, accepted, nodes, left, whole, committed }, most, store) {
+  const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
+  const reached = accepted.findIndex((id) => later(nodes.get(id)));
+  if (!whole) return reached < 0 ? committed.length : reached + 1;
+  const [all, reach] = [[...nodes.values(), ...left].filter((node) => !later(node)), new Map([[-1, 1]])];
+  for (const { id, parent, drafterP } of all) reach.set(id, reach.get(parent) * (drafterP ?? 1));
+  const kept = all.sort((a, b) => reach.get(b.id) - reach.get(a.id)).slice(0, store.header.config.node_budget + 1);
+  const text = store.committed.slice(index).flat();
+  let node = 0;
+  let tokens = 0;
+  for (; node !== undefined && tokens < text.length; tokens += 1) {
+    const { token } = text[tokens];
+    node = kept.find(({ parent, token: other }) => parent === node && other === token)?.id;
+  }
+  return tokens;
+}
+
+/** Why a run has no replays, in a sentence; "" if the server can make them. `ask`: null without a server. */
+export function whyNone({ header, seen, live, finished }, ask, told) {
+  const { temperature, cost_aware: aware } = header.config;
+  if (header.missing) return "Other K and γ cannot be replayed: this log has no drafts.";
+  if (!seen.draft) return "This method has neither K nor γ.";
+  if (temperature > 0) return "This run was sampled. With other K and γ it would have written another text.";
+  if (aware) return "“Quickest here” chose K and γ anew in each step, so they cannot be compared.";
+  if (live || !finished)
+    return live ? "Other K and γ can be compared after the end of the run." : "This run has no end.";
+  if (ask) return "";
+  return told
+    ? "To compare other K and γ for this run, open “why?” in Explore."
+    : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
+}
+
+/** Sliders for K and γ, with a picture of tokens per step and time per token. */
+export class ReplaysView {
+  /** `ask(question)` asks the server for replays, null without one; `halt()` stops them; `told`: whether the view is part of Learn. */
+  constructor({ store, state, ask, halt, told }) {
+    Object.assign(this, { store, state, ask, told, number: 0 });
+    this.inputs = {};
+    const slider = (id, words) => {
+      const input = h("input", { type: "range", min: 0, step: 1, id: `by-hand-${id}`, "aria-label": words });
+      const value = h("output", {});
+      input.addEventListener("input", () => this.turn(id));
+      this.inputs[id] = { input, value };
+      return h("label", { class: id }, h("span", {}, words), input, value);
+    };
+    this.none = h("p", { class: "none" });
+    this.start = button("Compare other K and γ", { class: "offer", id: "replay" }, () => this.request());
+    this.stop = button("Stop", { class: "offer", id: "stop-replay" }, halt);
+    this.progress = h("progress", { "aria-label": "Replays", max: 1 });
+    this.said = h("p", { class: "none", role: "status" });
+    this.waits = h("div", { class: "waits" }, this.start, this.progress, this.stop, this.said);
+    this.picture = s("svg", { class: "lines", role: "img", height: HIGH });
+    this.figures = h("p", { class: "figures", role: "status" });
+    this.rows = h("div", {});
+    this.best = h("p", {});
+    this.cut = h("p", { class: "cut" });
+    this.sliders = h(
+      "div",
+      {},
+      this.picture,
+      slider("k", "Re-drafts K"),
+      slider("gamma", "Block γ"),
+      this.figures,
+      this.rows,
+      this.best,
+      h("details", {}, h("summary", {}, "The text, divided into these steps"), this.cut),
+    );
+    this.box = h(
+      "section",
+      { class: "by-hand" },
+      h("h3", {}, "Other K and γ ", h("small", {}, "the same text, by exact replay")),
+      this.none,
+      this.waits,
+      this.sliders,
+    );
+  }
+
+  /** The replays of the run, read once; null if there are none. */
+  get replays() {
+    const { store } = this;
+    if (this.line !== store.replays) {
+      this.line = store.replays;
+      this.read = this.line && readReplays(this.line, store.header.method);
+    }
+    return this.read;
+  }
+
+  turn() {
+    const { k, gamma } = this.replays;
+    const value = (id, values) => values[this.inputs[id].input.value];
+    this.state.set({ tried: { k: value("k", k), gamma: value("gamma", gamma) } });
+  }
+
+  request() {
+    this.number += 1;
+    this.state.set({ asked: { number: this.number } });
+    this.ask({ key: this.store.key, number: this.number });
+  }
+
+  /** Takes the progress of a request, or the reason why it failed. */
+  receive({ number, ...news }) {
+    if (this.state.now.asked?.number === number) this.state.set({ asked: { number, ...news } });
+  }
+
+  /** Number of re-drafts to show in the drawing; null for all. */
+  most(tried) {
+    const { replays } = this;
+    return tried && replays && tried.gamma === replays.own.gamma ? pointAt(replays, tried).k : null;
+  }
+
+  show({ tried, asked, step }, width) {
+    const { store, replays, inputs } = this;
+    const none = replays ? "" : whyNone(store, this.ask, this.told);
+    const runs = asked !== null && !asked.problem;
+    this.none.textContent = none;
+    this.none.hidden = !none;
+    this.waits.hidden = Boolean(replays || none);
+    this.sliders.hidden = !replays;
+    this.start.hidden = runs;
+    this.stop.hidden = this.progress.hidden = !runs;
+    this.progress.value = asked?.total ? asked.done / asked.total : 0;
+    this.said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
+    if (!replays) return;
+    const wanted = tried ?? replays.own;
+    const point = pointAt(replays, wanted);
+    for (const [id, { input, value }] of Object.entries(inputs)) {
+      input.max = replays[id].length - 1;
+      input.value = replays[id].indexOf(wanted[id]);
+      value.textContent = point[id];
+      input.setAttribute("aria-valuetext", point[id]);
+      input.parentNode.hidden = replays[id].length < 2;
+    }
+    this.showPoint(point, wanted, step);
+    this.draw(point, width);
+  }
+
+  showPoint(point, wanted, step) {
+    const { store, replays } = this;
+    const { own, here } = replays;
+    const less = point.k < wanted.k ? `A block of ${point.gamma} allows ${count(point.k, "re-draft")} at most. ` : "";
+    const fewer = step && point.gamma === own.gamma && point.k < step.branches.length;
+    const this_ = fewer ? ` This step would have brought ${count(tokensWith(step, point.k, store), "token")}.` : "";
+    this.figures.replaceChildren(
+      less,
+      h("b", {}, `${count(point.steps, "step")} of ${fixed(point.alpha, 1)} tokens`),
+      `, ${fixed(point.nodes, 0)} tokens read in each.${this_}`,
+    );
+    const row = (name, machine, rest = 0) => {
+      const mean = meanParts(machine, point.method, point.works);
+      const parts = mean && { ...mean, verify: mean.verify - rest, rest };
+      const cost = parts && sum(Object.values(parts));
+      return parts && { name, note: "calculated", parts, total: passes(cost), words: [savedWords(point.alpha, cost)] };
+    };
+    const rows = [here && row("this machine", here, here.other), row("an H200", h200(point.method))].filter(Boolean);
+    this.rows.replaceChildren(barRows(rows, point.alpha));
+    this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;
+    let from = 0;
+    const tokens = store.committed.flat().map(({ text }) => text);
+    this.cut.replaceChildren(
+      ...point.committed.map((size) => {
+        const words = tokens.slice(from, (from += size)).join("");
+        return h("span", { title: count(size, "token") }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌"));
+      }),
+    );
+  }
+
+  /** Draws tokens per step and time per token against K, for one γ. */
+  draw(point, width) {
+    const { points, k, here } = this.replays;
+    const own = points.filter(({ gamma }) => gamma === point.gamma);
+    const x = (value) => SIDE + (k.indexOf(value) * (width - 2 * SIDE)) / Math.max(1, k.length - 1);
+    const line = (kind, name, of, digits, place) => {
+      const values = own.map(of);
+      const [low, high] = [Math.min(...values), Math.max(...values)];
+      const y = (p) => place.bottom - ((of(p) - low) * (place.bottom - place.top)) / (high - low || 1);
+      const best = kind === "tokens" ? least(own, ({ steps }) => steps) : least(own, of);
+      return s(
+        "g",
+        { class: kind },
+        s("text", { x: 0, y: place.name }, name),
+        s("polyline", { points: own.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
+        ...own.flatMap((p) => [
+          s("circle", {
+            class: p === point ? "chosen" : null,
+            cx: x(p.k),
+            cy: y(p).toFixed(1),
+            r: p === point ? 6 : 3,
+          }),
+          s(
+            "text",
+            {
+              class: p === best ? "best" : null,
+              x: x(p.k),
+              y: (y(p) + place.value).toFixed(1),
+              "text-anchor": "middle",
+            },
+            fixed(of(p), digits),
+          ),
+        ]),
+      );
+    };
+    const time = ({ seconds }) => 1000 * seconds;
+    this.picture.setAttribute("width", width);
+    this.picture.replaceChildren(
+      line("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
+      here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 0, BELOW) : "",
+      ...[["K", 0], ...k.map((value) => [value, x(value)])].map(([words, at]) =>
+        s("text", { x: at, y: HIGH - 6, "text-anchor": at ? "middle" : "start" }, words),
+      ),
+    );
+    const said = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
+    this.picture.setAttribute("aria-label", `Tokens a step${here ? " and time a token" : ""}. ${said.join("; ")}`);
+  }
+}

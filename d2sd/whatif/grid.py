@@ -1,0 +1,106 @@
+"""Replays a recorded greedy run with each number of re-drafts K and each block size γ."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from d2sd.config import DecodeConfig
+from d2sd.costs.machines import Machine, cost_drawing
+from d2sd.costs.runs import here
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.methods import METHODS
+from d2sd.trace.events import Baseline
+from d2sd.trace.trace import Trace
+from d2sd.whatif import Replay, ReplayOutcome, recorded_config
+from d2sd.whatif.questions import check_same_weights
+
+BRANCHES = (0, 1, 2, 4, 6, 8)  # K; 0: the first draft alone
+BLOCKS = (4, 6, 8, 12, 16)  # γ
+PARTS = ("target", "first_drafter", "second_drafter")
+
+
+@dataclass(frozen=True, slots=True)
+class GridProgress:
+    """Numbers of replayed settings (``done``) and of all settings (``total``). ``line``: after the last one, the outcomes."""
+
+    done: int
+    total: int
+    line: dict[str, Any] | None = None
+
+
+def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], DecodeConfig]:
+    """Returns the resolved settings by (K, γ), without combinations that these models do not allow.
+
+    base: settings of the run; its own K and γ are included. Methods without K have K = 0 only.
+
+    Raises ``InputError`` if K and γ do not determine the drafts of this run.
+    """
+    method = METHODS[base.method]
+    if base.temperature != 0:
+        raise InputError("other K and γ need a run at temperature 0: only then is the text the same for every setting")
+    if base.cost_aware or "block_size" not in method.settings:
+        raise InputError("the settings K and γ do not determine the drafts of this run")
+    several = "num_branches" in method.settings
+    branches = sorted({*BRANCHES, base.num_branches}) if several else [0]
+    # γ₂ equals γ unless the run set it separately
+    second = None if base.second_block_size == base.block_size else base.second_block_size
+    configs = {}
+    for k, gamma in itertools.product(branches, sorted({*BLOCKS, base.block_size or BLOCKS[-1]})):
+        own = replace(
+            base, method="dflash" if several and not k else method.id, num_branches=max(1, k), block_size=gamma
+        )
+        try:
+            configs[k, gamma] = engine.resolve(replace(own, second_block_size=second, backend="auto", inspect=False))
+        except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
+            continue
+    return configs
+
+
+def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) -> Iterator[GridProgress]:
+    """Replays a run with each K and γ. Real runs with these settings have exactly the same steps.
+
+    baseline: the measured speeds of the run; None: no times are calculated.
+
+    Yields the progress before the first setting and after each one. Raises ``InputError`` if the run cannot be replayed.
+    """
+    base = recorded_config(trace)
+    configs = settings_grid(engine, base)
+    check_same_weights(engine, trace, PARTS)
+    yield GridProgress(0, len(configs))
+    outcomes = list[ReplayOutcome]()
+    for outcome in Replay(engine, trace).run(list(configs.values())):
+        outcomes.append(outcome)
+        yield GridProgress(len(outcomes), len(configs))
+    machine = None
+    if baseline is not None and not baseline.disturbed:
+        table = engine.costs(engine.resolve(replace(base, inspect=False)))
+        machine = here(trace, baseline.tokens_per_second, baseline.unwatched, table)
+    points = dict(zip(configs, outcomes, strict=True))
+    yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
+
+
+def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machine: Machine | None) -> dict[str, Any]:
+    """Returns the outcomes as a line of a run on the page (``d2sd.trace.run``).
+
+    points: outcomes by (K, γ). Each becomes a list: K, γ, tokens of every step, work of every step.
+    machine: costs on the machine of the run; None if unknown.
+    """
+    base = recorded_config(trace)
+    own = base.num_branches if "num_branches" in METHODS[base.method].settings else 0
+    costs = machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()}
+    return {
+        "event": "Replays",
+        "run": trace.header["run"],
+        "own": [own, base.block_size],
+        "points": [
+            [k, gamma, list(outcome.committed), msgspec.to_builtins(outcome.works)]
+            for (k, gamma), outcome in points.items()
+        ],
+        "here": costs,
+    }
