@@ -321,7 +321,7 @@ function whenItPays(step, store) {
     name: "When it pays",
     title: "When does it pay?",
     say: [
-      `A pass reads all weights from memory once, for one token or for many. On a large GPU, this reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
+      `A pass reads all weights from memory once, for one token or for many. On a large GPU this takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
       ...(clock ? [`${own}: ${tokens} cost ${costWords(clock.pass)}.`] : []),
       "A step pays if it brings more tokens than it costs passes.",
     ],

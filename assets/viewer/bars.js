@@ -26,8 +26,8 @@ export function savedWords(brought, cost) {
 /**
  * The rows as elements.
  *
- * `rows`: `name` and `note`; `parts`: costs by stage, or null; `tokens`: texts of tokens that cost a pass each, instead of parts; `of`:
- * what is verified; `total`, and lines of `words`: text at the end of the row.
+ * `rows`: `name` and `note`; `parts`: costs by stage, or null; `tokens`: texts of tokens that cost a pass each, instead of parts; `total`,
+ * and lines of `words`: text at the end of the row.
  * `brought`: tokens of a step, marked in the rows; null if each row has its own
  */
 export function barRows(rows, brought = null) {
@@ -50,9 +50,9 @@ export function barRows(rows, brought = null) {
             title: `${name}: ${fixed(parts[stage], 2)}`,
           }),
         );
-  const named = ({ parts, of }) =>
+  const named = ({ parts }) =>
     PARTS.filter(([stage]) => parts?.[stage] >= LEAST).map(([stage, name]) =>
-      h("span", { class: stage }, `${name}${stage === "verify" && of ? ` ${of}` : ""} ${fixed(parts[stage], 1)}`),
+      h("span", { class: stage }, `${name} ${fixed(parts[stage], 1)}`),
     );
   return h(
     "div",

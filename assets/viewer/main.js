@@ -114,6 +114,7 @@ class Explorer {
     this.pays = new PaysView(page.pays, store, state, {
       ways,
       words: () => runWords(store),
+      opener: () => root.querySelector(".why-open"),
       ask: onServer((question) => trigger("replays", question)),
       halt: () => trigger("halt"),
       told,

@@ -106,7 +106,9 @@ export function cycleOf(store) {
 
 /** The work of the steps of a run; empty if its drafts are not known. */
 export const worksOf = ({ header, seen, summaries }) =>
-  !header.missing && (seen.draft || seen.levels || header.method === "eagle3") ? summaries.map(({ work }) => work) : [];
+  !header.missing && (seen.draft || seen.levels || ["eagle3", "autoregressive"].includes(header.method))
+    ? summaries.map(({ work }) => work)
+    : [];
 
 /** Whether a run with trees of a fixed size was slower than plain decoding, so that *quickest here* may help. `aware`: the run's setting
  *  `cost_aware`, undefined for imported runs. */
@@ -205,7 +207,6 @@ export class NumbersView {
   show({ why }) {
     const { store, ways } = this;
     const { method, config } = store.header;
-    if (!why && this.why.getAttribute("aria-expanded") === "true") this.why.focus();
     this.why.setAttribute("aria-expanded", why);
     const { tokens } = store.sums;
     const steps = store.length;

@@ -53,12 +53,12 @@ function partsHere(store, step) {
 }
 
 /** The rows of a step or of the mean step: on this machine, and with an 8B model on an H200. */
-export function rowsOf(store, { brought, here, there, nodes = "" }) {
+export function rowsOf(store, { brought, here, there }) {
   const { hardware, method } = store.header;
   const row = (name, note, parts) => {
     const cost = sum(Object.values(parts));
     const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
-    return { name, note, parts, of: nodes, total: passes(cost), words };
+    return { name, note, parts, total: passes(cost), words };
   };
   const { device, threads } = hardware ?? {};
   const machine = device === "cpu" ? `CPU, ${count(threads ?? 1, "thread")}` : device;
@@ -138,8 +138,7 @@ class PassesView {
     const note = shown
       ? `${milliseconds(step.seconds.verify)}, this step`
       : `mean of ${count(here.length, "pass").replace(/s$/, "es")}`;
-    this.svg.setAttribute("width", width);
-    this.svg.setAttribute("height", height);
+    const focused = this.svg.contains(this.svg.getRootNode().activeElement);
     this.svg.replaceChildren(
       ...costs.flatMap((cost) => [
         s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(cost), y2: y(cost) }),
@@ -158,6 +157,7 @@ class PassesView {
       this.handle({ x: x(this.at), top: y(top), floor, own, value }),
       ...this.values({ x: x(this.at), width, y }, { value, note, there }),
     );
+    if (focused) this.svg.querySelector(".handle").focus();
     this.showLegend(store, points);
   }
 
@@ -178,10 +178,7 @@ class PassesView {
       s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),
       s("text", { x, y: floor + 18, "text-anchor": "middle" }, this.at),
     );
-    if (document.activeElement?.closest(".handle") || this.svg.getRootNode().activeElement?.closest(".handle"))
-      queueMicrotask(() => pill.focus());
-    const hint = this.at === own ? `drag: this step’s tree has ${count(own, "token")}` : "drag";
-    return s("g", {}, pill, s("text", { x: EDGE.left, y: floor + 38 }, hint));
+    return s("g", {}, pill, s("text", { x: EDGE.left, y: floor + 38 }, `drag; this step: ${count(own, "token")}`));
   }
 
   /** The costs at the handle, beside it. */
@@ -191,8 +188,8 @@ class PassesView {
       s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
     const below = value === null || value >= there;
     const near = value === null ? 0 : Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels that the values overlap
-    const thereAt = y(there) + (below ? 24 + near / 2 : -10 - near / 2);
-    const hereAt = value === null ? 0 : y(value) + (below ? -near / 2 : 10 + near / 2);
+    const thereAt = y(there) + (below ? 24 : -10);
+    const hereAt = value === null ? 0 : y(value) + (below ? -near : 10 + near);
     return [
       s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
       text("value there", thereAt, passes(there)),
@@ -221,7 +218,7 @@ class PassesView {
           ]
         : []),
       item("there", "an 8B model on an H200, measured"),
-      item("ideal", `the ideal, flat up to ${IDEAL} tokens: an H100 by its data sheet`),
+      item("ideal", `the ideal: flat up to ${IDEAL} tokens (H100 data sheet)`),
     );
   }
 }
@@ -230,9 +227,9 @@ class PassesView {
 export class PaysView {
   uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
 
-  /** `ways`: as for `NumbersView`; `words()`: the run in words; `ask` and `halt`: see `ReplaysView`; `told`: whether the view is part of
+  /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`: whether the view is part of
    *  Learn. */
-  constructor(host, store, state, { ways, words, ask, halt, told }) {
+  constructor(host, store, state, { ways, words, opener, ask, halt, told }) {
     Object.assign(this, { host, store, state, words, told });
     this.pass = new PassesView(state);
     this.replays = new ReplaysView({ store, state, ask, halt, told });
@@ -243,25 +240,21 @@ export class PaysView {
     const offer = (name, words) => ways && button(words, { class: "offer" }, ways[name]);
     this.offers = { quickest: offer("quickest", "Run quickest here"), again: offer("again", "Run again") };
     const fold = (name, ...parts) => h("details", {}, h("summary", {}, name), ...parts);
-    const close = () => state.set({ why: false });
+    const close = () => {
+      state.set({ why: false });
+      opener().focus();
+    };
+    const folds = [...PAYS_ASKED, ["The formula", PAYS_FORMULA.join("")]].map(([name, words]) =>
+      fold(name, h("p", {}, words)),
+    );
+    this.ours = [this.pass.box, this.ofStep, ...folds]; // hidden for the log of an external server
+    const closer = button("✕", { class: "icon close", "aria-label": "Close", title: "Close (Esc)" }, close);
     host.append(
-      ...(told
-        ? []
-        : [
-            button("✕", { class: "icon close", "aria-label": "Close", title: "Close (Esc)" }, close),
-            this.title,
-            this.run,
-          ]),
+      ...(told ? [] : [closer, this.title, this.run]),
       this.pass.box,
       this.ofStep,
       this.replays.box,
-      ...(told
-        ? []
-        : [
-            fold("Totals of the run", this.totals),
-            ...PAYS_ASKED.map(([question, answer]) => fold(question, h("p", {}, answer))),
-            fold("The formula", h("p", {}, ...PAYS_FORMULA)),
-          ]),
+      ...(told ? [] : [fold("Totals of the run", this.totals), ...folds]),
     );
     host.addEventListener("keydown", (event) => {
       event.stopPropagation(); // the keys of Explore select steps
@@ -272,16 +265,16 @@ export class PaysView {
   show(scene) {
     const { host, store, told } = this;
     const open = scene.why && !scene.secret && store.length > 0;
-    if (open === host.hidden && !told && open) setTimeout(() => host.querySelector(".close").focus(), 0);
+    const opens = open && host.hidden;
     host.hidden = !open;
+    if (opens && !told) host.querySelector(".close").focus();
     if (!open) return;
-    const width = this.pass.box.clientWidth;
-    if (!width) return; // not laid out yet; its size will change
-    const height = this.pass.svg.clientHeight || 240;
     if (!told) this.showRun();
-    this.pass.show(scene, store, width, height);
+    for (const part of this.ours) part.hidden = Boolean(store.header.missing);
+    const [width, height] = [this.pass.svg.clientWidth, this.pass.svg.clientHeight];
+    if (width) this.pass.show(scene, store, width, height); // else it is not laid out yet, and its size will change
     this.showStep(scene);
-    this.replays.show(scene, this.replays.box.clientWidth);
+    this.replays.show(scene);
   }
 
   showRun() {
@@ -316,7 +309,7 @@ export class PaysView {
   showStep({ step, at }) {
     const { store } = this;
     const n = step.committed.length;
-    const { method, missing } = store.header;
+    const { method } = store.header;
     const here = partsHere(store, step);
     const work = worksOf(store)[at];
     const there = work ? costParts(h200(method), method, work) : null;
@@ -326,16 +319,18 @@ export class PaysView {
       brought: n,
       total: passes(n),
     };
-    const nodes = count(step.nodes.size, "token");
-    this.ofStep.hidden = Boolean(missing);
     this.ofStep.replaceChildren(
       h(
         "h3",
         {},
         "Does this step pay? ",
-        h("small", {}, `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"}. It costs:`),
+        h(
+          "small",
+          {},
+          `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"} and reads ${step.nodes.size}. It costs:`,
+        ),
       ),
-      barRows([alone, ...rowsOf(store, { brought: n, here, there, nodes })], n),
+      barRows([alone, ...rowsOf(store, { brought: n, here, there })], n),
       here ? "" : h("p", { class: "none" }, noPoints(store)),
       h("p", { class: "rule" }, "A step pays if it brings more tokens than it costs passes."),
     );

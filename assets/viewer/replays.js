@@ -44,6 +44,7 @@ const at = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : "
 
 /** The best points, of one γ and of all, in sentences. */
 export function bestWords({ points, here }, gamma) {
+  const cost = ({ method, works }) => meanCost(here, method, works);
   const own = points.filter((point) => point.gamma === gamma);
   const fewest = least(own, ({ steps }) => steps);
   const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps, ${fewest.steps}.`;
@@ -52,7 +53,12 @@ export function bestWords({ points, here }, gamma) {
   const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
   const also = quick === fewest ? "It is also" : `${at(quick)} is`;
   const all = first === quick ? "" : ` Of all K and γ, ${at(first, true)} is the quickest: ${time(first)}.`;
-  return `${short} ${also} the quickest here: ${time(quick)} a token, calculated.${all}`;
+  const last = own.at(-1);
+  const more =
+    last === fewest || last === quick
+      ? ""
+      : ` ${at(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
+  return `${short} ${also} the quickest here: ${time(quick)} a token, calculated.${more}${all}`;
 }
 
 /** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
@@ -127,7 +133,7 @@ export class ReplaysView {
     this.box = h(
       "section",
       { class: "by-hand" },
-      h("h3", {}, "Other K and γ ", h("small", {}, "the same text, by exact replay")),
+      h("h3", {}, "Other K and γ ", (this.about = h("small", {}))),
       this.none,
       this.waits,
       this.sliders,
@@ -167,7 +173,7 @@ export class ReplaysView {
     return tried && replays && tried.gamma === replays.own.gamma ? pointAt(replays, tried).k : null;
   }
 
-  show({ tried, asked, step }, width) {
+  show({ tried, asked, step }) {
     const { store, replays, inputs } = this;
     const none = replays ? "" : whyNone(store, this.ask, this.told);
     const runs = asked !== null && !asked.problem;
@@ -190,7 +196,7 @@ export class ReplaysView {
       input.parentNode.hidden = replays[id].length < 2;
     }
     this.showPoint(point, wanted, step);
-    this.draw(point, width);
+    this.draw(point);
   }
 
   showPoint(point, wanted, step) {
@@ -212,6 +218,8 @@ export class ReplaysView {
     };
     const rows = [here && row("this machine", here, here.other), row("an H200", h200(point.method))].filter(Boolean);
     this.rows.replaceChildren(barRows(rows, point.alpha));
+    const limit = store.header.config.node_budget;
+    this.about.textContent = `the same text, by exact replay${limit ? `; B = ${limit} for all, as in the run` : ""}`;
     this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;
     let from = 0;
     const tokens = store.committed.flat().map(({ text }) => text);
@@ -224,7 +232,9 @@ export class ReplaysView {
   }
 
   /** Draws tokens per step and time per token against K, for one γ. */
-  draw(point, width) {
+  draw(point) {
+    const width = this.picture.clientWidth;
+    if (!width) return;
     const { points, k, here } = this.replays;
     const own = points.filter(({ gamma }) => gamma === point.gamma);
     const x = (value) => SIDE + (k.indexOf(value) * (width - 2 * SIDE)) / Math.max(1, k.length - 1);
@@ -259,7 +269,6 @@ export class ReplaysView {
       );
     };
     const time = ({ seconds }) => 1000 * seconds;
-    this.picture.setAttribute("width", width);
     this.picture.replaceChildren(
       line("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
       here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 0, BELOW) : "",

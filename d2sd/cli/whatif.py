@@ -16,9 +16,11 @@ from typing import Any
 import orjson
 
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
+from d2sd.calibration import Estimate
+from d2sd.calibration.comparison import length_difference
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.resampling import MIN_UNITS
-from d2sd.calibration.sentences import signed_decimal, with_interval
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.cli.common import add_costs_argument, add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine, machine_of
@@ -130,15 +132,19 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
             bar.update()
     bar.close()
     labels = [_with_second(setting.label, engine, setting.config.method, arguments) for setting in settings]
-    rows = [_row(label, _joined(own), machine) for label, own in zip(labels, found, strict=True)]
+    lengths = [len(step.committed) for trace in traces for step in trace.steps]
+    rows = [_row(label, _joined(own), lengths, machine) for label, own in zip(labels, found, strict=True)]
     recorded = _recorded(traces)
     if arguments.json:
         print_json({"recorded": recorded, "rows": rows, "left_out": left_out, "costs": costs})
         return
     calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if machine else ""
-    print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
+    print(
+        f"{'setting':44s} {'α':24s} {'− recorded':26s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}"
+    )
     for row in (recorded, *rows):
         print(_line(row))
+    print("α: [95% interval], from blocks of the text; − recorded: difference from the recorded α.")
     if base.node_budget:
         print(f"All settings without their own B verify at most {base.node_budget} nodes a step, as recorded.")
     for table in costs:
@@ -175,10 +181,14 @@ def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
     }
 
 
-def _row(label: str, outcome: ReplayOutcome, machine: Machine | None) -> dict[str, Any]:
+def _row(label: str, outcome: ReplayOutcome, lengths: Sequence[int], machine: Machine | None) -> dict[str, Any]:
+    """Returns the row of a setting. lengths: tokens of every recorded step."""
+    found = length_difference(lengths, outcome.committed)
     row = {
         "setting": label,
         "mean_acceptance_length": outcome.mean_acceptance_length,
+        "interval": [found.b.low, found.b.high],
+        "difference": asdict(found.difference),
         "nodes_per_step": outcome.nodes_per_step,
         "steps": len(outcome.committed),
         "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
@@ -194,8 +204,10 @@ def _row(label: str, outcome: ReplayOutcome, machine: Machine | None) -> dict[st
 
 def _line(row: dict[str, Any]) -> str:
     hit = "–" if row["boundary_hit_rate"] is None else f"{row['boundary_hit_rate']:.0%}"
+    alpha = with_interval(Estimate(row["mean_acceptance_length"], *row.get("interval", ())), decimal, "[]")
+    gain = with_interval(Estimate(**row["difference"]), signed_decimal, "[]") if "difference" in row else ""
     line = (
-        f"{printable(str(row['setting'])):44s} {row['mean_acceptance_length']:6.2f} {row['nodes_per_step']:11.1f} "
+        f"{printable(str(row['setting'])):44s} {alpha:24s} {gain:26s} {row['nodes_per_step']:11.1f} "
         f"{row['steps']:6d} {hit:>9s}"
     )
     if "calculated_speedup" not in row:

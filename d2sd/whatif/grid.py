@@ -52,11 +52,16 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
     second = None if base.second_block_size == base.block_size else base.second_block_size
     configs = {}
     for k, gamma in itertools.product(branches, sorted({*BLOCKS, base.block_size or BLOCKS[-1]})):
-        own = replace(
-            base, method="dflash" if several and not k else method.id, num_branches=max(1, k), block_size=gamma
-        )
+        changes: dict[str, Any] = {
+            "method": "dflash" if several and not k else method.id,
+            "num_branches": max(1, k),
+            "block_size": gamma,
+            "second_block_size": second,
+            "backend": "auto",
+            "inspect": False,
+        }
         try:
-            configs[k, gamma] = engine.resolve(replace(own, second_block_size=second, backend="auto", inspect=False))
+            configs[k, gamma] = engine.resolve(replace(base, **changes))
         except InputError:  # K exceeds the number of prefixes, or γ the drafter's block size
             continue
     return configs

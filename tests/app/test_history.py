@@ -13,7 +13,6 @@ from app.layout import launch_options
 from app.race.run import recorded_race
 from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep_race, open_lane, race_query
-from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
 from app.runs.tab import GONE, remove, rename, show_run
 from app.runs.view import about, runs_drawing
@@ -132,7 +131,7 @@ def test_about_names_other_drafter_and_describes_headers_with_any_values():
 
 def test_race_link_fills_form_and_restores_race():
     names = ("prompt", "model", "folder", "vp", *METHOD_GROUPS, "seed")
-    tab = RaceTab(dict.fromkeys(names), None, WhatIf(None, None, None))
+    tab = RaceTab(dict.fromkeys(names), None)
     query = dict(parse_qsl(race_query(recorded_race())))
     assert query["tab"] == "race"
     values = dict(
@@ -148,7 +147,7 @@ def test_race_link_fills_form_and_restores_race():
 def test_race_link_starts_once_if_fully_usable(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
     form = {"model": query["model"], **{s.name: s.default for s in SETTINGS}, "chat": query["chat"] == "true"}
-    tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, WhatIf(None, None, None))
+    tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None)
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # already run: a reload does not repeat it

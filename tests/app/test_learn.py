@@ -13,7 +13,7 @@ from app import models, presets
 from app.learn.tab import tour
 from d2sd import METHODS, DecodeConfig, StepDone
 from d2sd.trace.metrics import boundary_hit
-from d2sd.trace.run import OUTCOME, RecordedRun
+from d2sd.trace.run import OF_PAGE, RecordedRun
 from d2sd.whatif import recorded_config
 from tests.scripts.node import chapters_of
 
@@ -48,7 +48,7 @@ def test_chapters_tell_every_step_of_every_method(engine, method):
     for told, step in zip(chapters_of(RecordedRun.of(trace.records()).lines(outcomes=True)), trace.steps, strict=True):
         names = [chapter["name"] for chapter in told["chapters"]]
         assert names[0] == "One by one"
-        assert names[-2:] == ["One pass", "What it buys"]
+        assert names[-3:] == ["One pass", "What it buys", "When it pays"]
         assert ("Prepare" in names) == ("Merge" in names) == bool(step.branches)
         assert all(chapter["title"] and chapter["say"] and all(chapter["say"]) for chapter in told["chapters"])
         assert not any(word in json.dumps(told["chapters"]) for word in ("null", "NaN", "undefined"))
@@ -75,8 +75,8 @@ def test_tokens_with_fewer_redrafts_equal_those_of_the_engine():
 def test_packed_tour_is_recorded_run_with_outcomes(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     lines = data["lines"].splitlines()
-    assert [line for line in lines if not line.startswith(OUTCOME)] == presets.opening().lines()
-    assert len(lines) == len(presets.opening().lines()) + len(recorded.steps)
+    assert [line for line in lines if not line.startswith(OF_PAGE)] == presets.opening().lines()
+    assert len(lines) == len(presets.opening().lines()) + len(recorded.steps) + 1  # the replays
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
     assert data["start"] == instructive(recorded)

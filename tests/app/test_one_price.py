@@ -1,4 +1,4 @@
-"""The cost of a run on another machine is the same in why?, Race, Learn and What if."""
+"""The cost of a run on another machine is the same in *When does it pay?*, Race, replays and Python."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from d2sd import DecodeConfig
 from d2sd.costs.machines import MACHINES
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay
+from d2sd.whatif.grid import grid_line
 from tests.scripts.node import run_script
-from tools import record, write_constants
+from tools import write_constants
 
 PRICES = """
-import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
+import { h200, meanCost, readWork } from "HOME/assets/viewer/machine.js";
 import { MEASURED, PAPER } from "HOME/assets/viewer/constants.js";
-import { mapPoints } from "HOME/app/race/results.js";
-import { readLane } from "HOME/app/race/replay.js";
-import { costOf } from "HOME/app/learn/settings.js";
+import { readReplays } from "HOME/assets/viewer/replays.js";
+const { method } = data.header;
 const works = data.works.map(readWork);
-const [k, , , point] = data.point;
-const prices = (machine) => [meanCost(machine, data.header.method, works), costOf({ k, works: point.map(readWork) }, machine, data.header.method) / works.length];
-console.log(JSON.stringify({ paper: prices(PAPER), "h200-measured": prices(MEASURED), race: mapPoints([readLane(data.lane)])[0].there }));
+const [point] = readReplays(data.line, method).points;
+const prices = (machine) => [meanCost(machine, method, works), meanCost(machine, point.method, point.works)];
+console.log(JSON.stringify({ paper: prices(PAPER), "h200-measured": prices(MEASURED), shown: meanCost(h200(method), method, works) }));
 """
 
 
@@ -36,16 +36,14 @@ def test_run_price_is_equal_in_all_views(engine, method):
     works = [line["work"] for line in lines if line["event"] == "Outcome"]
     drawn = json.loads(race_tab.race_drawing(Race("the cat sat", (method,), (Lane(trace),))))
     (outcome,) = Replay(engine, trace).run([config])
-    points = [record.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
-    point = record.live_data(trace, points)["points"][0]
-    lane = drawn["lanes"][0]
-    on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "lane": lane, "point": point})
+    line = grid_line(trace, {(4, config.block_size): outcome}, None)
+    on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "line": line})
     tokens = sum(outcome.committed)
     for name, machine in MACHINES.items():
         price = machine.plain_steps(method, outcome.works)
         assert on_the_page[name] == pytest.approx([price / len(works)] * 2, rel=1e-4)
         assert outcome.speedup(machine) == pytest.approx(tokens / price)
-    assert on_the_page["race"] == pytest.approx(MACHINES["paper"].plain_steps(method, outcome.works) / len(works))
+    assert on_the_page["shown"] == pytest.approx(drawn["lanes"][0]["row"]["there"], rel=1e-4)
 
 
 def test_script_constants_match_python():

@@ -6,23 +6,19 @@ import json
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
-import msgspec
 import pytest
 from msgspec import structs
 
-from app import models, presets
+from app import presets
 from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.race import run as race
-from app.race import whatif
 from app.race.run import RECORDED, Lane, recorded_race
 from app.race.tab import FILLED_IN, race_drawing, race_query
-from app.race.whatif import WhatIf, WhatIfResults, recorded_answers, results
 from app.streaming import prepare_run
-from d2sd import METHODS, DecodeConfig, Trace
+from d2sd import DecodeConfig, Trace
 from d2sd.costs.runs import ThreadShare
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.folders.store import REMOTE
 from d2sd.nets.models import Models
 from tests.clocks import Ticking
 
@@ -209,104 +205,14 @@ def test_race_lane_failure_is_named_and_others_kept(monkeypatch):
     assert json.loads(race_drawing(last))["lanes"][1]["state"] == "broke off"
 
 
-def ask(trace, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
-    job = Job()
-    return list(updates_of(job, whatif.run_sweeps(job, "Race", trace, Chosen("tiny"), list(sweeps), list(methods))))
-
-
-def test_whatif_at_recorded_setting_equals_run(done):
-    trace = done.lanes[1].trace
-    answers = ask(trace)[-1].value
-    shown = results(answers)
-    for sweep in shown.sweeps:
-        line = next(line for line in sweep.lines if line.method == "d2sd")
-        (own,) = (p for p in line.points if p.at == sweep.own)
-        assert (own.alpha, own.nodes) == (shown.run.alpha, shown.run.nodes)
-        assert own.less in (0, None)  # the difference to the run's α: zero
-    assert msgspec.json.decode(msgspec.json.encode(shown), type=WhatIfResults) == shown
-    panels = json.loads(shown.value())["panels"]
-    assert [p["id"] for p in panels] == [sweep.symbol for sweep in shown.sweeps]
-    assert "as recorded" in panels[0]["question"]
-    assert f"recorded: {shown.sweeps[0].values[shown.sweeps[0].own]}" in json.dumps(panels[0]["figure"])
-
-
-def test_whatif_panel_resets_for_new_race(done):
-    panel = WhatIf(None, None, None)
-    source, charts, notice = panel.about(done)
-    assert (source.value, charts, notice.visible) == ("d2sd", None, False)
-    sampled = replace(done, lanes=tuple(replace(lane, trace=at_temperature_1(lane.trace)) for lane in done.lanes))
-    assert "temperature above 0" in panel.about(sampled)[2].value
-
-
-def at_temperature_1(trace):
-    """Returns the trace as if it had been run at temperature 1."""
-    return replace(trace, header={**trace.header, "config": {**trace.header["config"], "temperature": 1.0}})
-
-
-def test_whatif_answers_unused_setting_once(done):
-    answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
-    assert len(answers.outcomes) == 1
-    (line,) = results(answers).sweeps[0].lines
-    assert line.flat
-    assert len({p.alpha for p in line.points}) == 1
-
-
-def test_sweep_points_leave_out_invalid_settings():
-    engine = models.engine(Chosen("tiny"))
-    base = engine.resolve(DecodeConfig("d2sd", num_branches=6))
-    asked = whatif.sweep_points(engine, base, ["block_size"], ["d2sd"])
-    assert [q.value for q in asked] == [8, 10, 12, 16]
-    assert all(q.config.second_block_size == q.value for q in asked)
-
-
-def test_sweep_points_cover_every_method():
-    engine = models.engine(Chosen("tiny"))
-    able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
-    points = whatif.sweep_points(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
-    assert {point.lane for point in points} == set(able)
-    for method in able:
-        settings = {point.config for point in points if point.lane == method and point.sweep == "block_size"}
-        assert len(settings) > 3 or "block_size" not in METHODS[method].settings
-
-
-def test_whatif_answers_cost_aware(done):
-    last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
-    lines = {line.method: line.points for line in results(last.value).sweeps[0].lines}
-    assert set(lines) == {"d2sd", "d2sd cost-aware"}
-    # cost-aware decoding never drafts more nodes than the whole budget
-    assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
-
-
-def test_whatif_refusals_are_one_sentence(done, monkeypatch):
-    trace = done.lanes[1].trace
-    assert "temperature 0" in ask(at_temperature_1(trace))[-1].problem
-    assert "there is no run" in ask(None)[-1].problem
-    assert "nothing is selected" in ask(trace, sweeps=[])[-1].problem
-    monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))
-    missing = replace(trace, header={**trace.header, "models": {**trace.header["models"], "preset": "smollm2"}})
-    assert "SmolLM2-135M-Instruct is not downloaded yet; get it first" in ask(missing)[-1].problem
-
-
 def test_recorded_race_is_small_and_complete():
     recorded = recorded_race()
     assert RECORDED.stat().st_size < 300_000
     assert recorded.recorded
     assert all(lane.complete for lane in recorded.lanes)
     assert all(row.identical for row in race.lane_figures(recorded))
-    assert json.loads(recorded_answers() or "{}")["panels"]
     assert json.loads(race_drawing(recorded))["machine"]
     assert "node_budget" not in race_query(replace(recorded, lanes=recorded.lanes[1:]))
-
-
-def test_whatif_leaves_out_methods_without_drafter(done, monkeypatch):
-    engine = models.engine(Chosen("tiny"))
-    lacking = replace(engine.models, second=None)
-    monkeypatch.setattr(engine, "models", lacking)
-    last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "dflash_twice"])[-1]
-    assert {q.lane for q in last.value.points} == {"dflash_twice"}
-    assert last.note.startswith("Left out: method 'd2sd' needs a VP-Drafter")
-    (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
-    assert "needs a VP-Drafter" in only.problem
 
 
 def test_prepare_limits_block_size_to_drafter():

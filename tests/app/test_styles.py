@@ -13,10 +13,9 @@ from d2sd.__about__ import HOME
 SCOPES = {
     "calibrate": (".calibrate",),
     "compare": (".compared", "#compare-view"),
-    "learn": (".tour", '[data-chapter="8"] > .tour'),
+    "learn": (".tour",),
     "race": (".race", "#race"),
     "runs": ("#runs",),
-    "whatif": (".whatif", "#whatif"),
 }
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app import models, presets
+from app import models
 from app.calibrate import measure
 from app.explore import run as explore
 from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.race import run as race
-from app.race import whatif
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.settings import SETTINGS
@@ -44,10 +43,6 @@ class Window:
 
     def examine(self, limit=1, model="tiny"):
         return measure.report(self.job, measure.PromptSource("heldout"), limit, Chosen(model), {"chat": False})
-
-    def ask(self):
-        trace = presets.opening().trace()
-        return whatif.run_sweeps(self.job, "Race", trace, TINY, ["num_branches"], ["d2sd"])
 
 
 @pytest.mark.parametrize(
@@ -85,24 +80,12 @@ def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, 
     assert [r.label for r in window.recordings.runs] == ["before"]
 
 
-@pytest.mark.parametrize(
-    ("work", "reached", "shown"),
-    [
-        ("ask", lambda u: u.value and u.value.outcomes, lambda value: 1 <= len(value.outcomes) < 6),
-        (
-            "examine",
-            lambda u: u.news.startswith("Drafting over the texts"),
-            lambda value: "Stopped before the end" in value,
-        ),
-    ],
-)
-def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):
-    """Races, prompt sets and runs are tested with their tabs."""
+def test_stopped_examination_shows_what_it_has(monkeypatch):
+    """Races, prompt sets, runs and replays are tested with their tabs."""
     monkeypatch.setattr(examination, "TOKENS", 8)
     window = Window()
-    running = getattr(window, work)()
-    assert next(update for update in running if reached(update))
+    running = window.examine()
+    assert next(update for update in running if update.news.startswith("Drafting over the texts"))
     window.job.stopped = True
-    rest = list(running)
-    assert shown(rest.pop().value)
-    assert not rest
+    (last,) = running
+    assert "Stopped before the end" in last.value

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from app.learn.tab import speeds
 from app.runs.share import class_page
 from app.session import History
+from d2sd.costs.machines import H200
 from d2sd.costs.runs import here
 from d2sd.trace.run import RecordedRun
 from tests.chromium import new_page
@@ -39,7 +39,7 @@ def page(browser, tmp_path_factory):
 def python():
     """The same figures, computed in Python: seconds of the step and of its stages, its pass, tokens, steps, α and speed."""
     run = presets.opening()
-    trace, (plain, unwatched) = run.trace(), speeds(run)
+    trace, plain, unwatched = run.trace(), run.baseline.tokens_per_second, run.baseline.unwatched
     totals, step = trace.totals, trace.steps[run.instructive]
     tokens = totals.tokens - len(trace.prefill.committed)
     undrawn = tokens / unwatched / sum(sum(vars_of(s.seconds).values()) for s in trace.steps)
@@ -51,6 +51,7 @@ def python():
         **stages,
         "one by one": len(step.committed) / plain,
         "pass": stages["verify"] * plain,
+        "plain": plain,
         "tokens": tokens,
         "steps": len(trace.steps),
         "α": totals.mean_acceptance_length,
@@ -106,11 +107,30 @@ def test_figures_of_a_run_are_equal_in_explore_and_python(page: Page, python):
     assert f"{python['tokens']} tokens in {python['steps']} passes" in gist
     assert read(gist, r"([\d.]+) times as fast") == round(python["speed"], 1)
     page.locator(".why-open").click()
-    card = {name: words_of(page, f"[data-stat={name}]") for name in ("alpha", "speed", "speedup")}
-    assert read(card["alpha"], r"([\d.]+)") == read(words_of(page, ".why"), r"α = ([\d.]+)") == round(python["α"], 2)
-    assert f"{python['tokens']} tokens" in card["speed"] or "with drawing" in card["speed"]
-    assert read(card["speedup"], r"([\d.]+)×") == round(python["speed"], 2)
+    pays = page.locator(".explorer.pays")
+    said = pays.locator(".sentence").text_content() or ""
+    assert read(said, r"brings ([\d.]+) tokens") == round(python["α"], 1)
+    assert read(said, r"([\d.]+) times as fast") == round(python["speed"], 1)
+    assert read(said, r"costs ([\d.]+) passes") == round(python["α"] / python["speed"], 1)
+    pays.locator("summary", has_text="Totals").click()
+    assert read(words_of(page, ".pays .totals"), r"α([\d.]+)") == round(python["α"], 2)
+    rows = pays.locator(".of-step .bar-row")
+    assert read(rows.nth(1).locator(".value b").text_content() or "", r"([\d.]+)") == round(
+        python["step"] * python["plain"], 1
+    )
+    verified = rows.nth(1).locator(".parts .verify").text_content() or ""
+    assert read(verified, r"([\d.]+)") == round(python["pass"], 1)
+    assert read(pays.locator("svg .value.here").text_content() or "", r"([\d.]+)") == round(python["pass"], 1)
+    cost = H200
+    nodes = pays.locator(".handle").get_attribute("aria-valuenow")
+    there = (cost.verify.seconds(int(nodes or 0)) + cost.other) / cost.plain()
+    for words in (
+        pays.locator("svg .value.there").text_content(),
+        rows.nth(2).locator(".parts .verify").text_content(),
+    ):
+        assert read(words or "", r"([\d.]+)") == round(there, 1)
     page.keyboard.press("Escape")
+    expect(pays).to_be_hidden()
 
 
 def test_figures_in_learn_equal_those_of_explore(page: Page, python):

@@ -37,7 +37,7 @@ COVERED = """() => {
   const meets = (control, x, y) => {
     const hit = control.getRootNode().elementFromPoint(x, y);
     const label = control.closest('label') ?? (control.id ? document.querySelector(`label[for="${CSS.escape(control.id)}"]`) : null);
-    const panel = hit?.closest('.why, .menu, .facts, .finding, .redraft-box, #drawer'); // open panels may cover what is not in them
+    const panel = hit?.closest('.pays, .menu, .facts, .finding, .redraft-box, #drawer'); // open panels may cover what is not in them
     if (panel && !panel.contains(control)) return '';
     return hit && (control.contains(hit) || label?.contains(hit)) ? '' : hit ? `${hit.tagName}.${hit.getAttribute('class') ?? hit.id}` : 'nothing';
   };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from urllib.parse import parse_qs, urlparse
 
 import pytest
@@ -41,6 +42,7 @@ SEEN = {
     "Merge": (".nodes .second .label", ".boundary"),
     "One pass": (".node.bonus", None),
     "What it buys": (".node.accepted.second", None),
+    "When it pays": (".pays .passes", "#text"),
 }
 
 
@@ -83,7 +85,7 @@ def at_chapter(page: Page, number: int) -> None:
 
 def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
     _, chapters = told
-    expect(learn.locator("#learn .rail li:not(.appendix)")).to_have_count(7)
+    expect(learn.locator("#learn .rail li:not(.appendix)")).to_have_count(8)
     for at, chapter in enumerate(chapters):
         if at:
             learn.keyboard.press("ArrowRight")
@@ -145,11 +147,11 @@ def test_story_plays_to_its_end(page: Page, told):
     page.keyboard.press("Space")
     expect(play).to_have_attribute("aria-label", "Pause")
     seen = []
-    for _ in range(130):  # seconds
+    for _ in range(150):  # seconds
         page.clock.run_for(1000)
         if (now := page.locator("#learn [data-chapter]").get_attribute("data-chapter")) not in seen:
             seen.append(now)
-    assert seen == [str(number) for number in range(1, 8)]
+    assert seen == [str(number) for number in range(1, 9)]
     expect(play).to_have_attribute("aria-label", "Play the story")
     expect(title(page)).to_have_text(chapters[-1]["title"])
 
@@ -216,7 +218,7 @@ def test_older_links_to_stops_open_their_chapter(module_page: Page, address: str
     assert "stop" not in parse_qs(urlparse(module_page.url).query)
 
 
-def test_draws_and_other_settings_match_recording(learn: Page, alone):
+def test_draws_match_recording(learn: Page):
     learn.locator("#learn .rail button").last.click()
     drawn = learn.locator("#learn #tree")
     states = "nodes => nodes.map((node) => [node.dataset.node, node.dataset.state])"
@@ -236,20 +238,32 @@ def test_draws_and_other_settings_match_recording(learn: Page, alone):
     learn.locator("#learn .rail button").nth(6).click()
     expect(drawn.locator(".odds")).to_have_count(0)
     assert drawn.locator(".nodes .node").evaluate_all(states) == recorded  # a chapter shows the step as recorded
-    live = presets.lesson()["live"]
-    if live is None:
-        pytest.skip("no live settings were recorded")
-    prefill = presets.opening().trace().prefill
-    begun = "".join(token.text for token in prefill.committed)  # tokens of prefill
-    learn.locator("#learn .rail button[title='Try it']").click()
-    seen = []
-    for at in range(int(learn.locator("#live-k").get_attribute("max") or 0) + 1):
-        learn.locator("#live-k").fill(str(at))
-        seen.append(learn.locator(".live .figures").first.text_content())
-        assert learn.locator(".cut span").count() == int((seen[-1] or "").split()[0])
-        assert learn.locator(".cut p").first.text_content() == begun + "".join(live["tokens"])
-    assert len(set(seen)) > 3  # with the limit on nodes, larger K may give the same steps
-    learn.locator("#live-k").fill("0")
-    expect(learn.locator(".cut .otherwise")).to_have_text(
-        f"With K = 0 the step below would have brought {alone} tokens."
-    )
+
+
+def test_other_settings_match_replays_and_fade_branches(learn: Page, alone):
+    """Exactly the steps of the engine with these settings: see tests/app/test_learn.py."""
+    replays = presets.lesson()
+    own, gamma = replays["own"]
+    points = {k: committed for k, g, committed, _ in replays["points"] if g == gamma}
+    learn.locator("#learn .rail button[title='When it pays']").click()
+    by_hand = learn.locator("#learn .by-hand")
+    by_hand.locator("summary").click()
+    tokens = [c.text for step in presets.opening().trace().steps for c in step.committed]
+    redrafts = learn.locator("#learn #tree .node.second:visible")
+    whole = redrafts.count()
+    for at, (k, committed) in enumerate(points.items()):
+        learn.locator("#by-hand-k").fill(str(at))
+        expect(by_hand.locator("output").first).to_have_text(str(k))
+        expect(by_hand.locator(".figures")).to_contain_text(f"{len(committed)} steps of ")
+        pieces = by_hand.locator(".cut span").all_text_contents()
+        assert pieces == [
+            "".join(tokens[end - n : end]) for n, end in zip(committed, accumulate(committed), strict=True)
+        ]
+        assert (redrafts.count() == whole) == (k >= own)
+    learn.locator("#by-hand-k").fill("0")
+    expect(by_hand.locator(".figures")).to_contain_text(f"This step would have brought {alone} tokens.")
+    expect(redrafts).to_have_count(0)
+    fewest = min(points, key=lambda k: len(points[k]))
+    expect(by_hand).to_contain_text(f"K = {fewest} needs the fewest steps, {len(points[fewest])}.")
+    learn.locator("#learn .rail button").nth(6).click()
+    expect(redrafts).to_have_count(whole)  # a chapter shows the step as recorded

@@ -12,7 +12,7 @@ from app.methods import lane_title
 from app.models import Chosen
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, choose_from, start, window
+from tests.e2e.driving import PATIENCE, choose_from, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -46,11 +46,6 @@ def number(page: Page, elem_id: str, value: int) -> None:
     field = page.locator(f"#{elem_id} input[type=number]")
     field.fill(str(value))
     field.blur()
-
-
-def ask_only(page: Page, sweep: str) -> None:
-    for label in page.locator("#whatif-sweeps label").all():
-        label.locator("input").set_checked((label.text_content() or "").strip() == sweep)
 
 
 def choose(page: Page, *methods: str) -> None:
@@ -130,19 +125,16 @@ def test_recorded_race_without_motion_shows_end_and_what_if_figures(shown: Page)
     order = "; ".join(lane_title(lane) for lane, _ in ends)
     expect(page.locator("#race [aria-live=polite]")).to_have_text(f"Finish order: {order}.")
     expect(page.locator(f"#race .track[data-method='{ends[0][0]}'] .result")).to_have_text(re.compile("^1st · "))
-    figures = page.locator("#whatif .figure")
-    expect(figures).to_have_count(4)
-    page.locator("#whatif [data-figure=K]").scroll_into_view_if_needed()  # a figure is drawn when it comes into view
-    expect(page.locator("#whatif [data-figure=K] .xtitle")).to_contain_text("recorded: 4", timeout=PATIENCE)
-    figures.first.get_by_role("button", name="Table").click()
-    rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
-    assert any(words.startswith("K = 4D²SD") for words in rows)
-    page.locator("#whatif [data-figure=γ]").scroll_into_view_if_needed()
-    names = page.locator("#whatif [data-figure=γ] .plot .legendtext")
-    expect(names).to_have_count(5)  # four methods and the recorded run
+    rows = page.locator("#race .pays .bar-row")
+    assert rows.locator(".name b").all_text_contents() == [lane_title(method) for method in race.methods[1:]]
+    costs = page.locator("#race tbody tr td[data-name='A step costs']").all_text_contents()[1:]
+    assert rows.locator(".value b").all_text_contents() == [cost.replace(" plain", " passes") for cost in costs]
+    page.locator("#race-pays").click()
+    expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?", timeout=PATIENCE)
+    page.get_by_role("tab", name="Race").click()
 
 
-def test_own_race_is_drawn_and_answers_what_if_after_mistake(race: Page):
+def test_own_race_is_drawn_after_mistake(race: Page):
     title = race.locator("#race .title").text_content() or ""
     choose(race)
     race.locator("#start-race").click()
@@ -161,13 +153,6 @@ def test_own_race_is_drawn_and_answers_what_if_after_mistake(race: Page):
     expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
-    ask_only(race, "Branches K")
-    race.locator("#ask").click()
-    expect(race.locator("#whatif .figure")).to_have_count(1, timeout=PATIENCE)
-    expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=PATIENCE)
-    alpha = f"α {expected.totals.mean_acceptance_length:.2f}"
-    expect(race.locator("#whatif .status")).to_contain_text(alpha)
-    expect(race.locator("#whatif .question")).to_contain_text(alpha)
 
 
 def test_race_form_follows_explore_unless_chosen_in_race(page: Page):
@@ -185,13 +170,3 @@ def test_race_form_follows_explore_unless_chosen_in_race(page: Page):
     explored("Second", presets.DSPARK)
     expect(prompt).to_have_value("Second")
     expect(model).to_have_value("tiny (bundled)")
-
-    page.get_by_role("tab", name="Explore").click()
-    choose_from(page, "model", "tiny (bundled)")
-    start(page, "One day, a cat", 24)
-    page.get_by_role("tab", name="Race").click()
-    page.locator("#whatif-source input").click()
-    page.get_by_role("option", name="The run in Explore").click()
-    ask_only(page, "Node budget B")
-    page.locator("#ask").click()
-    expect(page.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=PATIENCE)

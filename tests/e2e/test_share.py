@@ -319,6 +319,6 @@ def test_opened_server_log_is_judged_by_its_own_figures(empty: Page, address: st
     pays = "drafting pays only if plain decoding takes more than 10."
     expect(problem(empty)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
     empty.get_by_role("button", name="why?").click()
-    box = empty.locator(".why:visible")
+    box = empty.locator(".pays:visible")
     expect(box).to_contain_text(pays)
     expect(box).not_to_contain_text("H200", use_inner_text=True)

@@ -78,8 +78,13 @@ def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
     assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8"]) == 0
     printed = capsys.readouterr().out
     assert "All settings without their own B verify at most 5 nodes a step, as recorded." in printed
-    rows = [line.split() for line in printed.splitlines()[1:4]]
-    assert all(float(row[2]) <= 6 for row in rows)
+    assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["nodes_per_step"] <= 6 for row in rows)
+    recorded = trace.totals.mean_acceptance_length
+    for row in rows:
+        assert row["difference"]["value"] == pytest.approx(row["mean_acceptance_length"] - recorded)
+        assert f"{row['mean_acceptance_length']:.2f}" in printed
 
 
 def test_named_drafter_replaces_recorded_method(tmp_path, capsys):

@@ -1,7 +1,8 @@
 // The chapters of Learn: their texts agree with the step.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chaptersOf, tokensWith } from "../../app/learn/chapters.js";
+import { chaptersOf } from "../../app/learn/chapters.js";
+import { tokensWith } from "../../assets/viewer/replays.js";
 import { ALONE, stagesOf } from "../../assets/viewer/stages.js";
 import { stepOf } from "./fixtures.mjs";
 
@@ -93,11 +94,11 @@ const ALONE_DRAFT = {
     .map((c, at) => (at < 2 ? c : { ...c, node: null, proposer: "target" })),
 };
 
-test("seven chapters play the stages of a step in their order", () => {
+test("chapters play the stages of a step in their order", () => {
   const told = chaptersOf(step(), store(), 1.4);
   assert.deepEqual(
     told.map(({ name }) => name),
-    ["One by one", "Guess ahead", "Doubt", "Prepare", "Merge", "One pass", "What it buys"],
+    ["One by one", "Guess ahead", "Doubt", "Prepare", "Merge", "One pass", "What it buys", "When it pays"],
   );
   assert.ok(told.every(({ title, say }) => title && say.length >= 3 && say.every(Boolean)));
   assert.ok(told.flatMap(({ asked }) => asked).every(([question, answer]) => question.endsWith("?") && answer));
@@ -110,6 +111,7 @@ test("seven chapters play the stages of a step in their order", () => {
       [2, 3],
       [3, 4],
       [4, 6],
+      [6, 6],
       [6, 6],
     ],
   );
@@ -146,7 +148,10 @@ test("chapters contain the numbers of the step and its run", () => {
     words(told["What it buys"]),
     /brings 3\.5 tokens and takes as long as 1\.8 passes over one token: 2\.0 times as fast as one by one.* 6 tokens took 2\.0 times as long/,
   );
-  assert.match(told["What it buys"].asked[0][1], /an 8B model on .* 1\.40 plain steps/);
+  assert.match(
+    words(told["When it pays"]),
+    /On a large GPU .*: 6 tokens cost 1\.1 passes\. .*: 6 tokens cost 2\.0 passes\. A step pays if/,
+  );
 });
 
 test("the formula computes the posterior at the true boundary", () => {
@@ -166,8 +171,8 @@ test("the formula computes the posterior at the true boundary", () => {
 
 test("methods with fewer parts have fewer chapters, which play to the end", () => {
   const names = (of) => chaptersOf(of, store(), null).map(({ name }) => name);
-  assert.deepEqual(names(step(ALONE_DRAFT)), ["One by one", "Guess ahead", "One pass", "What it buys"]);
-  assert.deepEqual(names(step(PLAIN)), ["One by one", "One pass", "What it buys"]);
+  assert.deepEqual(names(step(ALONE_DRAFT)), ["One by one", "Guess ahead", "One pass", "What it buys", "When it pays"]);
+  assert.deepEqual(names(step(PLAIN)), ["One by one", "One pass", "What it buys", "When it pays"]);
   for (const of of [step(ALONE_DRAFT), step(PLAIN)])
     assert.equal(chaptersOf(of, store(), null).at(-1).to, stagesOf(of).length);
   const resampled = raw().branches.map((branch) => ({ ...branch, drafter: "first", prefix: 0 }));

@@ -17,12 +17,13 @@ NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform
 OPTIONS = ("--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",)
 CHAPTERS = """
 import { Store } from "HOME/assets/viewer/store.js";
-import { chaptersOf, tokensWith } from "HOME/app/learn/chapters.js";
+import { chaptersOf } from "HOME/app/learn/chapters.js";
+import { tokensWith } from "HOME/assets/viewer/replays.js";
 const store = new Store(() => {}, () => {});
 store.feed(data.lines.join("\\n"));
 while (!store.complete) await new Promise((go) => setTimeout(go, 1));
 const steps = Array.from({ length: store.length }, (_, at) => store.step(at));
-console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, store, null), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k, store)) }))));
+console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, store), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k, store)) }))));
 """
 
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { mapPoints, resultWords, stagesOf, timeTicks, timedWords, whyWords } from "../../app/race/results.js";
+import { costRows, resultWords, stagesOf, timeTicks, timedWords } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -97,11 +97,22 @@ const CHAIN = readLane({
   steps: [[0.04, [["a", "first"]]]],
 });
 
-test("mapPoints has the measured and the published cost of every lane that drafts", () => {
-  assert.deepEqual(mapPoints([PLAIN, DRAFTED, CHAIN]), [
-    { name: "D²SD", alpha: 2, here: 4, there: 1.4 },
-    { name: "Draft model", alpha: 1, here: null, there: null },
-  ]);
+test("costRows has the cost of a step by stage, and what it brings, of every timed lane that drafts", () => {
+  const stage_seconds = { first_draft: 0.005, verify: 0.03, tree: 0.001 };
+  const timed = { ...DRAFTED, row: { ...DRAFTED.row, seconds: 0.04, stage_seconds } };
+  const [row, ...others] = costRows([PLAIN, timed, CHAIN]);
+  assert.deepEqual(others, []);
+  assert.deepEqual(
+    Object.entries(row.parts).map(([stage, cost]) => [stage, cost.toFixed(2)]),
+    [
+      ["first_draft", "0.50"],
+      ["second_draft", "0.00"],
+      ["verify", "3.00"],
+      ["rest", "0.50"],
+    ],
+  );
+  assert.deepEqual([row.name, row.brought, row.total], ["D²SD", 2, "4.0 passes"]);
+  assert.deepEqual(row.words, ["2.0 passes lost", "on an H200: 1.4 passes"]);
 });
 
 test("clockWords states a short race in milliseconds", () => {
@@ -115,13 +126,6 @@ test("the axis of a race has a few round times", () => {
     ["0.0", "0.1", "0.2", "0.3"],
   );
   assert.ok(timeTicks(7).length <= 7);
-});
-
-test("whyWords explains the order of the lanes", () => {
-  assert.match(
-    whyWords([PLAIN, DRAFTED]),
-    /^D²SD: A step took as long as 4\.0 plain steps and brought 2\.0 tokens, so drafting was 0\.50× as fast as plain decoding\.$/,
-  );
 });
 
 test("resultWords names the fastest here and on the paper's machine, or says that none was", () => {
@@ -152,11 +156,10 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
 
 test("a disturbed lane is compared with nothing", () => {
   const busy = { ...DRAFTED, row: { ...DRAFTED.row, tokens_per_second: 50, disturbed: true } };
-  assert.equal(whyWords([PLAIN, busy]), "Not measured cleanly: other work kept this machine busy. Run the race again.");
-  assert.equal(mapPoints([PLAIN, busy])[0].here, null);
+  assert.deepEqual(costRows([PLAIN, busy]), []);
   const shown = (lane) => timedWords(lane).map(([, words]) => words);
   assert.deepEqual(shown(busy), ["50.0", "not measured cleanly", "—"]);
   const clean = { ...busy, row: { ...busy.row, disturbed: false } };
   assert.deepEqual(shown(clean), ["50.0", "0.50×", "4.0 plain"]);
-  assert.match(whyWords([PLAIN, clean]), /^D²SD: /);
+  assert.equal(costRows([PLAIN, clean]).length, 1);
 });

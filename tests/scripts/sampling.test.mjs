@@ -1,7 +1,7 @@
 // Draws of the target: their words, and steps drawn again with other seeds.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { placeOf } from "../../app/learn/appendices.js";
+import { placeOf } from "../../app/learn/draws.js";
 import { scoreWords, textbookWords } from "../../assets/viewer/explain.js";
 import { drawnAfter, oddsAfter, redrawn } from "../../assets/viewer/sampling.js";
 import { RUN, stepOf } from "./fixtures.mjs";

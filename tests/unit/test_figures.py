@@ -17,7 +17,6 @@ from d2sd.figures.calibration import calibration_panels
 from d2sd.figures.comparison import differences_panel
 from d2sd.figures.report import report_page, settings
 from d2sd.figures.style import COLOURS, safe
-from d2sd.figures.whatif import Line, Point, Recorded, Sweep, sweep_panels, sweep_reading
 from d2sd.trace.trace import load_trace
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -56,9 +55,6 @@ def test_figures_escape_markup_in_texts(trace):
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
     side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))))
     figures.append(differences_panel(compare(side, side)).figure)
-    point = Point(0, 1.0, 1.0)
-    sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
-    figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]
     for figure in figures:
         written = figure.to_json()
         assert "<b>" not in written
@@ -95,13 +91,3 @@ def test_calibrate_and_compare_write_html_reports(tmp_path, capsys):
         assert "transformers" in page
     assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
     assert "gone.jsonl" in capsys.readouterr().err
-
-
-def test_sweep_reading_prefers_fewer_nodes_at_same_alpha():
-    points = tuple(
-        Point(at, alpha, nodes, less=-0.1, more=0.1)
-        for at, (alpha, nodes) in enumerate([(3.0, 25.0), (3.29, 40.0), (3.288, 60.0), (3.294, 90.0)])
-    )
-    sweep = Sweep("K", "branches K", ("1", "2", "4", "8"), 2, (Line("d2sd", False, points),))
-    said = sweep_reading(sweep, Recorded("d2sd", 3.288, 60.0))
-    assert said == "D²SD: as recorded, α 3.29 with 60 nodes at K = 4. K = 2 reaches this α with 40 nodes, 33% fewer"
