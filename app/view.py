@@ -100,7 +100,7 @@ def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
     """Returns style sheets by element id: the shared sheet, then these files of ``app``, whose rules override the shared rules."""
-    viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "bars.css")
+    viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "parts.css")
     shared = viewer.replace(".explorer", ".panels") + read_source(STATIC / "shared" / "panels.css")
     return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read_source(APP / sheet) for sheet in sheets}}
 

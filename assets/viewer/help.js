@@ -147,6 +147,10 @@ export function keyActions({ store, state, page, tree, viewport, finder, quiz, t
     // keys of a presentation remote; when not presenting, they scroll the page
     PageDown: () => state.now.present && state.move(1),
     PageUp: () => state.now.present && state.move(-1),
-    Escape: () => (player.on ? player.seek(player.end) : redraft.release() || state.release()),
+    Escape: () => {
+      if (player.on) player.seek(player.end);
+      else if (state.now.why) state.set({ why: false });
+      else if (!redraft.release()) state.release();
+    },
   };
 }

@@ -20,7 +20,7 @@ from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace, load_trace
 
-STYLES = ("colours.css", "bars.css", "explorer.css", "drawing.css", "presenter.css", "pays.css")
+STYLES = ("colours.css", "parts.css", "explorer.css", "drawing.css", "presenter.css", "pays.css")
 SUBTITLES = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
 CUT_OFF = {"event": "Failed", "sentence": "The recording ends here: the run was cut off."}
 STANDALONE = VIEWER / "standalone.js"

@@ -1,4 +1,4 @@
-"""Questions about a step, without a browser: answers, refusals, and answers that come late."""
+"""Questions about a run, without a browser: answers, refusals, and answers that come late."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from app import models, presets
 from app.explore import questions
 from app.jobs import Job
 from app.models import Chosen
+from app.runs.share import hand_out
+from app.session import Session
+from d2sd.trace.run import RecordedRun, unpack_line
 from tests.page_client import Window
 
 RUN = presets.opening()
@@ -109,3 +112,79 @@ def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, n
 
     monkeypatch.setattr(questions, "_computed", broken)
     assert answer(question, words="a")["problem"] == f"The {name} failed: no kernel."
+
+
+# Replays with other K and γ
+
+
+@pytest.fixture
+def session():
+    """A session whose run has no replays yet."""
+    return Session(shown=RecordedRun.of([*RUN.trace().records(), RUN.baseline]))
+
+
+def replays(session, job=None, **changes):
+    """Yields the fields of the notes and lines for the page."""
+    job = job or Job()
+    job.data = {"key": session.shown.key, "number": 3, **changes}
+    for update in questions.replay_settings(job, session):
+        head, *lines = (update.value or "{}").splitlines()
+        yield json.loads(head).get("replays") or (lines and json.loads(unpack_line(lines[0]))) or {"news": update.news}
+
+
+def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(session):
+    before = session.shown.lines()
+    *progress, line = replays(session)
+    total = progress[-1]["total"]
+    assert [one["done"] for one in progress if "done" in one] == [*range(total + 1), total]
+    assert line["event"] == "Replays"
+    known = presets.lesson()
+    assert {name: line[name] for name in ("own", "points")} == {name: known[name] for name in ("own", "points")}
+    assert line["here"]["verify"][0][0] == 1
+    assert session.shown.lines() == before  # traces do not have them
+    assert session.shown.lines(outcomes=True)[-1] == json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    assert len(hand_out(session.shown)) > len(hand_out(RecordedRun.of(RUN.trace().records())))
+
+
+def test_stopped_replays_end_with_a_sentence(session):
+    job, size = Job(), len(session.shown)
+    for fields in replays(session, job):
+        job.stopped = job.stopped or fields.get("done") == 2
+        last = fields
+    assert last == {"number": 3, "problem": questions.NOT_REPLAYED}
+    assert len(session.shown) == size
+
+
+def test_replays_give_way_to_a_requested_run(session):
+    for fields in replays(session):
+        if fields.get("done") == 1:
+            session.replace(Job())
+        last = fields
+    assert last["problem"] == questions.NOT_REPLAYED
+
+
+def test_replays_of_a_run_that_is_no_longer_shown_stay_with_it(session):
+    shown, job = session.shown, Job()
+    for fields in replays(session, job):
+        if fields.get("done") == 1:
+            session.shown = presets.second()
+        assert fields.get("event") != "Replays"
+    assert shown.lines(outcomes=True)[-1].startswith('{"event":"Replays"')
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"key": "of another run"}, "no longer shown"), ({"key": None}, "no longer shown"), ({"number": []}, None)],
+)
+def test_replays_refuse_other_runs(session, changes, words):
+    first = next(fields for fields in replays(session, **changes) if "news" not in fields)
+    assert words is None or words in first["problem"]
+
+
+def test_replays_need_a_run_with_k_and_gamma(session):
+    header = RUN.header
+    for changes, words in (({"temperature": 1.0}, "at temperature 0"), ({"cost_aware": True}, "do not determine")):
+        other = {**header, "config": {**header["config"], **changes}}
+        run = RecordedRun.of([other, *list(RUN.trace().records())[1:]])
+        *_, last = replays(Session(shown=run))
+        assert words in last["problem"]

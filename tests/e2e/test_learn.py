@@ -252,7 +252,7 @@ def test_other_settings_match_replays_and_fade_branches(learn: Page, alone):
     redrafts = learn.locator("#learn #tree .node.second:visible")
     whole = redrafts.count()
     for at, (k, committed) in enumerate(points.items()):
-        learn.locator("#by-hand-k").fill(str(at))
+        learn.locator("#learn #by-hand-k").fill(str(at))
         expect(by_hand.locator("output").first).to_have_text(str(k))
         expect(by_hand.locator(".figures")).to_contain_text(f"{len(committed)} steps of ")
         pieces = by_hand.locator(".cut span").all_text_contents()
@@ -260,7 +260,7 @@ def test_other_settings_match_replays_and_fade_branches(learn: Page, alone):
             "".join(tokens[end - n : end]) for n, end in zip(committed, accumulate(committed), strict=True)
         ]
         assert (redrafts.count() == whole) == (k >= own)
-    learn.locator("#by-hand-k").fill("0")
+    learn.locator("#learn #by-hand-k").fill("0")
     expect(by_hand.locator(".figures")).to_contain_text(f"This step would have brought {alone} tokens.")
     expect(redrafts).to_have_count(0)
     fewest = min(points, key=lambda k: len(points[k]))

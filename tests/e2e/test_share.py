@@ -211,7 +211,9 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
     expect(page.locator("#runs li").nth(0)).to_have_class("shown")
     expect(page.locator("#explorer .recording")).to_have_text("Opened from mine.jsonl.gz.")
-    expect(page.locator("#run-label")).to_contain_text("D²SD on ")
+    page.locator(".why-open").click()
+    expect(page.locator(".pays .ran")).to_contain_text("D²SD on ")
+    page.keyboard.press("Escape")
     pin(page, 1)
     expect(page.locator("#follow")).to_contain_text("Step 2 of ")
     assert share(page, "JSONL") == trace
