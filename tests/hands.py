@@ -45,7 +45,10 @@ PRESSED = {
     ".guess button": 8,
     ".typed input": 2,
     ".share": 2,
-    ".why-open": 3,
+    ".why-open": 5,
+    ".pays .passes": 3,
+    ".by-hand input": 5,
+    ".pays .close": 2,
     ".theme": 2,
     "#text .more": 1,
 }
@@ -65,7 +68,7 @@ KEYS = [
     *"wwtt",
     *["f", "+", "-", "n", "p", "q", "q", "b", "0", "1", "3", "?", "Escape", "Escape", "Enter", "Tab", "PageDown"],
 ]
-DRAGGED = [".way input", ".way input", "#tree", "#timeline"]
+DRAGGED = [".way input", ".way input", "#tree", "#timeline", ".pays .passes"]
 
 # Delays after which a pointer counts as resting are cut, so that a test need not wait for them.
 QUICK = """(() => { const later = window.setTimeout; window.setTimeout = (act, ms = 0, ...more) => later(act, ms <= 250 ? 0 : ms, ...more); })();
@@ -113,7 +116,7 @@ PLACE = """([selector, at, across]) => {
 SHOWN = """() => {
   for (const animation of document.getAnimations()) animation.finish();
   const view = viewOf();
-  const { root } = view.page;
+  const { root, pays } = view.page;
   const frame = root.getBoundingClientRect();
   const shown = [];
   const SHAPES = 'rect, path, circle, line, polygon, polyline, canvas, input, select';
@@ -137,7 +140,7 @@ SHOWN = """() => {
     const scrolls = element.id !== 'text' && (element.scrollTop || element.scrollLeft);
     for (const child of element.children) walk(child, clear, dx + (scrolls ? element.scrollLeft : 0), dy + (scrolls ? element.scrollTop : 0));
   };
-  walk(root, 1, 0, 0);
+  for (const part of view.told ? [root] : [root, pays]) walk(part, 1, 0, 0);
   return shown;
 }"""
 READ = f"""async () => {{
@@ -205,7 +208,7 @@ def perform(page: Page, action: Action) -> None:
         page.wait_for_timeout(rest[0])
     else:
         selector, at, *more = rest
-        spread = at if selector in (".way input", "#timeline", "#strip", "#live-k") else None
+        spread = at if selector in (".way input", "#timeline", "#strip", ".pays .passes", ".by-hand input") else None
         if kind == "wheel":
             place = page.evaluate(PLACE, [selector, 0, 0.5])
             if place:
