@@ -321,8 +321,8 @@ function whenItPays(step, store) {
     name: "When it pays",
     title: "When does it pay?",
     say: [
-      `A pass reads all weights from memory once, for one token or for many. On a large GPU this takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
-      ...(clock ? [`${own}: ${tokens} cost ${costWords(clock.pass)}.`] : []),
+      `A pass reads all weights from memory once, for one token or for many. On a large GPU the reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
+      ...(clock ? [`${own}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
       "A step pays if it brings more tokens than it costs passes.",
     ],
     formula: PAYS_FORMULA,

@@ -23,7 +23,7 @@ export const PAYS_ASKED = [
   ],
   [
     "Where do these numbers come from?",
-    `The curve and the bar of the H200, measured: ${MEASURED.source} Its passes include the time between passes. For EAGLE-3, whose drafter was not measured, the bar has the costs of a paper: ${PAPER.source}`,
+    `The curve and the bar of the H200, measured: ${MEASURED.source} Its passes include the time between passes. The bar has the work of the same step: as many tokens drafted, read and written. For EAGLE-3, whose drafter was not measured, the bar has the costs of a paper: ${PAPER.source}`,
   ],
 ];
 export const PAYS_FORMULA = ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"];
@@ -62,7 +62,7 @@ export function rowsOf(store, { brought, here, there }) {
   };
   const { device, threads } = hardware ?? {};
   const machine = device === "cpu" ? `CPU, ${count(threads ?? 1, "thread")}` : device;
-  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured";
+  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured costs";
   return [
     here ? row("this machine", machine, here) : { name: "this machine", note: machine, total: "not known" },
     there ? row("an H200", source, there) : { name: "an H200", note: "8B model", total: "not known" },
@@ -86,7 +86,7 @@ class PassesView {
     this.box = h(
       "section",
       { class: "of-pass" },
-      h("h3", {}, "What one pass of the large model costs ", h("small", {}, "in passes over one token")),
+      h("h3", {}, "What one pass of the large model costs ", h("small", {}, "unit: a pass over one token")),
       this.legend,
       this.svg,
     );

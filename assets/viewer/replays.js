@@ -2,7 +2,9 @@
 
 import { barRows, passes, savedWords } from "./bars.js";
 import { button, h, s, sum } from "./dom.js";
+import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
+import { timesWords } from "./numbers.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "./words.js";
 
 const HIGH = 196; // pixels; height of the picture
@@ -47,18 +49,19 @@ export function bestWords({ points, here }, gamma) {
   const cost = ({ method, works }) => meanCost(here, method, works);
   const own = points.filter((point) => point.gamma === gamma);
   const fewest = least(own, ({ steps }) => steps);
-  const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps, ${fewest.steps}.`;
-  if (!here) return short;
+  const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps (${fewest.steps})`;
+  if (!here) return `${short}.`;
   const time = ({ seconds }) => milliseconds(seconds);
   const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
-  const also = quick === fewest ? "It is also" : `${at(quick)} is`;
-  const all = first === quick ? "" : ` Of all K and γ, ${at(first, true)} is the quickest: ${time(first)}.`;
+  const also = `${quick === fewest ? "" : `${at(quick)} `}the least time here (${time(quick)} a token)`;
   const last = own.at(-1);
   const more =
     last === fewest || last === quick
       ? ""
       : ` ${at(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
-  return `${short} ${also} the quickest here: ${time(quick)} a token, calculated.${more}${all}`;
+  const all =
+    first === quick ? "" : ` Of all K and γ, ${at(first, true)} needs the least time here: ${time(first)} a token.`;
+  return `${short} and ${also}.${more}${all}`;
 }
 
 /** Number of tokens that a step of a run would have brought with only its first `most` re-drafts. Exact: a smaller K selects only these,
@@ -133,7 +136,7 @@ export class ReplaysView {
     this.box = h(
       "section",
       { class: "by-hand" },
-      h("h3", {}, "Other K and γ ", (this.about = h("small", {}))),
+      h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", (this.about = h("small", {}))),
       this.none,
       this.waits,
       this.sliders,
@@ -203,23 +206,33 @@ export class ReplaysView {
     const { store, replays } = this;
     const { own, here } = replays;
     const less = point.k < wanted.k ? `A block of ${point.gamma} allows ${count(point.k, "re-draft")} at most. ` : "";
-    const fewer = step && point.gamma === own.gamma && point.k < step.branches.length;
-    const this_ = fewer ? ` This step would have brought ${count(tokensWith(step, point.k, store), "token")}.` : "";
+    const drawn =
+      point.gamma === own.gamma && point.k <= own.k
+        ? ` Step ${step.index + 1}, in the tree: ${count(tokensWith(step, point.k, store), "token")}.`
+        : "";
     this.figures.replaceChildren(
       less,
       h("b", {}, `${count(point.steps, "step")} of ${fixed(point.alpha, 1)} tokens`),
-      `, ${fixed(point.nodes, 0)} tokens read in each.${this_}`,
+      `, ${fixed(point.nodes, 0)} tokens read in each.${drawn}`,
     );
     const row = (name, machine, rest = 0) => {
       const mean = meanParts(machine, point.method, point.works);
       const parts = mean && { ...mean, verify: mean.verify - rest, rest };
       const cost = parts && sum(Object.values(parts));
-      return parts && { name, note: "calculated", parts, total: passes(cost), words: [savedWords(point.alpha, cost)] };
+      return (
+        parts && {
+          name,
+          note: "mean, calculated",
+          parts,
+          total: passes(cost),
+          words: [savedWords(point.alpha, cost), timesWords(point.alpha / cost, "")],
+        }
+      );
     };
     const rows = [here && row("this machine", here, here.other), row("an H200", h200(point.method))].filter(Boolean);
     this.rows.replaceChildren(barRows(rows, point.alpha));
     const limit = store.header.config.node_budget;
-    this.about.textContent = `the same text, by exact replay${limit ? `; B = ${limit} for all, as in the run` : ""}`;
+    this.about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
     this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;
     let from = 0;
     const tokens = store.committed.flat().map(({ text }) => text);

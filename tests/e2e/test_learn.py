@@ -261,9 +261,9 @@ def test_other_settings_match_replays_and_fade_branches(learn: Page, alone):
         ]
         assert (redrafts.count() == whole) == (k >= own)
     learn.locator("#learn #by-hand-k").fill("0")
-    expect(by_hand.locator(".figures")).to_contain_text(f"This step would have brought {alone} tokens.")
+    expect(by_hand.locator(".figures")).to_contain_text(f", in the tree: {alone} token")
     expect(redrafts).to_have_count(0)
     fewest = min(points, key=lambda k: len(points[k]))
-    expect(by_hand).to_contain_text(f"K = {fewest} needs the fewest steps, {len(points[fewest])}.")
+    expect(by_hand).to_contain_text(f"K = {fewest} needs the fewest steps ({len(points[fewest])})")
     learn.locator("#learn .rail button").nth(6).click()
     expect(redrafts).to_have_count(whole)  # a chapter shows the step as recorded

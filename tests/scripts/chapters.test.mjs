@@ -150,7 +150,7 @@ test("chapters contain the numbers of the step and its run", () => {
   );
   assert.match(
     words(told["When it pays"]),
-    /On a large GPU .*: 6 tokens cost 1\.1 passes\. .*: 6 tokens cost 2\.0 passes\. A step pays if/,
+    /On a large GPU .*: 6 tokens cost 1\.1 passes\. .*: in this step, 6 tokens cost 2\.0 passes\. A step pays if/,
   );
 });
 
