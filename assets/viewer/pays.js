@@ -62,7 +62,7 @@ export function rowsOf(store, { brought, here, there }) {
   };
   const { device, threads } = hardware ?? {};
   const machine = device === "cpu" ? `CPU, ${count(threads ?? 1, "thread")}` : device;
-  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured costs";
+  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured";
   return [
     here ? row("this machine", machine, here) : { name: "this machine", note: machine, total: "not known" },
     there ? row("an H200", source, there) : { name: "an H200", note: "8B model", total: "not known" },
