@@ -12,6 +12,7 @@ export const PARTS = [
 ];
 const LEAST = 0.05; // passes; smaller parts are not named
 
+export const passCount = (n) => `${n} ${n === 1 ? "pass" : "passes"}`;
 export const passes = (cost) => (fixed(cost, 1) === "1.0" ? "1 pass" : `${fixed(cost, 1)} passes`);
 
 /** The result of a step, from its tokens and its cost: passes saved or lost. */

@@ -1,16 +1,16 @@
 // When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
 
-import { PARTS, barRows, passes, savedWords } from "./bars.js";
+import { PARTS, barRows, passCount, passes, savedWords } from "./bars.js";
 import { MEASURED, PAPER } from "./constants.js";
-import { button, h, s, sum } from "./dom.js";
+import { button, h, s, sum, text } from "./dom.js";
 import { withTerms } from "./glossary.js";
 import { costParts, h200, meanParts, passCost } from "./machine.js";
 import { clockOf, cycleOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
 import { ReplaysView } from "./replays.js";
-import { count, fixed, inWords, milliseconds } from "./words.js";
+import { count, fixed, inWords, milliseconds, visible } from "./words.js";
 
 const EDGE = { left: 26, right: 12, top: 14, bottom: 44 };
-const IDEAL = 295; // tokens; see `whyCheap`
+const IDEAL = 295; // tokens; see `PAYS_ASKED`
 const [MOST] = MEASURED.verify.at(-1); // largest measured number of tokens in a pass
 const ROOM = 120; // pixels that a value beside the handle needs
 
@@ -38,7 +38,7 @@ export function noPoints({ header, live, disturbed, baseline, sums }) {
     : "Plain decoding was not timed with this run, so its passes cannot be compared.";
 }
 
-/** The passes of the large model in a run: number of tokens and cost, in passes over one token; null where the times are unknown. */
+/** The passes of the large model in a run: number of tokens and cost, in passes over one token; empty if the times are unknown. */
 export const pointsOf = (store) =>
   noPoints(store)
     ? []
@@ -61,7 +61,8 @@ export function rowsOf(store, { brought, here, there }) {
     return { name, note, parts, total: passes(cost), words };
   };
   const { device, threads } = hardware ?? {};
-  const machine = device === "cpu" ? `CPU, ${count(threads ?? 1, "thread")}` : device;
+  const machine =
+    device === "cpu" ? `CPU${threads ? `, ${count(threads, "thread")}` : ""}` : device && visible(device, 20, " ");
   const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured";
   return [
     here ? row("this machine", machine, here) : { name: "this machine", note: machine, total: "not known" },
@@ -135,9 +136,7 @@ class PassesView {
     const shown = here.find((point) => point.at === at) ?? null;
     const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;
     const there = passCost(MEASURED, this.at);
-    const note = shown
-      ? `${milliseconds(step.seconds.verify)}, this step`
-      : `mean of ${count(here.length, "pass").replace(/s$/, "es")}`;
+    const note = shown ? `${milliseconds(step.seconds.verify)}, this step` : `mean of ${passCount(here.length)}`;
     const focused = this.svg.contains(this.svg.getRootNode().activeElement);
     this.svg.replaceChildren(
       ...costs.flatMap((cost) => [
@@ -184,7 +183,7 @@ class PassesView {
   /** The costs at the handle, beside it. */
   values({ x, width, y }, { value, note, there }) {
     const left = x + ROOM > width;
-    const text = (kind, at, words) =>
+    const put = (kind, at, words) =>
       s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
     const below = value === null || value >= there;
     const near = value === null ? 0 : Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels that the values overlap
@@ -192,13 +191,13 @@ class PassesView {
     const hereAt = value === null ? 0 : y(value) + (below ? -near : 10 + near);
     return [
       s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
-      text("value there", thereAt, passes(there)),
+      put("value there", thereAt, passes(there)),
       ...(value === null
         ? []
         : [
             s("circle", { class: "here", cx: x, cy: y(value), r: 7 }),
-            text("value here", hereAt, passes(value)),
-            text("note", hereAt + 17, note),
+            put("value here", hereAt, passes(value)),
+            put("note", hereAt + 17, note),
           ]),
     ];
   }
@@ -206,14 +205,14 @@ class PassesView {
   showLegend({ header, length }, points) {
     const sizes = points.map(({ nodes }) => nodes);
     const [low, high] = [Math.min(...sizes), Math.max(...sizes)];
-    const model = header.models.preset ?? "";
+    const model = text(header.models.preset) && visible(header.models.preset, 40, " ");
     const item = (kind, words) => h("span", { class: kind }, words);
     this.legend.replaceChildren(
       ...(points.length
         ? [
             item(
               "here",
-              `${[model, "here"].filter(Boolean).join(" ")}: the ${count(length, "pass").replace(/s$/, "es")} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
+              `${[model, "here"].filter(Boolean).join(" ")}: the ${passCount(length)} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
             ),
           ]
         : []),
@@ -227,8 +226,8 @@ class PassesView {
 export class PaysView {
   uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
 
-  /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`: whether the view is part of
-   *  Learn. */
+  /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`:
+   *  whether the view is part of Learn. */
   constructor(host, store, state, { ways, words, opener, ask, halt, told }) {
     Object.assign(this, { host, store, state, words, told });
     this.pass = new PassesView(state);

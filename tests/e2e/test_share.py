@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import struct
+import time
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlparse
 
@@ -16,8 +17,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models, presets
+from app.explore import questions
 from app.models import Chosen
 from d2sd.trace.trace import parse_trace
+from d2sd.whatif.grid import GridProgress
 from tests.chromium import new_page
 from tests.e2e.driving import (
     PATIENCE,
@@ -28,6 +31,7 @@ from tests.e2e.driving import (
     output_text,
     pin,
     problem,
+    start,
     upload,
     view,
     window,
@@ -153,6 +157,46 @@ def test_share_menu_closes_when_left_and_files_hold_shown_run(shown: Page):
     page_alone = share(shown, "HTML").decode()
     assert "Content-Security-Policy" in page_alone
     assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def endless(*_: object) -> Iterator[GridProgress]:
+    while True:
+        yield GridProgress(1, 9)
+        time.sleep(0.1)
+
+
+def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_file(
+    page: Page, browser, tmp_path, monkeypatch
+):
+    def by_hand(page: Page) -> str:
+        expect(page.locator("#by-hand-k")).to_be_visible(timeout=PATIENCE)
+        page.locator("#by-hand-k").fill("0")
+        expect(page.locator(".by-hand output").first).to_have_text("0")
+        return page.locator(".by-hand .figures").text_content() or ""
+
+    start(page, "One day, a cat", 32)
+    finished(page)
+    page.locator(".why-open").click()
+    with monkeypatch.context() as patch:
+        patch.setattr(questions, "replay_grid", endless)
+        page.locator("#replay").click()
+        expect(page.locator(".waits .none")).to_have_text("1 of 9 settings", timeout=PATIENCE)
+        page.locator("#stop-replay").click()
+        expect(page.locator(".waits .none")).to_have_text(questions.NOT_REPLAYED, timeout=PATIENCE)
+    page.locator("#replay").click()
+    shown = by_hand(page)
+    page.keyboard.press("Escape")
+    expect(page.locator(".why-open")).to_be_focused()
+    path = tmp_path / "run.html"
+    path.write_bytes(share(page, "HTML"))
+    alone = new_page(browser, viewport={"width": 1440, "height": 900})
+    alone.goto(path.as_uri())
+    alone.locator(".why-open").click()
+    assert by_hand(alone) == shown
+    alone.close()
+    page.locator("#explain").first.click()  # Learn tells the same run
+    page.locator("#learn .rail button[title='When it pays']").click()
+    expect(page.locator("#learn .by-hand .figures")).to_contain_text("tokens read in each")
 
 
 def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, browser):
