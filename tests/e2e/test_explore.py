@@ -196,11 +196,11 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     expect(shown.locator("#follow")).not_to_have_attribute("data-state", "playing")
 
     pin(shown, REPAIRED)
-    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
+    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "")
     picture = """() => ['#tree .world', '#strip svg'].map((part) => document.querySelector(part).outerHTML.replaceAll(' style=""', ""))"""
     whole = shown.evaluate(picture)
     press("Shift+5")
-    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
+    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "verify")
     expect(shown.locator("#explorer .spoken")).to_contain_text(
         re.compile(r"^verify: The large model reads 17 nodes in one pass")
     )
@@ -208,7 +208,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     untold = shown.locator("#tree g.node[data-state=accepted].yet")  # undecided until the target has verified them
     expect(untold).to_have_count(len(step.accepted))
     press("Shift+6")
-    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
+    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "")
     assert shown.evaluate(picture) == whole
 
 
