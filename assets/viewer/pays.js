@@ -53,7 +53,7 @@ function partsHere(store, step) {
 }
 
 /** The rows of a step or of the mean step: on this machine, and with an 8B model on an H200. */
-export function rowsOf(store, { brought, here, there }) {
+function rowsOf(store, { brought, here, there }) {
   const { hardware, method } = store.header;
   const row = (name, note, parts) => {
     const cost = sum(Object.values(parts));

@@ -40,7 +40,7 @@ export const pointAt = ({ points }, { k, gamma }) =>
   points.filter((point) => point.gamma === gamma && point.k <= k).reduce((a, b) => (b.k > a.k ? b : a));
 
 /** The point with the smallest value of `of`; of several, the one with the smallest K. */
-export const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
+const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
 
 const at = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
 

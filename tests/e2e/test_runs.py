@@ -81,8 +81,8 @@ def test_explain_tells_own_run_and_leads_back_to_it(two: Page):
     expect(view(two)).to_have_attribute("data-pinned", "1")
     two.locator("#explain").first.click()
     expect(two.locator("#learn .whose")).to_contain_text("Your run, step 2", timeout=PATIENCE)
-    expect(two.locator("#learn .rail [title='Try it']")).to_have_count(0)  # no other settings were replayed for it
-    two.locator("#learn .rail [title='What it buys']").click()
+    two.locator("#learn .rail [title='When it pays']").click()
+    expect(two.locator("#learn .by-hand .none").first).to_contain_text("open “why?” in Explore")  # not replayed yet
     two.locator("#learn-open").click()
     expect(view(two)).to_be_visible(timeout=PATIENCE)
     assert view(two).get_attribute("data-run") == run
