@@ -111,7 +111,7 @@ export function start(element, trigger, props, watch) {
         rows.length
           ? h(
               "div",
-              { class: "pays" },
+              { class: "costs" },
               h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
               barRows(rows),
               pays,

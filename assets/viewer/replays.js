@@ -284,7 +284,7 @@ export class ReplaysView {
     const time = ({ seconds }) => 1000 * seconds;
     this.picture.replaceChildren(
       line("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
-      here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 0, BELOW) : "",
+      here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 1, BELOW) : "",
       ...[["K", 0], ...k.map((value) => [value, x(value)])].map(([words, at]) =>
         s("text", { x: at, y: HIGH - 6, "text-anchor": at ? "middle" : "start" }, words),
       ),

@@ -125,7 +125,7 @@ def test_recorded_race_without_motion_shows_end_and_what_if_figures(shown: Page)
     order = "; ".join(lane_title(lane) for lane, _ in ends)
     expect(page.locator("#race [aria-live=polite]")).to_have_text(f"Finish order: {order}.")
     expect(page.locator(f"#race .track[data-method='{ends[0][0]}'] .result")).to_have_text(re.compile("^1st · "))
-    rows = page.locator("#race .pays .bar-row")
+    rows = page.locator("#race .costs .bar-row")
     assert rows.locator(".name b").all_text_contents() == [lane_title(method) for method in race.methods[1:]]
     costs = page.locator("#race tbody tr td[data-name='A step costs']").all_text_contents()[1:]
     assert rows.locator(".value b").all_text_contents() == [cost.replace(" plain", " passes") for cost in costs]
