@@ -111,7 +111,7 @@ def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
     assert replayed.locator("#race .speeds input:checked").evaluate("e => e === document.activeElement")
 
 
-def test_recorded_race_without_motion_shows_end_and_what_if_figures(shown: Page):
+def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     race, page = recorded_race(), raced(shown)
     assert (data(page, "playing"), visible_tokens(page)) == ("false", tokens())
     expect(page.locator("#race .stage")).to_contain_text("A recorded race")
