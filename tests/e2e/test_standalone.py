@@ -69,6 +69,11 @@ def test_standalone_run_is_drawn_and_explored_offline(show, opening):
     page.locator(".why-open").click()
     expect(page.locator(".pays .sentence")).to_contain_text("times as fast as one by one")
     expect(page.locator(".pays .by-hand .none").first).to_contain_text("ask for them in the app")
+    for width, drawer in ((1440, (800, 640)), (390, (0, 390))):
+        page.set_viewport_size({"width": width, "height": 900})
+        box = page.locator(".explorer.pays").bounding_box()
+        assert (box["x"], box["width"]) == drawer
+    page.set_viewport_size({"width": 1440, "height": 900})
     page.keyboard.press("Escape")
     page.evaluate("location.hash = 'step=6&node=4'")
     expect(view(page)).to_have_attribute("data-pinned", "5")
