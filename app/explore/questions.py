@@ -13,7 +13,7 @@ from app.guard import step_number
 from app.jobs import Job, Update, failure_sentence
 from app.machine import on_gpu
 from app.models import Chosen
-from app.session import Session
+from app.session import OWN, Session
 from app.streaming import announce_loading
 from app.visitors import without_paths
 from d2sd import Engine, InputError, Trace
@@ -25,7 +25,7 @@ from d2sd.whatif.questions import redraft, verify_typed
 
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 NOT_REPLAYED = "Stopped: the other settings were not replayed."
-OTHER_RUN = "this run is no longer shown; choose a step of the shown run"
+OTHER_RUN = "this run is no longer shown; ask about the shown run"
 MAX_NAME = 60  # characters of a model's name in a sentence
 Answer = dict[str, Any]
 Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the GPU
@@ -73,17 +73,23 @@ def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
 
     A run that was requested in the meantime is not kept waiting: the replays stop.
     """
-    shown, number = session.shown, step_number(job.data.get("number"))
+    shown, number, kept = session.shown, step_number(job.data.get("number")), session.history.find(session.shown.key)
 
     def told(**fields: Any) -> Update[str]:
         return Update(session.shown.note(replays={"number": number, **fields}))
 
+    if job.cancelled():
+        yield told(problem=NOT_REPLAYED)
+        return
     try:
         if job.data.get("key") != shown.key or not shown.ended:
             raise InputError(OTHER_RUN)
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
-        for progress in _replayed(chosen, shown.trace(), shown.baseline):
+        models.engine(chosen)
+        # this machine's costs do not apply to a run that was recorded on another one
+        speeds = shown.baseline if kept and kept.source in OWN else None
+        for progress in _replayed(chosen, shown.trace(), speeds):
             if job.cancelled() or session.waiting:
                 yield told(problem=NOT_REPLAYED)
                 return

@@ -1,8 +1,9 @@
 // Results of a race: a row of figures per method, the time axis, and what a step costs.
 
-import { passes, savedWords } from "../../assets/viewer/bars.js";
+import { costRow, passes } from "../../assets/viewer/bars.js";
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
+import { partsOf } from "../../assets/viewer/machine.js";
 import { timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
 
@@ -157,20 +158,11 @@ export function costRows(lanes) {
       number(lane.row.mean_acceptance_length, 0, 1e6, 0),
       number(lane.row.there, 1e-9, 1e6, null),
     ];
-    const cost = brought / gainOf(lane);
     const { parts, whole, rest } = stagesOf(lane);
-    const scale = whole ? cost / whole : 0;
-    const seconds = Object.fromEntries(parts.map(([stage, , t]) => [stage, t]));
-    const { first_draft, second_draft, verify, tree, commit } = seconds;
-    const costs = { first_draft, second_draft, verify, rest: tree + commit + rest };
-    return {
-      name: lane.name,
-      note: `${fixed(brought, 1)} tokens a step`,
-      parts: Object.fromEntries(Object.entries(costs).map(([stage, t]) => [stage, scale * t])),
-      brought,
-      total: passes(cost),
-      words: [savedWords(brought, cost), ...(there ? [`on an H200: ${passes(there)}`] : [])],
-    };
+    const scale = whole ? brought / gainOf(lane) / whole : 0;
+    const costs = partsOf(Object.fromEntries(parts.map(([stage, , t]) => [stage, t])), scale, rest);
+    const row = costRow(lane.name, `${fixed(brought, 1)} tokens a step`, costs, brought);
+    return { ...row, words: [row.words[0], ...(there ? [`on an H200: ${passes(there)}`] : [])] };
   });
 }
 

@@ -216,7 +216,7 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
         raise InputError("This lane no longer exists; press Race again.")
     run = race.recorded(lanes[at], lane_figures(raced)[at])
     call.check()
-    return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
+    return session.show(run, "Recorded" if raced.recorded else "Race"), gr.Tabs(selected="explore"), sentence()
 
 
 def _arguments(

@@ -1,10 +1,11 @@
 // Rows of bars on one scale: what steps cost, by stage, in passes over one token, and the tokens that they bring.
 
 import { h, sum } from "./dom.js";
+import { timesWords } from "./numbers.js";
 import { fixed, quoted, visible } from "./words.js";
 
 /** Parts of the cost of a step: stage and name. */
-export const PARTS = [
+const PARTS = [
   ["first_draft", "draft"],
   ["second_draft", "re-draft"],
   ["verify", "verify"],
@@ -24,16 +25,23 @@ export function savedWords(brought, cost) {
     : `${most} ${most === "1.0" ? "pass" : "passes"} ${saved > 0 ? "saved" : "lost"}`;
 }
 
+/** A row for `barRows`: the parts of the cost of a step that brings `brought` tokens. */
+export function costRow(name, note, parts, brought) {
+  const cost = sum(Object.values(parts));
+  const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
+  return { name, note, parts, brought, total: passes(cost), words };
+}
+
 /**
  * The rows as elements.
  *
  * `rows`: `name` and `note`; `parts`: costs by stage, or null; `tokens`: texts of tokens that cost a pass each, instead of parts; `total`,
- * and lines of `words`: text at the end of the row.
- * `brought`: tokens of a step, marked in the rows; null if each row has its own
+ * and lines of `words`: text at the end of the row; `brought`: tokens of a step, marked in the row.
  */
-export function barRows(rows, brought = null) {
-  const goals = rows.map((row) => row.brought ?? brought ?? 0);
-  const most = 1.02 * Math.max(1, ...goals, ...rows.map(({ parts }) => sum(Object.values(parts ?? {}))));
+export function barRows(rows) {
+  const most =
+    1.02 *
+    Math.max(1, ...rows.map(({ brought }) => brought), ...rows.map(({ parts }) => sum(Object.values(parts ?? {}))));
   const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
   const bar = ({ parts, tokens }) =>
     tokens
@@ -58,7 +66,7 @@ export function barRows(rows, brought = null) {
   return h(
     "div",
     { class: "bars", style: `--unit:${(100 / most).toFixed(3)}%` },
-    ...rows.map((row, at) =>
+    ...rows.map((row) =>
       h(
         "div",
         { class: "bar-row" },
@@ -70,7 +78,7 @@ export function barRows(rows, brought = null) {
             "span",
             { class: "rail" },
             ...bar(row),
-            goals[at] ? h("i", { class: "goal", style: `left:${((100 * goals[at]) / most).toFixed(2)}%` }) : "",
+            h("i", { class: "goal", style: `left:${((100 * row.brought) / most).toFixed(2)}%` }),
           ),
           h("span", { class: "parts" }, ...named(row)),
         ),

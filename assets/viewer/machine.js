@@ -33,6 +33,14 @@ export function costParts(machine, method, { first, again, nodes }) {
   };
 }
 
+/** The parts of a cost from the seconds of its stages; `scale`: passes per second; `more`: further seconds of the rest. */
+export const partsOf = ({ first_draft, second_draft, verify, tree, commit }, scale, more = 0) => ({
+  first_draft: scale * first_draft,
+  second_draft: scale * second_draft,
+  verify: scale * verify,
+  rest: scale * (tree + commit + more),
+});
+
 /** The mean of `costParts` over the steps of a run; null if one is unknown or there are no steps. */
 export function meanParts(machine, method, works) {
   if (!works.length || works.includes(null)) return null;

@@ -2,7 +2,7 @@
 
 import { STAGES, count, fixed, milliseconds, percent, visible } from "./words.js";
 import { button, h, remember, remembered, sum } from "./dom.js";
-import { h200, meanCost } from "./machine.js";
+import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
 
 /**
@@ -94,14 +94,21 @@ export function cycleOf(store) {
   const brought = tokens / steps;
   const cost = (brought * store.baseline) / timed;
   const all = sum(Object.values(seconds));
-  const part = (...stages) => (all ? (cost * sum(stages.map((stage) => seconds[stage]))) / all : 0);
-  const parts = {
-    first_draft: part("first_draft"),
-    second_draft: part("second_draft"),
-    verify: part("verify"),
-    rest: part("tree", "commit"),
-  };
+  const parts = partsOf(seconds, all ? cost / all : 0);
   return { cost, brought, parts, gain, disturbed: store.disturbed };
+}
+
+/** The machine of a run: its name in a row, and a note. */
+export function machineOf({ header, recorded, own }) {
+  const { device, threads } = header.hardware ?? {};
+  const used = threads ? count(threads, "thread") : "";
+  const words = (...parts) => parts.filter(Boolean).join(", ");
+  if (!recorded || own)
+    return { name: "this machine", note: words(device === "cpu" ? "CPU" : device && visible(device, 20, " "), used) };
+  return {
+    name: device === "cpu" ? "a CPU" : device === "cuda" ? "a GPU" : "its machine",
+    note: words(used, "recorded"),
+  };
 }
 
 /** The work of the steps of a run; empty if its drafts are not known. */

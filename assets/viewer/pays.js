@@ -1,11 +1,11 @@
 // When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
 
-import { PARTS, barRows, passCount, passes, savedWords } from "./bars.js";
+import { barRows, costRow, passCount, passes } from "./bars.js";
 import { MEASURED, PAPER } from "./constants.js";
 import { button, h, s, sum, text } from "./dom.js";
 import { withTerms } from "./glossary.js";
-import { costParts, h200, meanParts, passCost } from "./machine.js";
-import { clockOf, cycleOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
+import { costParts, h200, meanParts, partsOf, passCost } from "./machine.js";
+import { clockOf, cycleOf, machineOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
 import { ReplaysView } from "./replays.js";
 import { count, fixed, inWords, milliseconds, visible } from "./words.js";
 
@@ -30,7 +30,7 @@ export const PAYS_FORMULA = ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2
 
 /** Why the passes of a run have no points in the chart; "" if they have. */
 export function noPoints({ header, live, disturbed, baseline, sums }) {
-  if (disturbed) return "Other work kept this machine busy during the run, so its times are not compared.";
+  if (disturbed) return "Other work kept the machine busy during the run, so its times are not compared.";
   if (header.missing) return "This log has no times of single passes.";
   if (live) return "The passes of this run appear here after its end.";
   return baseline && sum(Object.values(sums.seconds))
@@ -44,29 +44,15 @@ export const pointsOf = (store) =>
     ? []
     : store.summaries.map(({ nodes }, at) => ({ at, nodes, cost: store.secondsOf(at).verify * store.baseline }));
 
-/** The parts of the cost of a step in this run, in passes over one token; null if unknown. */
-function partsHere(store, step) {
-  if (!clockOf(store, step)) return null;
-  const { first_draft, second_draft, verify, tree, commit } = step.seconds;
-  const cost = { first_draft, second_draft, verify, rest: tree + commit };
-  return Object.fromEntries(PARTS.map(([stage]) => [stage, cost[stage] * store.baseline]));
-}
-
-/** The rows of a step or of the mean step: on this machine, and with an 8B model on an H200. */
-function rowsOf(store, { brought, here, there }) {
-  const { hardware, method } = store.header;
-  const row = (name, note, parts) => {
-    const cost = sum(Object.values(parts));
-    const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
-    return { name, note, parts, total: passes(cost), words };
-  };
-  const { device, threads } = hardware ?? {};
-  const machine =
-    device === "cpu" ? `CPU${threads ? `, ${count(threads, "thread")}` : ""}` : device && visible(device, 20, " ");
-  const source = h200(method) === PAPER ? "8B, D²SD paper" : "8B, measured";
+/** The rows of a step or of the mean step: on the machine of the run, and with an 8B model on an H200. */
+function rowsOf(store, brought, here, there) {
+  const { name, note } = machineOf(store);
+  const source = h200(store.header.method) === PAPER ? "8B, D²SD paper" : "8B, measured";
   return [
-    here ? row("this machine", machine, here) : { name: "this machine", note: machine, total: "not known" },
-    there ? row("an H200", source, there) : { name: "an H200", note: "8B model", total: "not known" },
+    here ? costRow(name, note, here, brought) : { name, note, brought, total: "not known" },
+    there
+      ? costRow("an H200", source, there, brought)
+      : { name: "an H200", note: "8B model", brought, total: "not known" },
   ];
 }
 
@@ -121,6 +107,7 @@ class PassesView {
 
   show({ pass, step, at }, store, width, height) {
     const points = pointsOf(store);
+    this.machine = machineOf(store).name;
     const own = step ? step.nodes.size : 1;
     this.at = pass ?? own;
     this.limit = Math.max(MOST, ...points.map(({ nodes }) => nodes));
@@ -171,7 +158,7 @@ class PassesView {
         "aria-valuemin": 1,
         "aria-valuemax": this.limit,
         "aria-valuenow": this.at,
-        "aria-valuetext": `${count(this.at, "token")}: ${passes(passCost(MEASURED, this.at))} on an H200${value === null ? "" : `, ${passes(value)} on this machine`}`,
+        "aria-valuetext": `${count(this.at, "token")}: ${passes(passCost(MEASURED, this.at))} on an H200${value === null ? "" : `, ${passes(value)} on ${this.machine}`}`,
       },
       s("line", { x1: x, x2: x, y1: top, y2: floor }),
       s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),
@@ -187,7 +174,7 @@ class PassesView {
       s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
     const below = value === null || value >= there;
     const near = value === null ? 0 : Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels that the values overlap
-    const thereAt = y(there) + (below ? 24 : -10);
+    const thereAt = y(there) + (below ? (left ? 42 : 24) : -10); // to the left, the curve is lower
     const hereAt = value === null ? 0 : y(value) + (below ? -near : 10 + near);
     return [
       s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
@@ -212,7 +199,7 @@ class PassesView {
         ? [
             item(
               "here",
-              `${[model, "here"].filter(Boolean).join(" ")}: the ${passCount(length)} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
+              `${[model, "on", this.machine].filter(Boolean).join(" ")}: the ${passCount(length)} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
             ),
           ]
         : []),
@@ -229,7 +216,7 @@ export class PaysView {
   /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`:
    *  whether the view is part of Learn. */
   constructor(host, store, state, { ways, words, opener, ask, halt, told }) {
-    Object.assign(this, { host, store, state, words, told });
+    Object.assign(this, { host, store, state, words, told, drawn: null });
     this.pass = new PassesView(state);
     this.replays = new ReplaysView({ store, state, ask, halt, told });
     this.title = h("h2", {}, "When does it pay?");
@@ -267,13 +254,18 @@ export class PaysView {
     const opens = open && host.hidden;
     host.hidden = !open;
     if (opens && !told) host.querySelector(".close").focus();
+    const drawn = this.drawn;
+    this.drawn = open ? scene : null;
     if (!open) return;
-    if (!told) this.showRun();
-    for (const part of this.ours) part.hidden = Boolean(store.header.missing);
-    const [width, height] = [this.pass.svg.clientWidth, this.pass.svg.clientHeight];
+    // while only the handle moves, only the chart is drawn
+    if (!drawn || this.uses.some((name) => name !== "pass" && drawn[name] !== scene[name])) {
+      if (!told) this.showRun();
+      for (const part of this.ours) part.hidden = Boolean(store.header.missing);
+      this.showStep(scene);
+      this.replays.show(scene);
+    }
+    const { clientWidth: width, clientHeight: height } = this.pass.svg;
     if (width) this.pass.show(scene, store, width, height); // else it is not laid out yet, and its size will change
-    this.showStep(scene);
-    this.replays.show(scene);
   }
 
   showRun() {
@@ -284,7 +276,7 @@ export class PaysView {
     const log = header.missing;
     const timed = cycle && !cycle.disturbed;
     const there = meanParts(h200(header.method), header.method, worksOf(store));
-    const rows = log ? "" : barRows(rowsOf(store, { brought: alpha, here: timed ? cycle.parts : null, there }), alpha);
+    const rows = log ? "" : barRows(rowsOf(store, alpha, timed ? cycle.parts : null, there));
     const slow = wasFixed(cycle, header.config.cost_aware);
     this.run.replaceChildren(
       h("p", { class: "ran", dir: "auto" }, ...withTerms(this.words())),
@@ -309,7 +301,7 @@ export class PaysView {
     const { store } = this;
     const n = step.committed.length;
     const { method } = store.header;
-    const here = partsHere(store, step);
+    const here = clockOf(store, step) && partsOf(step.seconds, store.baseline);
     const work = worksOf(store)[at];
     const there = work ? costParts(h200(method), method, work) : null;
     const alone = {
@@ -329,7 +321,7 @@ export class PaysView {
           `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"} and reads ${step.nodes.size}. It costs:`,
         ),
       ),
-      barRows([alone, ...rowsOf(store, { brought: n, here, there })], n),
+      barRows([alone, ...rowsOf(store, n, here, there)]),
       here ? "" : h("p", { class: "none" }, noPoints(store)),
       h("p", { class: "rule" }, "A step pays if it brings more tokens than it costs passes."),
     );
@@ -351,5 +343,5 @@ function runWords(store, cycle, alpha) {
 /** When, and with how much context, the time of a plain pass was measured; empty if the run does not record it. */
 const measuredWords = ({ measured, context }) =>
   measured
-    ? `The time of a plain pass was measured for these models on this machine on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
+    ? `The time of a pass over one token was measured with these models on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
     : "";

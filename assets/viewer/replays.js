@@ -1,10 +1,10 @@
 // Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
 
-import { barRows, passes, savedWords } from "./bars.js";
+import { barRows, costRow, passes } from "./bars.js";
 import { button, h, s, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
-import { timesWords } from "./numbers.js";
+import { machineOf } from "./numbers.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "./words.js";
 
 const HIGH = 196; // pixels; height of the picture
@@ -53,14 +53,14 @@ export function bestWords({ points, here }, gamma) {
   if (!here) return `${short}.`;
   const time = ({ seconds }) => milliseconds(seconds);
   const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
-  const also = `${quick === fewest ? "" : `${at(quick)} `}the least time here (${time(quick)} a token)`;
+  const also = `${quick === fewest ? "" : `${at(quick)} `}the least time (${time(quick)} a token)`;
   const last = own.at(-1);
   const more =
     last === fewest || last === quick
       ? ""
       : ` ${at(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
   const all =
-    first === quick ? "" : ` Of all K and γ, ${at(first, true)} needs the least time here: ${time(first)} a token.`;
+    first === quick ? "" : ` Of all K and γ, ${at(first, true)} needs the least time: ${time(first)} a token.`;
   return `${short} and ${also}.${more}${all}`;
 }
 
@@ -217,20 +217,12 @@ export class ReplaysView {
     );
     const row = (name, machine, rest = 0) => {
       const mean = meanParts(machine, point.method, point.works);
-      const parts = mean && { ...mean, verify: mean.verify - rest, rest };
-      const cost = parts && sum(Object.values(parts));
-      return (
-        parts && {
-          name,
-          note: "mean, calculated",
-          parts,
-          total: passes(cost),
-          words: [savedWords(point.alpha, cost), timesWords(point.alpha / cost, "")],
-        }
-      );
+      return mean && costRow(name, "mean, calculated", { ...mean, verify: mean.verify - rest, rest }, point.alpha);
     };
-    const rows = [here && row("this machine", here, here.other), row("an H200", h200(point.method))].filter(Boolean);
-    this.rows.replaceChildren(barRows(rows, point.alpha));
+    const rows = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))].filter(
+      Boolean,
+    );
+    this.rows.replaceChildren(barRows(rows));
     const limit = store.header.config.node_budget;
     this.about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
     this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;

@@ -136,6 +136,7 @@ export class Store {
       key: this.key,
       from: 0,
       recorded: true,
+      own: this.own || !this.recorded,
       instructive: index,
       wanted: { step: index, node: null },
     };

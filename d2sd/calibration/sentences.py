@@ -275,7 +275,9 @@ def _gains(report: Report) -> Iterator[Sentence]:
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
         if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
             text += ". Its share of the nodes is more than twice its share of the tokens, so "
-            text += f"a K below {len(redrafts)} may do as well. Check this with “why?” in Explore, or with d2sd whatif"
+            text += (
+                f"a K below {len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
+            )
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
 

@@ -144,7 +144,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
     )
     for row in (recorded, *rows):
         print(_line(row))
-    print("α: [95% interval], from blocks of the text; − recorded: difference from the recorded α.")
+    print("Brackets: 95% interval, resampled over blocks of the text. − recorded: α minus the recorded α.")
     if base.node_budget:
         print(f"All settings without their own B verify at most {base.node_budget} nodes a step, as recorded.")
     for table in costs:

@@ -70,7 +70,7 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
 def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) -> Iterator[GridProgress]:
     """Replays a run with each K and γ. Real runs with these settings have exactly the same steps.
 
-    baseline: the measured speeds of the run; None: no times are calculated.
+    baseline: the speeds of the run, measured on this machine; None: no times are calculated.
 
     Yields the progress before the first setting and after each one. Raises ``InputError`` if the run cannot be replayed.
     """

@@ -120,7 +120,9 @@ def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, n
 @pytest.fixture
 def session():
     """A session whose run has no replays yet."""
-    return Session(shown=RecordedRun.of([*RUN.trace().records(), RUN.baseline]))
+    session = Session()
+    session.shown = session.history.keep(RecordedRun.of([*RUN.trace().records(), RUN.baseline]), "Explore")
+    return session
 
 
 def replays(session, job=None, **changes):
@@ -144,6 +146,17 @@ def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(sessio
     assert session.shown.lines() == before  # traces do not have them
     assert session.shown.lines(outcomes=True)[-1] == json.dumps(line, ensure_ascii=False, separators=(",", ":"))
     assert len(hand_out(session.shown)) > len(hand_out(RecordedRun.of(RUN.trace().records())))
+
+
+def test_replays_of_a_run_from_another_machine_have_no_times(session):
+    session.history.runs[0].source = "Opened"
+    *_, line = replays(session)
+    assert line["here"] is None
+
+
+def test_replays_stopped_in_the_queue_load_no_models(session, monkeypatch):
+    monkeypatch.setattr(models, "engine", lambda _: pytest.fail("loaded"))
+    assert list(replays(session, Job(stopped=True))) == [{"number": 3, "problem": questions.NOT_REPLAYED}]
 
 
 def test_stopped_replays_end_with_a_sentence(session):

@@ -1,7 +1,16 @@
 // Tokens, costs and speedups of a run, on this machine and on others.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { NumbersView, clockOf, cycleOf, gist, timesWords, totalsOf, wasFixed } from "../../assets/viewer/numbers.js";
+import {
+  NumbersView,
+  clockOf,
+  cycleOf,
+  gist,
+  machineOf,
+  timesWords,
+  totalsOf,
+  wasFixed,
+} from "../../assets/viewer/numbers.js";
 
 const words = (given) =>
   gist(given)
@@ -182,4 +191,14 @@ test("a slow run with full trees that was made here offers to run quickest here"
     [offer(faster), offer(aware), offer(disturbed), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden),
     [true, true, true, true, true],
   );
+});
+
+test("machineOf names the machine of a run: a recording was made on another one", () => {
+  const run = (device, changes) =>
+    machineOf({ header: { hardware: { device, threads: 2 } }, recorded: true, ...changes });
+  assert.deepEqual(run("cpu", { own: true }), { name: "this machine", note: "CPU, 2 threads" });
+  assert.deepEqual(run("cpu", { recorded: false }), { name: "this machine", note: "CPU, 2 threads" });
+  assert.deepEqual(run("cpu"), { name: "a CPU", note: "2 threads, recorded" });
+  assert.equal(run("cuda").name, "a GPU");
+  assert.deepEqual(machineOf({ header: {}, recorded: true }), { name: "its machine", note: "recorded" });
 });

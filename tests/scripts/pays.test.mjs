@@ -125,12 +125,9 @@ test("bestWords names the fewest steps and the least time, and why a larger K do
   const replays = readReplays(LINE, "d2sd");
   assert.equal(
     bestWords(replays, 8),
-    "With γ = 8, K = 1 needs the fewest steps (2) and the least time here (4.50 ms a token). K = 4 needs 2 steps, and each costs 3.7 passes instead of 1.8.",
+    "With γ = 8, K = 1 needs the fewest steps (2) and the least time (4.50 ms a token). K = 4 needs 2 steps, and each costs 3.7 passes instead of 1.8.",
   );
-  assert.match(
-    bestWords(replays, 4),
-    /Of all K and γ, K = 1 with γ = 8 needs the least time here: 4\.50 ms a token\.$/,
-  );
+  assert.match(bestWords(replays, 4), /Of all K and γ, K = 1 with γ = 8 needs the least time: 4\.50 ms a token\.$/);
   assert.equal(
     bestWords(readReplays({ ...LINE, here: null }, "d2sd"), 8),
     "With γ = 8, K = 1 needs the fewest steps (2).",
