@@ -39,11 +39,12 @@ test("savedWords is the difference of the numbers that are shown", () => {
   assert.deepEqual(
     [
       [9, 5.86],
+      [7.86, 4.24], // 7.9 and 4.2
       [5, 7.44],
       [3, 2.02],
       [1, 1.04],
     ].map(([brought, cost]) => savedWords(brought, cost)),
-    ["3.1 passes saved", "2.4 passes lost", "1.0 pass saved", "breaks even"],
+    ["3.1 passes saved", "3.7 passes saved", "2.4 passes lost", "1.0 pass saved", "breaks even"],
   );
   assert.deepEqual([passes(1.02), passes(1.2)], ["1 pass", "1.2 passes"]);
 });
