@@ -338,7 +338,9 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     unfold(used)
     quickest.check(force=True)
     fold(used)
+    before = view(used).get_attribute("data-run") or ""
     used.locator("#run").click()
+    expect(view(used)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
     finished(used)
     written(used, expected.finished.text)
     used.locator(".why-open").click()
