@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
@@ -97,25 +97,43 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
             yield
 
 
+class Closed(BaseException):
+    """Raised in work on the worker thread whose generator was closed. Not an ``Exception``, so that it ends the whole work."""
+
+
 def on_worker(events: Iterator[Item]) -> Generator[Item, None, None]:
     """Yields the events of a generator that runs on the worker thread. Closing this generator ends the run before its next step."""
+
+    def work(put: Callable[[Item], None]) -> None:
+        with closing(events):  # type: ignore[type-var]
+            for event in events:
+                put(event)
+
+    return told_by_worker(work)
+
+
+def told_by_worker(work: Callable[[Callable[[Item], None]], None]) -> Generator[Item, None, None]:
+    """Yields what ``work``, which runs on the worker thread, passes to its argument. Closing this generator ends the work at the
+    next call of this argument."""
     ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()
 
-    def work() -> None:
+    def put(item: Item) -> None:
+        ready.put(item)
+        if closed.is_set():
+            raise Closed
+
+    def run() -> None:
         try:
-            with closing(events):  # type: ignore[type-var]
-                for event in events:
-                    ready.put(event)
-                    if closed.is_set():
-                        break
+            with suppress(Closed):
+                work(put)
         finally:
             ready.put(None)
 
-    working = _worker.submit(work)
+    working = _worker.submit(run)
     try:
-        while (event := ready.get()) is not None:
-            yield event
+        while (item := ready.get()) is not None:
+            yield item
     finally:
         closed.set()
         working.result()

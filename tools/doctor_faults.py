@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.examination import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
-from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.redraft import generate_texts
 from d2sd.doctor.report import doctor_report
@@ -131,9 +130,10 @@ class Prober:
         """Examines a drafter, writes the report, and mends the drafter if possible. Any exception is a bug of the doctor."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
-        found = list(stream_findings(asked, self.models, None, self.texts))[-1].found
+        examination = Examination(asked, self.models, None, self.texts)
+        found = examination.run()
         doctor_report([found])
-        write_mended(found, folder / "mended")
+        examination.mend(folder / "mended")
         return found
 
 

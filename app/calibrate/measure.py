@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,12 +22,12 @@ from app.methods import lane_title, run_title
 from app.models import Chosen
 from app.presets import ASSETS
 from app.runs.recordings import Recording, Recordings, log_readings, prompt_label, read_uploads, short
-from app.streaming import RunRecorder, announce_loading, on_worker, paced, prepare_run
+from app.streaming import RunRecorder, announce_loading, paced, prepare_run, told_by_worker
 from app.visitors import without_paths
-from d2sd import InputError
+from d2sd import InputError, presets
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
-from d2sd.doctor.examination import drafter_of, stream_findings
+from d2sd.doctor.examination import Examination, Progress, drafter_of
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import doctor_report, markdown_of_logs
@@ -277,8 +277,13 @@ def report(
     yield from announce_loading(chosen)
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
-    asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
-    with closing(on_worker(stream_findings(asked, engine.models, engine))) as steps:
+    target = chosen.model if chosen.model in presets() else None
+    asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name, target=target)
+
+    def work(tell: Callable[[Progress], None]) -> None:
+        Examination(asked, engine.models, engine, tell=tell).run()
+
+    with closing(told_by_worker(work)) as steps:
         for step in steps:
             if job.cancelled():
                 break

@@ -1,4 +1,4 @@
-"""Find out why a drafter's tokens are rejected: check the drafter's folder, and run the drafter with one change at a time.
+"""Find out why a drafter's tokens are rejected: check the drafter's folder, and measure what single changes bring.
 
 docs/acceptance.md explains the report. The exit status is 3 if the report names a fault, 2 if the input is invalid or the
 examination could not be finished, and 1 if the program failed.
@@ -32,11 +32,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="prompt set: heldout (default), chat, or a file (lines with prompt or turns)")  # fmt: skip
     add_text_arguments(parser, default_limit="30")
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter; a significantly lower α is reported as a fault")  # fmt: skip
-    parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good; the report lists the differences from it")  # fmt: skip
-    parser.add_argument("--full", action="store_true", help="list every change that was tried, not only the helpful ones")  # fmt: skip
+    parser.add_argument("--expect", type=float, metavar="ALPHA", help="known α of the drafter on these prompts; a significantly lower α is reported as a fault")  # fmt: skip
+    parser.add_argument("--reference", metavar="DRAFTER", help="drafter that is known to be good, such as the one before a conversion; parts are exchanged to find the faulty ones")  # fmt: skip
+    parser.add_argument("--vp-reference", metavar="DRAFTER", help="the same for the drafter of --vp")
+    parser.add_argument("--full", action="store_true", help="list every change that was tried, not only the best ones")  # fmt: skip
     add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report to this file, as Markdown")
-    add_output(parser, "--mend", folder=True, type=Path, metavar="FOLDER", help="write a repaired copy of DRAFTER to this new folder")  # fmt: skip
+    add_output(parser, "--mend", folder=True, type=Path, metavar="FOLDER", help="write a copy of DRAFTER without the proved fault to this new folder, if the copy drafts as measured")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

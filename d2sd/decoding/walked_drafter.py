@@ -92,11 +92,8 @@ class WalkedDrafter(BlockDrafter):
         logits = self.logits(rows)
         tokens, logs, picks, ids_of = self.chain(hidden, logits, known, self.sampler.temperature, noise[:, None])
         best = logs.topk(min(top, logs.shape[-1]), -1)
-        trained = torch.zeros_like(best.values[..., :1])
-        if (head := self.model.confidence_head) is not None:
-            before = torch.cat([known[:, :1], tokens[:, :-1]], 1)
-            markov = self.model.markov_head if self.form.confidence == "markov" else None
-            trained = torch.sigmoid(head(rows, None if markov is None else markov.markov_w1(before)))[..., None]
+        trained = self.trained(hidden, known, tokens)
+        trained = torch.zeros_like(best.values[..., :1]) if trained is None else trained[..., None]
         chosen = logs.gather(-1, picks)
         columns = [tokens[..., None], chosen.exp(), trained, best.values.exp(), ids_of(best.indices), best.values]
         ranked = torch.cat([column.double() for column in columns], -1)
@@ -146,6 +143,15 @@ class WalkedDrafter(BlockDrafter):
         tokens, scores, picks = (torch.stack(part, 1) for part in zip(*found, strict=True))
         ids_of = self.own_ids if selector is None else partial(torch.stack(candidates, 1).gather, -1)
         return tokens, scores.log_softmax(-1).clamp_max(0.0), picks, ids_of
+
+    def trained(self, hidden: Tensor, known: Tensor, tokens: Tensor) -> Tensor | None:
+        """Returns the confidence head's probabilities of the drafted ``tokens``, (B, γ − 1); None without such a head."""
+        head, markov = self.model.confidence_head, self.model.markov_head
+        if head is None:
+            return None
+        before = torch.cat([known[:, :1], tokens[:, :-1]], 1)
+        read = markov.markov_w1(before) if markov is not None and self.form.confidence == "markov" else None
+        return torch.sigmoid(head(hidden[:, 1 - self.shift :], read))
 
     def _pairs(self, rows: Tensor, logits: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """Returns candidates (B, γ − 1, C), and their log probabilities after each candidate of the previous row,

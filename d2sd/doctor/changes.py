@@ -1,4 +1,4 @@
-"""Changes of a drafter: other settings for reading its weights, and edits of the weights.
+"""Changes of a drafter: other settings for reading its weights, and other weights.
 
 A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit`` changes only a folder.
 """
@@ -10,9 +10,10 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -20,24 +21,15 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from d2sd.doctor.redraft import Drafter
+from d2sd.doctor.settings import Form, config_line, set_keys
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import MAPS, eagle3_name, is_eagle3, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.eagle3 import Eagle3Config
 from d2sd.nets.layouts import DrafterForm
 
-Kind = Literal[
-    "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "scale",
-]  # fmt: skip
-Form = DrafterForm | Eagle3Config
-WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
-ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
+WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 
-MIN_GAIN = 0.02
 TOKEN_IDS = "token_ids"  # key in a dict of weights: target id of each token of the draft vocabulary
-# Changes of these kinds often raise acceptance a little, whatever the cause. A gain from them alone proves nothing.
-UNSPECIFIC: frozenset[Kind] = frozenset({"mask", "rope", "window", "causal", "layer", "sublayer", "output", "norms"})
 SHARD = "5GB"
 COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files that are copied besides the weights
 
@@ -46,44 +38,42 @@ COPIED = (".json", ".md", ".txt", ".model", ".jinja")  # suffixes of the files t
 class Variant:
     """A drafter with one change.
 
+    kind: kind of the change; changes of the same kind are alternatives to each other.
     description: the change, in a few words.
-    fix: what to change in the folder; None if no change of the folder has this effect.
     form: settings with which the weights are read.
-    edit_weights: returns the changed weights, given all weights by name; None if no weight changes.
-    edit_config: returns the changed config, given the folder's config; None if the config stays the same or cannot express the change.
-    left_out: the layer, or the part of a layer, that this variant disables; None if it disables nothing.
-    min_gain: smallest relative gain that counts as help.
-    as_target: whether the change replaces a setting of the drafter by the target's setting.
+    values: config keys that express the change (``set_keys``); None if no keys do.
+    edit_weights: returns the changed weights, given all weights by name; a removed tensor is None. None: no weight changes.
+    fix: what to do with the weights; None if the change is of the config.
+    lag: number of positions by which the features are late.
+    ahead: number of positions by which the block is ahead of the text; for EAGLE-3, by which embeddings are early.
+    common: whether this undoes a mistake that converters and configs are known to make.
     """
 
-    kind: Kind
+    kind: str
     description: str
-    fix: str | None
     form: Form
+    values: Mapping[str, Any] | None = None
     edit_weights: WeightEdit | None = None
-    edit_config: ConfigEdit | None = None
-    left_out: str | None = None
-    min_gain: float = MIN_GAIN
-    as_target: bool = False
+    fix: str | None = None
+    lag: int = 0
+    ahead: int = 0
+    common: bool = False
 
     @property
     def key(self) -> object:
         """Changes with the same effect have equal keys."""
         form = self.form
         read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
-        return read, self.description if self.edit_weights is not None else ""
-
-    @property
-    def unspecific(self) -> bool:
-        """Whether a gain proves nothing, since changes of this kind often help a little, whatever the cause.
-
-        False if the change takes over the target's setting.
-        """
-        return self.kind in UNSPECIFIC and not self.as_target
+        return read, self.lag, self.ahead, self.description if self.edit_weights is not None else ""
 
     @property
     def writable(self) -> bool:
-        return self.left_out is None and (self.edit_weights is not None or self.edit_config is not None)
+        return self.edit_weights is not None or self.values is not None
+
+    @property
+    def remedy(self) -> str | None:
+        """What to change in the folder; None if no change of the folder has this effect."""
+        return self.fix or (None if self.values is None else config_line(self.values))
 
     @property
     def taps(self) -> tuple[int, ...]:
@@ -92,10 +82,10 @@ class Variant:
     def apply(self, model: Any) -> Any:
         """Returns a copy of the drafter ``model`` with this change. The copy shares the unchanged weights."""
         changed = _with_own_modules(model)
-        _set_form(changed, self.form)
         if self.edit_weights is not None:
             for name, weight in self.edit_weights(weights_of(changed)).items():
                 _set_weight(changed, name, weight)
+        _set_form(changed, self.form)
         return changed
 
 
@@ -149,37 +139,19 @@ def _set_eps(model: nn.Module, eps: float) -> None:
             module.eps = eps
 
 
-def _set_weight(model: Any, name: str, weight: Tensor) -> None:
+def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:
     if name == TOKEN_IDS:
         model.token_ids = weight
         return
     owner, _, last = name.rpartition(".")
-    setattr(model.get_submodule(owner), last, nn.Parameter(weight, requires_grad=False))
-
-
-def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
-    """Returns an edit that sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
-
-    def edit(config: dict[str, Any]) -> dict[str, Any]:
-        config = copy.deepcopy(config)
-        for path, value in values.items():
-            *outer, last = path.split(".")
-            inner = config
-            for part in outer:
-                inner = inner.setdefault(part, {})
-            if value is None:
-                inner.pop(last, None)
-            else:
-                inner[last] = value
-        return config
-
-    return edit
-
-
-def config_line(values: Mapping[str, Any]) -> str:
-    line = ", ".join(f"{path}: {json.dumps(value)}" for path, value in values.items() if value is not None)
-    removed = [path for path, value in values.items() if value is None]
-    return line + (f" (and no {', no '.join(removed)})" if removed else "")
+    if weight is None:
+        setattr(model, owner, None)
+    elif getattr(model, owner, model) is None:  # a part that was the target's until now
+        made = nn.Embedding if owner.startswith("embed") else partial(nn.Linear, bias=False)
+        with torch.device("meta"):
+            setattr(model, owner, made(*weight.shape[:: 1 if made is nn.Embedding else -1]))
+    if weight is not None:
+        setattr(model.get_submodule(owner), last, nn.Parameter(weight, requires_grad=False))
 
 
 def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
@@ -193,7 +165,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     variants = [change for change in changes if isinstance(change, Variant)]
     if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(
-            f"this change cannot be written to a folder ({other.description}); {other.fix or 'fetch or train the weights again'}"
+            f"this change cannot be written to a folder ({other.description}); train or fetch the drafter again"
         )
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
     to_own = eagle3_name if is_eagle3(config) else own_name
@@ -201,20 +173,24 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     published = read_weights(files)
     for edit in changes:
         if isinstance(edit, FolderEdit):
-            published = edit.edit_tensors(published)
+            published = {key: w for key, w in edit.edit_tensors(published).items() if w is not None}
     names = {own: key for key in published if (own := to_own(key)) is not None}
     weights = {own: published[key] for own, key in names.items() if own not in MAPS}
     if "d2t" in names:
         weights[TOKEN_IDS] = published[names["d2t"]].long() + torch.arange(len(published[names["d2t"]]))
+    edited: dict[str, Tensor | None] = {}
     for change in variants:
-        config = config if change.edit_config is None else change.edit_config(config)
+        config = set_keys(change.values or {})(config)
         if change.edit_weights is not None:
-            weights |= change.edit_weights(weights)
-    for own, weight in weights.items():
-        if own in names:
-            published[names[own]] = weight.to(published[names[own]].dtype).cpu()
-    if (ids := weights.get(TOKEN_IDS)) is not None:  # published as target id − draft id
-        published[names["d2t"]] = (ids - torch.arange(len(ids))).to(published[names["d2t"]].dtype)
+            edited |= change.edit_weights(weights)
+    ids = edited.pop(TOKEN_IDS, None)
+    for own, weight in edited.items():
+        key = names.get(own, own)
+        held = published.pop(key, weight)
+        if weight is not None and held is not None:
+            published[key] = weight.to(held.dtype).cpu()
+    if ids is not None:  # published as target id − draft id
+        published[names.get("d2t", "d2t")] = ids.cpu() - torch.arange(len(ids))
         if "t2d" in names:
             published[names["t2d"]] = torch.zeros_like(published[names["t2d"]]).index_fill(0, ids, True)
     try:

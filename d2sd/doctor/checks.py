@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from d2sd.doctor.changes import FolderEdit
-from d2sd.doctor.variants import taps_line
+from d2sd.doctor.settings import config_line, config_values, with_setting
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import (
     BORROWED,
@@ -39,7 +40,10 @@ Shapes = Mapping[str, tuple[int, ...]]
 Naming = Callable[[str], str | None]  # maps a tensor's published name to its name in d2sd
 FIRST = "fc.weight"  # a tensor that every drafter has
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
-MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
+# Similarity to a missing tensor's name from which an unknown tensor counts as misnamed, and lead over other tensors of its shape.
+MIN_SIMILARITY, MIN_LEAD = 0.5, 0.05
+LAYER = re.compile(r"layers\.(\d+)\.")
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 MARKERS = ("<|im_start|>", "<|start_header_id|>")  # tokens that begin a turn of a chat
 
 
@@ -85,7 +89,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
         level = read_config(raw, target.config, source)
         yield Check("layout", "good", "EAGLE-3: one layer, which drafts level by level")
         yield from _check_weights(
-            source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None
+            source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None, raw
         )
         yield from _check_calculation(level.layer.to_dict(), target.config)
         yield from _check_ends(raw, target)
@@ -93,7 +97,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout} config of a block drafter, kind {form.kind}")
     made = partial(DFlashDraftModel, drafter_config_of(form), form)
-    yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form)
+    yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form, raw)
     yield from _check_form(form, raw, target)
     if form.second_role:
         finding, fix = (
@@ -106,7 +110,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
 
 def _check_weights(
     source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
-    form: DrafterForm | None,
+    form: DrafterForm | None, raw: Mapping[str, Any],
 ) -> Iterator[Check]:  # fmt: skip
     """Checks names and shapes of the tensors. Reads no values except the map of the draft vocabulary.
 
@@ -135,7 +139,7 @@ def _check_weights(
         mend = FolderEdit(fix, lambda tensors: {key.removeprefix(prefix): w for key, w in tensors.items()})
         yield Check("tensors", "fault", finding, "tensors", fix, mend)
         return
-    yield from _check_tensors(wanted, held, own, form, target)
+    yield from _check_tensors(wanted, held, own, form, target, raw)
     if drafted is not None:
         yield from _check_map(files, drafted, target.config.vocab_size)
 
@@ -181,34 +185,31 @@ def _possible(d2t: Tensor, t2d: Tensor | None, count: int, vocabulary: int) -> b
 
 
 def _check_tensors(
-    wanted: Shapes, held: Shapes, own: Naming, form: DrafterForm | None, target: Target
+    wanted: Shapes, held: Shapes, own: Naming, form: DrafterForm | None, target: Target, raw: Mapping[str, Any]
 ) -> Iterator[Check]:
     if form is not None:
-        yield from _check_fc(form, held, target)
+        yield from _check_fc(form, held, target, raw)
     wrong = [
         n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and (n != "fc.weight" or form is None)
     ]
     for name in wrong[:MOST_NAMES]:
-        yield Check("shapes", "fault", f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}", "tensors", "correct the sizes in config.json")  # fmt: skip
+        swapped = held[name] == wanted[name][::-1]
+        finding = f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}{', as if it was transposed' * swapped}"
+        yield Check("shapes", "fault", finding, "tensors", f"transpose {name}" if swapped else "correct the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
-    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
-    if form is not None and (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
-        finding = f"the files have {layers} layers, but num_hidden_layers is {form.shape['num_hidden_layers']}"
-        fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
-        yield Check("layers", "fault", finding, "layers", fix)
+    if (missing or surplus) and (fault := _known_form(held, wanted, own)):
+        yield fault
         return
-    misnamed: dict[str, str] = {}
-    for name in missing:
-        alike = [s for s in surplus if held[s] == wanted[name]]
-        close = difflib.get_close_matches(name, alike, 1, MIN_SIMILARITY) or (alike if len(alike) == 1 else [])
-        misnamed |= dict.fromkeys(close, name)
+    misnamed = _misnamed(missing, surplus, wanted, held)
     mend = None
     if len(misnamed) == len(missing):
         mend = FolderEdit("tensors renamed", lambda tensors: {misnamed.get(str(own(k)), k): w for k, w in tensors.items()})  # fmt: skip
     meant = {name: other for other, name in misnamed.items()}
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
-        finding = f", but the unknown tensor {other} has the same shape and is probably misnamed" if other else ""
+        finding = f", but the unknown tensor {other} has the same shape and a similar name" if other else ""
+        if surplus and not other:
+            finding = f"; the files hold unknown tensors instead, such as {surplus[0]}"
         fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
         yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
     if surplus and not missing:
@@ -220,7 +221,61 @@ def _check_tensors(
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
 
 
-def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
+def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
+    """Returns the fault if tensors have the names of another known form: an adapter, fused matrices or other layer numbers."""
+    if adapter := next((name for name in held if "lora_" in name), None):
+        finding = f"it holds an adapter that was never merged into the weights ({adapter})"
+        return Check("tensors", "fault", finding, "tensors", "merge the adapter, such as with peft's merge_and_unload")
+    if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
+        finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
+        fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"
+        return Check("tensors", "fault", finding, "tensors", fix, FolderEdit(fix, partial(_split, wanted, own)))
+    there, needed = (sorted({int(m[1]) for name in names if (m := LAYER.match(name))}) for names in (held, wanted))
+    if there == needed or not there or not needed:
+        return None
+    if len(there) != len(needed):
+        finding = f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}"
+        whole = there == list(range(len(there)))
+        setting = f"num_hidden_layers: {len(there)}, with layer_types of {len(there)} entries"
+        return Check("layers", "fault", finding, "layers", setting if whole else None)
+    numbers = dict(zip(there, needed, strict=True))
+    finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
+    fix = "number the layers from 0"
+
+    def renumber(tensors: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+        return {
+            re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key): w for key, w in tensors.items()
+        }
+
+    return Check("layers", "fault", finding, "layers", fix, FolderEdit(fix, renumber))
+
+
+def _split(wanted: Shapes, own: Naming, tensors: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+    """Returns the tensors with fused matrices split into their parts."""
+    found: dict[str, Tensor | None] = {}
+    for key, w in tensors.items():
+        part = next((part for part in FUSED if key.endswith(f"{part}.weight")), None)
+        names = [key] if part is None else [key.replace(part, one) for one in FUSED[part]]
+        rows = [wanted[str(own(name))][0] for name in names] if part else [len(w)]
+        found |= dict(zip(names, w.split(rows), strict=True)) if part else {key: w}
+    return found
+
+
+def _misnamed(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> dict[str, str]:
+    """Returns the missing name for each unknown tensor that can only be meant for one of the missing tensors."""
+    found: dict[str, str] = {}
+    for name in missing:
+        alike = [s for s in surplus if held[s] == wanted[name]]
+        near = sorted(((difflib.SequenceMatcher(None, name, s).ratio(), s) for s in alike), reverse=True)
+        rivals = [other for other in missing if near and wanted[other] == held[near[0][1]]]
+        alone = len(near) == 1 and len(rivals) == 1
+        clear = len(near) > 1 and near[0][0] >= max(MIN_SIMILARITY, near[1][0] + MIN_LEAD)
+        if alone or clear or (len(near) == 1 and near[0][0] >= MIN_SIMILARITY):
+            found[near[0][1]] = name
+    return found
+
+
+def _check_fc(form: DrafterForm, held: Shapes, target: Target, raw: Mapping[str, Any]) -> Iterator[Check]:
     shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
@@ -233,7 +288,7 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
         return
     even = default_target_layers(target.config.num_hidden_layers, reads)
     named = f"; the usual, evenly spaced taps are {even}" if len(even) == reads else ""
-    yield Check("fc", "fault", finding + named, "taps", taps_line(form, even))
+    yield Check("fc", "fault", finding + named, "taps", _taps_line(form, even, raw))
 
 
 def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
@@ -242,7 +297,7 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
         yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, but the target's is {c.hidden_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
     if form.shape["vocab_size"] != c.vocab_size:
         yield Check("sizes", "fault", f"its vocabulary has {form.shape['vocab_size']} tokens, but the target's has {c.vocab_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
-    yield _check_taps(form, layers)
+    yield _check_taps(form, layers, raw)
     named = form.shape.get("num_target_layers")
     if named is not None and named != layers:
         yield Check("taps", "fault", f"its num_target_layers is {named}, but the target has {layers} layers", "target", f"num_target_layers: {layers}, or use the target that it was trained for")  # fmt: skip
@@ -282,11 +337,11 @@ def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]
             )
 
 
-def _check_taps(form: DrafterForm, layers: int) -> Check:
+def _check_taps(form: DrafterForm, layers: int, raw: Mapping[str, Any]) -> Check:
     taps = list(form.taps)
     outside = [n for n in taps if n >= layers]
     if outside:
-        return Check("taps", "fault", f"it reads layer {outside[0]}, but the target has layers 0 to {layers - 1}", "taps", taps_line(form, default_target_layers(layers, len(taps))))  # fmt: skip
+        return Check("taps", "fault", f"it reads layer {outside[0]}, but the target has layers 0 to {layers - 1}", "taps", _taps_line(form, default_target_layers(layers, len(taps)), raw))  # fmt: skip
     if len(set(taps)) < len(taps):
         return Check("taps", "note", f"{taps} names a layer twice")
     if taps != sorted(taps):
@@ -296,6 +351,10 @@ def _check_taps(form: DrafterForm, layers: int) -> Check:
     return Check(
         "taps", "good", f"{taps}, of the target's layers 0 to {layers - 1}; no tap is after layer {max(layers - 3, 1)}"
     )
+
+
+def _taps_line(form: DrafterForm, taps: Sequence[int], raw: Mapping[str, Any]) -> str:
+    return config_line(config_values(with_setting(form, "taps", tuple(taps)), "taps", raw) or {})
 
 
 def _check_mask(form: DrafterForm, target: Target) -> Check:

@@ -1,45 +1,23 @@
-"""Derives the likely cause from the findings of an examination."""
+"""Says what the findings of an examination prove. A cause is named only if a change or an exchange of parts undoes the fault."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from d2sd.doctor.changes import Kind
+from d2sd.calibration.sentences import count, decimal, with_interval
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import FETCH, UNRELATED, WeightFault
-from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings, Repair
+from d2sd.doctor.evidence import UNRELATED
+from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
+from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings
+from d2sd.doctor.probes import Trial
+from d2sd.doctor.redraft import LOW, alpha, alpha_estimate
 
-MANY_UNUSABLE = 1 / 3  # share of unusable texts from which a missing template is the diagnosis
-DAMAGED = 0.15  # acceptance at position 1 that even little training exceeds
-
-TRAINING = (
-    "More training on text that the target generated usually helps. For comparison: acceptance at position 1 is about 0.4 for the "
-    "bundled SmolLM2 drafter after 670 training steps, and about 0.8 for the bundled tiny drafter after 25,200 steps"
-)
-SENTENCES: dict[Kind, str] = {
-    "taps": "it reads other target layers than in training, or the columns of fc are in another order",
-    "mask": "its mask token is not the one from training",
-    "rope": "its rotary embedding is not the one from training",
-    "window": "its attention window is not the one from training",
-    "causal": "the attention mask within its block is not the one from training",
-    "reads": "its rows predict another position than in training (fill or next)",
-    "rows": "its block has another number of rows than in training",
-    "layer": "the weights of a layer are damaged or were never trained",
-    "sublayer": "some weights of a layer are damaged or were never trained",
-    "rotary": "the rows of its q or k projections are not in the order that the rotary embedding expects",
-    "swapped": "two of its weights are swapped",
-    "transposed": "some of its weights are transposed",
-    "norms": "the weights of its norms are off by 1",
-    "scale": "some of its weights have the wrong scale",
-    "order": "its layers are not in the order from training",
-    "tables": "one of its tables (embedding, LM head, Markov head) is not the one from training",
-    "eps": "its rms_norm_eps is not the one from training",
-    "map": "its draft vocabulary map (d2t) leads to other tokens than in training",
-    "head_dim": "its attention heads have another size than in training (head_dim)",
-    "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
-    "output": "deeper levels read another hidden state than in training (norm_output)",
-}
-CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # for other kinds, the cause is the kind itself
+MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
+TIMES = 2.0  # factor by which accepted tokens must rise if no level is known
+RIVAL = 0.9  # share of the best change's α that no change of another kind may reach if no level is known
+SURE, SURER = 0.2, 2.0  # mean belief − acceptance, and their ratio, from which a drafter counts as sure and wrong
+MOST_PARTS = 0.5  # share of a drafter's parts above which the reference is another training
+ASK = "What it should reach is not known: give --expect or --reference"
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -50,149 +28,142 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
-def not_finished(e: Findings) -> Diagnosis:
-    failure = e.failed
-    assert failure is not None
-    return Diagnosis("failed", f"The examination ended early: {failure.part} failed ({failure.reason}).")
-
-
 def diagnose(e: Findings) -> Diagnosis:
-    """Returns the cause with the strongest evidence.
-
-    Order of the causes: faults of the folder, the target's texts (tokenizer, missing template), certain damage of the weights, a
-    confirmed specific change, little training, uncertain damage, a confirmed unspecific change, another template, low acceptance.
-    """
+    """Returns the main finding, and the cause if it is proved: a fault of the folder, parts that differ from the reference, or a
+    change that undoes the fault."""
     if (fault := folder_fault(e.checks)) is not None:
         return fault
-    if e.failed is not None or e.run is None:  # without a complete run, acceptance is not known to be low
-        return proved_by_weights(e) or not_finished(e)
-    if (fault := next(_faults(e, e.run), None)) is not None:
-        return fault
-    if e.below is not None:
-        advice = "" if e.reference else " To see what differs, pass a known good drafter as --reference."
-        return Diagnosis("below", f"α is {e.run.alpha:.2f}, significantly below {e.below}, and no change that was tried explains the difference.{_best_change(e)}{advice}")  # fmt: skip
-    return _without_fault(e, e.run)
+    if e.failed is not None or e.run is None:
+        failed = e.failed
+        reason = "" if failed is None else f": {failed.part} failed ({failed.reason})"
+        return Diagnosis("failed", f"The examination ended early{reason}.")
+    swap = None if e.reference is None else e.reference.exchange
+    if swap is not None and swap.restored and swap.share <= MOST_PARTS and e.below:
+        return _exchanged(e, e.run, swap)
+    if (trial := proved(e, e.run)) is not None:
+        variant = trial.variant
+        now = f"α is {alpha(trial.walks):.2f} instead of {e.run.alpha:.2f}"
+        sentence = f"With {variant.description}, {now}.{_known(e)}"
+        return Diagnosis(variant.kind, sentence, variant.remedy, (variant,) if variant.writable else ())
+    cause = "below" if e.below else "unknown" if e.run.shape[0] == "unclear" else "none"
+    sentence = f"α is {with_interval(e.run.estimate, decimal)}{_shape(e.run)}.{_texts(e)}{_believed(e.run)}{_best(e)}{_known(e)}"
+    return Diagnosis(cause, sentence)
 
 
-def _best_change(e: Findings) -> str:
-    """Returns sentences about the best changes, which do not fully explain low acceptance; empty if no change helps."""
-    if e.repair is None:
+def proved(e: Findings, run: DraftingRun) -> Trial | None:
+    """Returns the change that certainly undoes the fault; None if there is none.
+
+    If a level is known, α must be below it, and reach it with the change. Otherwise, the change must undo a common mistake, position 1
+    must then be accepted as often as in trained drafters, with a smooth decay, accepted tokens must at least double, and no change of
+    another kind may come near.
+    """
+    best = next(iter(e.helping), None)
+    if best is None:
+        return None
+    if e.reference is not None or e.asked.expected is not None:
+        return best if e.below and _reaches(e, best) else None
+    after = DraftingRun(best.walks, run.block, run.visible)
+    trained = after.first >= LOW and after.shape[0] == "smooth"
+    others = (alpha(t.walks) for t in e.trials if t.walks and t.variant.kind != best.variant.kind)
+    alone = max(others, default=0.0) < RIVAL * after.alpha
+    doubled = after.alpha - 1 >= TIMES * (run.alpha - 1)
+    return best if best.variant.common and trained and doubled and alone else None
+
+
+def _reaches(e: Findings, trial: Trial) -> bool:
+    if e.reference is not None:
+        return is_restored(trial.walks, e.reference.walks)
+    estimate, level = alpha_estimate(trial.walks), e.asked.expected or 0.0
+    high = estimate.high if estimate.high is not None else estimate.value
+    return alpha(trial.walks) >= RESTORED * level and (high or 0.0) >= level
+
+
+def _exchanged(e: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
+    assert e.reference is not None
+    held = {tensor for part in swap.parts for tensor in part.tensors}
+    how = sorted({t.relation for t in e.reference.tensors if t.name in held})
+    said = f" ({how[0]})" if len(how) == 1 else ""
+    sentence = (
+        f"The fault is in {swap.words}{said}: with these parts of the reference, α is {alpha(swap.walks):.2f} instead of "
+        f"{run.alpha:.2f}; the reference reaches {alpha(e.reference.walks):.2f}."
+    )
+    return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,))
+
+
+def _shape(run: DraftingRun) -> str:
+    kind, cliff = run.shape
+    if kind == "unclear":
+        return ": the run has too few steps to judge; use about 30 prompts"
+    first = f"position {run.positions[0].number} is accepted {run.first:.0%} of the time"
+    if kind == "low":
+        return f": low from the start on ({first})"
+    return f": {first}, but acceptance drops at position {cliff}" if cliff else f": {first}, with a smooth decay"
+
+
+def _texts(e: Findings) -> str:
+    bad, total = e.unusable
+    if e.surprise is not None and e.surprise >= UNRELATED:
+        return f" The target's own mean loss on the prompts is {e.surprise:.0%} of log V, the loss of a uniform guess: look at its tokenizer and its weights first."
+    if total and bad >= MANY_UNUSABLE * total:
+        trials = [f"with {t.template.description}, {t.unusable}, and α is {t.alpha:.2f}" for t in e.templates]
+        others = f" ({'; '.join(trials)})" if trials else ""
+        return f" The texts of {bad} of {total} prompts are empty or repeat themselves{others}: look at the template first."
+    return "".join(
+        f" With {t.template.description}, the target writes other texts, and α is {t.alpha:.2f}."
+        for t in e.templates
+        if t.helps
+    )
+
+
+def _believed(run: DraftingRun) -> str:
+    """Returns what the drafter itself expected, if acceptance is low."""
+    if run.belief is None or run.shape[0] != "low":
         return ""
-    changes = ", then ".join(step.variant.description for step in e.repair.steps)
-    said = f" The best change found is {changes}: {_rise(e.repair)}"
-    if e.works:
-        return f"{said}. This gain does not prove the cause."
-    others = "" if e.repair.complete is not False else ", and other changes still help"
-    return f"{said}{others}. Something else is wrong too, so the cause is still unknown."
+    expected, accepted = run.belief
+    said = f" The drafter expected {expected:.0%} of its tokens to be accepted, {accepted:.0%} were:"
+    if expected - accepted >= SURE or expected >= SURER * accepted:
+        return f"{said} it is sure and wrong, as if something differs from its training."
+    return f"{said} it is unsure itself, as a weak drafter is."
 
 
-def _rise(repair: Repair) -> str:
-    known = "" if repair.level is None else f" (known to be possible: {repair.level:.2f})"
-    return f"α rises from {repair.before.alpha:.2f} to {repair.after.alpha:.2f}{known}"
+def _best(e: Findings) -> str:
+    if not e.trials:
+        return ""
+    tried = f" Of {count(len(e.trials), 'change')} tried,"
+    if not e.helping:
+        return f"{tried} none raises α clearly."
+    best = e.helping[0]
+    return f"{tried} {best.variant.description} is the best: {alpha(best.walks):.2f}."
 
 
-def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
-    """Yields the faults that the findings point to, strongest evidence first."""
-    repair = e.repair if e.repair is not None and e.repair.confirmed else None
-    yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
-    if repair is not None and not repair.steps[0].variant.unspecific:
-        yield _repaired(repair)
-    if e.little_trained and not e.works:
-        spread, norm = e.moved or (1.0, 0.0)
-        moved = (
-            f"the standard deviation of fc is only {spread:.2f} times its initial value (median over taps), and the weights of "
-            f"hidden_norm differ from 1 by only {norm:.2f} (median)"
+def _known(e: Findings) -> str:
+    """Returns how α compares with what is known that the drafter reaches."""
+    expected, below = e.asked.expected, "" if e.below else "not "
+    if e.reference is not None:
+        return _compared(e, e.reference)
+    if expected is not None:
+        return f" It is {below}significantly below the expected {expected:.2f}."
+    return f" {ASK}."
+
+
+def _compared(e: Findings, reference: Reference) -> str:
+    theirs, swap = alpha(reference.walks), reference.exchange
+    if (reference.change.low or 0.0) <= 0:
+        said = f" The reference drafts alike ({theirs:.2f})"
+        if reference.tensors:
+            said += f", although {count(len(reference.tensors), 'tensor')} differ"
+        assert e.run is not None
+        low = e.run.shape[0] == "low"
+        return (
+            f"{said}, and as low: not the drafter differs, so look at the target, its tokenizer and the template."
+            if low
+            else f"{said}."
         )
-        yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
-    if not e.works:
-        yield from map(_of_weights, e.weights)
-    if repair is not None:
-        yield _repaired(repair)
-    trials = [trial for trial in e.templates if trial.helps]
-    if trials:
-        best = max(trials, key=lambda trial: trial.change.value or 0.0)
-        yield Diagnosis(
-            "template",
-            f"Most likely it was trained with another template: with {best.template.description}, α is {best.alpha:.2f} "
-            f"(a change of {best.change.value:+.2f}).",
-            best.template.fix,
-        )
-    if run.shape[0] != "unclear" and run.first < DAMAGED:
-        yield Diagnosis(
-            "weights",
-            "Most likely its weights are damaged, are in an order that was not tried, or were trained for another target. Position "
-            f"{run.positions[0].number} is accepted {run.first:.0%} of the time, less than after a few minutes of training, and no "
-            f"change that was tried helps enough.{_best_change(e)}",
-            FETCH,
-        )
-
-
-def proved_by_weights(e: Findings) -> Diagnosis | None:
-    """Returns damage that the weights alone prove, regardless of acceptance."""
-    return next((_of_weights(fault) for fault in e.weights if fault.certain), None)
-
-
-def _of_weights(fault: WeightFault) -> Diagnosis:
-    return Diagnosis(fault.cause, fault.sentence, fault.fix)
-
-
-def proved_by_texts(e: Findings) -> Diagnosis | None:
-    """Returns the cause that the target's texts alone prove, regardless of acceptance."""
-    surprise = e.surprise
-    if surprise is not None and surprise >= UNRELATED:
-        return Diagnosis(
-            "tokenizer",
-            "Most likely the tokenizer does not belong to the target's weights: the target's mean loss on the prompts is "
-            f"{surprise:.0%} of log V, the loss of a uniform guess.",
-            "use the tokenizer files and the weights that were published with the target",
-        )
-    bad, count = e.unusable
-    trials = [trial for trial in e.templates if 2 * trial.unusable <= bad]
-    if bad and bad >= MANY_UNUSABLE * count and trials and not e.asked.chat:
-        best = min(trials, key=lambda trial: trial.unusable)
-        return Diagnosis(
-            "template",
-            f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves. "
-            f"With {best.template.description}, this happens to {best.unusable} of {count} prompts, and α is {best.alpha:.2f}.",
-            best.template.fix,
-        )
-    return None
-
-
-def _repaired(repair: Repair) -> Diagnosis:
-    variants = [step.variant for step in repair.steps]
-    first = variants[0]
-    if first.left_out is not None:
-        words = f"the weights of {first.left_out} are damaged or were never trained"
-    else:
-        words = SENTENCES[first.kind]
-    if len(variants) > 1:
-        words += f", and {SENTENCES[variants[1].kind]}"
-    changes = ", then ".join(v.description for v in variants)
-    fixes = dict.fromkeys(v.fix or FETCH for v in variants)
-    cause, sentence = CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {_rise(repair)}."
-    return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
-
-
-def _without_fault(e: Findings, run: DraftingRun) -> Diagnosis:
-    positions = run.positions
-    first = (
-        f"position {positions[0].number} is accepted {positions[0].share:.0%} of the time"
-        if positions
-        else "too little was accepted"
-    )
-    training = "" if e.works else f" {TRAINING}."
-    if e.repair is not None:
-        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}.{_best_change(e)}{training}"
-        return Diagnosis("little", sentence)
-    if run.shape[0] == "unclear":
-        return Diagnosis("unknown", "Unknown: the run has too few steps. Use about 30 prompts.")
-    if e.bits is not None:
-        harmless = "which is harmless if the drafter was trained with these weights; otherwise acceptance is lower"
-        sentence = f"No fault of the drafter was found: {first}. The target is quantised to {e.bits} bits, {harmless}.{training}"
-        return Diagnosis("rounding", sentence)
-    if e.works:
-        return Diagnosis("none", f"No fault found: {first}, and no change that was tried helps.")
-    return Diagnosis(
-        "unknown", f"Unknown: {first}, no change that was tried helps, and the folder has no fault.{training}"
-    )
+    said = f" The reference reaches {theirs:.2f} on the same texts"
+    if not reference.same_form:
+        return f"{said}; it is of another kind or size, so only the configs were compared."
+    if swap is None or not swap.parts:
+        return f"{said}; no exchange of its parts explains the difference."
+    if swap.share > MOST_PARTS:
+        return f"{said}; more than half of all parts must come from it ({swap.words}): another training, or a fault of all of them."
+    return f"{said}; with its {swap.words}, α is {alpha(swap.walks):.2f}."

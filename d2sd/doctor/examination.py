@@ -1,43 +1,53 @@
-"""Examines one drafter: its folder, its steps in a short run, and the changes that help. The examination can be stopped."""
+"""Examines one drafter: its folder, its steps in a short run, and what changes of the drafter bring."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import log1p
+from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
-from d2sd.doctor.changes import Variant
+from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.checks import Check, check_drafter_folder
-from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
-from d2sd.doctor.evidence import is_unusable, moved_by_training, quantised_bits, repeated_share, surprise, weight_faults
-from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings, Repair
-from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
+from d2sd.doctor.diagnosis import diagnose, folder_fault
+from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
+from d2sd.doctor.exchange import RESTORED, compared, exchange
+from d2sd.doctor.findings import Asked, Diagnosis, DraftingRun, Failure, Findings
+from d2sd.doctor.probes import (
+    Template,
+    TemplateTrial,
+    Trial,
+    change_of_alpha,
+    is_clear,
+    probe,
+    score_masks,
+    templates,
+)
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
-from d2sd.doctor.reference import compared
-from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
+from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.folders.drafters import published_config
-from d2sd.folders.loading import load_models, presets, with_drafter
-from d2sd.folders.store import check_place
+from d2sd.folders.fingerprint import changes_since
+from d2sd.folders.loading import load_alone, with_drafter
+from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
-from d2sd.nets.target import Target
 
 PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
-MOST_CHANGES = 2  # largest number of changes that are applied together
-CLEAR_GAIN = 0.05  # a repair is complete if every further change gains less
-MIN_ADVANTAGE = 1.5  # log gain of a change ÷ log gain of leaving a part out, below which the part counts as damaged
 MASKS = 2  # number of best mask tokens that become variants
 WHOLE_IN = 20  # longer blocks are tried if at least 1 in 20 drafts is accepted completely
+DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α is not known
 
 Result = TypeVar("Result")
 
@@ -53,28 +63,6 @@ class Progress:
     tried: str = ""
 
 
-Stage = Generator[Progress, None, Findings]  # returns the findings, extended by the stage
-
-
-@dataclass(frozen=True, slots=True)
-class _Drafting:
-    """A drafter with its target.
-
-    config: settings for generating the target's texts.
-    """
-
-    engine: Engine
-    target: Target
-    model: Any
-    config: DecodeConfig
-    visible: int
-
-    def walk_text(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
-        """Returns the steps of ``model`` over texts, which must contain the features for this model."""
-        drafter = redrafter(self.target, model, self.visible)
-        return tuple(walk_text(drafter, text) for text in texts)
-
-
 def examine(
     target: str,
     drafter: str,
@@ -87,7 +75,7 @@ def examine(
     dtype: str | None = None,
     device: str | None = None,
 ) -> Findings:
-    """Finds out why drafted tokens are rejected: checks the drafter's folder, then tries changes of the drafter one at a time.
+    """Measures how often drafted tokens are accepted, and what changes of the drafter bring.
 
     This takes seconds if the folder has a fault, otherwise up to several minutes for a large model.
 
@@ -95,77 +83,30 @@ def examine(
     drafter: folder or hub id.
     prompts: texts that the target continues; None: 30 prompts of the bundled set ``heldout``.
     chat, thinking: as in ``DecodeConfig``.
-    expected: known α of the drafter; a significantly lower α is a fault.
-    reference: folder or hub id of a known good drafter to compare with.
+    expected: known α of the drafter on these prompts; a significantly lower α is a fault.
+    reference: folder or hub id of a known good drafter. If the examined one drafts worse, its parts are exchanged for the reference's.
     dtype, device: as for ``d2sd.load``.
 
     Raises ``InputError`` for invalid arguments, or if the target cannot be loaded. Faults of the drafter become findings.
     """
     texts = [p.text for p in read_prompts("heldout", PROMPTS)] if prompts is None else prompts
-    asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype)
-    *_, last = stream_findings(asked, load_target_alone(target, (drafter, reference), dtype, device))
-    return last.found
+    asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype, target=target)
+    check_reachable(drafter, reference)
+    return Examination(asked, load_alone(target, dtype, device)).run()
 
 
-def load_target_alone(
-    name: str, drafters: Iterable[str | None], dtype: str | None = None, device: str | None = None
-) -> Models:
-    """Returns a target without drafters. Raises ``InputError`` if loading fails, or a drafter is neither a folder nor a hub id."""
+def check_reachable(*drafters: str | None) -> None:
+    """Raises ``InputError`` if a drafter is neither a folder nor a hub id that can be read."""
     for drafter in filter(None, drafters):
         try:
-            check_place(drafter)
-        except InputError as error:
-            raise InputError(f"cannot load the drafter {drafter}: {error}") from None
-    bundled = name in presets()
-    models = load_models(name if bundled else "tiny", target=None if bundled else name, dtype=dtype, device=device)
-    return Models(models.target, name=models.name)
-
-
-def stream_findings(
-    asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
-) -> Iterator[Progress]:
-    """Yields the findings about a drafter after every part of the examination; the last findings include the diagnosis.
-
-    If the folder has a fault, the drafter is not loaded. Damaged weights can cause an exception in any calculation. It becomes a
-    ``Failure``, and the examination continues if possible. Closing the iterator stops the examination.
-
-    models: only the target is used.
-    engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
-    texts: the target's texts for the prompts; empty: they are generated.
-    """
-    found, stage = Findings(asked, models.target.name), "reading the folder"
-    steps = _examine(found, models, engine, list(texts))
-    try:
-        while True:
-            progress = next(steps)
-            found, stage = progress.found, progress.stage
-            yield progress
-    except StopIteration as end:
-        found = end.value
-    except Exception as error:  # damaged weights can break any calculation
-        found = _with_failure(found, stage, error, whole=True)
-    try:
-        diagnosis = diagnose(found)
-    except Exception as error:
-        found = _with_failure(found, "the diagnosis", error, whole=True)
-        diagnosis = not_finished(found)
-    yield Progress(replace(found, diagnosis=diagnosis), "done", 1)
+            if not Path(drafter).is_dir():
+                published_config(drafter)
+        except Exception as error:
+            raise InputError(f"cannot load the drafter {drafter}: {_reason(error)}") from None
 
 
 def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, InputError) else error_line(error)
-
-
-def _with_failure(found: Findings, part: str, error: Exception, whole: bool = False) -> Findings:
-    return replace(found, failures=(*found.failures, Failure(part, _reason(error), whole)))
-
-
-def _noting(part: str, stage: Stage, found: Findings) -> Stage:
-    """Runs a stage. If the stage fails, returns ``found`` extended by the failure, so that later stages still run."""
-    try:
-        return (yield from stage)
-    except Exception as error:
-        return _with_failure(found, part, error)
 
 
 def drafter_of(models: Models) -> Drafter:
@@ -176,194 +117,256 @@ def drafter_of(models: Models) -> Drafter:
     return model
 
 
-def _examine(found: Findings, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
-    asked, target = found.asked, models.target
-    yield Progress(found, "reading the folder")
-    found = replace(found, checks=tuple(check_drafter_folder(asked.drafter, target, second=bool(asked.visible))))
-    if folder_fault(found.checks) is not None:
-        return found
-    try:
-        engine = engine or Engine(with_drafter(models, asked.drafter, asked.dtype))
-    except Exception as error:  # damaged files can cause any exception; the report must still contain the checks
-        failed = Check("loading", "fault", _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: "))
-        return replace(found, checks=(*found.checks, failed))
-    config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
-    on = _Drafting(engine, target, drafter_of(engine.models), config, asked.visible)
-    found = yield from _noting("the statistics of the weights", _read_weights(on, found), found)
-    if proved_by_weights(found) is not None:
-        return found
-    texts = texts or (yield from _write_texts(on, found))
-    found = replace(found, unusable=(sum(map(is_unusable, texts)), len(texts)))
-    others = templates(engine, asked.prompts, config)
-    numbers = [number for number, text in enumerate(texts) if text.anchors]
-    if not numbers and not others:
-        raise InputError("the target ended every text immediately")
-    longest = max((len(texts[n].ids) for n in numbers), default=0)
-    taps = {*on.model.target_layer_ids, *(n for v in readings(on.model, target, longest, True) for n in v.taps)}
-    texts, found = yield from _draft(on, [texts[n] for n in numbers], taps, found)
-    if asked.reference is not None:
-        found = yield from _noting("the comparison with the reference", _compare(on, texts, found), found)
-    found = yield from _noting("the statistics of the texts", _read_texts(on, texts, found), found)
-    found = yield from _noting("other templates", _try_templates(on, others, numbers, found), found)
-    if texts and proved_by_texts(found) is None:  # if the texts prove another cause, no change of the drafter helps
-        found = yield from _noting("changes of the drafter", _search_repair(on, texts, taps, found), found)
-    return found
+class Examination:
+    """Examines a drafter. If the folder has a fault, the drafter is not loaded.
 
+    Damaged weights can cause an exception in any calculation. It becomes a ``Failure``, and the examination continues if possible.
 
-def _read_weights(on: _Drafting, found: Findings) -> Stage:
-    yield Progress(found, "reading the weights")
-    moved = moved_by_training(on.model) if isinstance(on.model, DFlashDraftModel) else None
-    faults = tuple(weight_faults(on.model, on.target))
-    return replace(found, weights=faults, moved=moved, bits=quantised_bits(on.target))
-
-
-def _write_texts(on: _Drafting, found: Findings) -> Generator[Progress, None, list[Text]]:
-    ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
-    texts: list[Text] = []
-    yield Progress(found, "generating the texts", 0, len(ids))
-    for begin in range(0, len(ids), BATCH):
-        with on.engine.lock:
-            texts += generate_texts(on.target, ids[begin : begin + BATCH], TOKENS)
-        yield Progress(found, "generating the texts", len(texts), len(ids))
-    return texts
-
-
-def _draft(
-    on: _Drafting, texts: list[Text], taps: set[int], found: Findings
-) -> Generator[Progress, None, tuple[list[Text], Findings]]:
-    """Returns the texts with the features of the layers ``taps``, and the findings with the drafter's steps over the texts."""
-    walks: list[TextWalk] = []
-    for done, text in enumerate(texts):
-        yield Progress(found, "drafting over the texts", done, len(texts))
-        with on.engine.lock:
-            texts[done] = with_features(on.target, text, taps)
-            walks += on.walk_text(on.model, texts[done : done + 1])
-    longest = max((len(text.ids) for text in texts), default=0)
-    run = DraftingRun(tuple(walks), block_size(on.model), on.visible, longest)
-    return texts, replace(found, run=run)
-
-
-def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
-    asked, run = found.asked, found.run
-    assert asked.reference is not None
-    assert run is not None
-    yield Progress(found, "drafting with the reference")
-    with on.engine.lock:
-        other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
-        walks = on.walk_text(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
-    configs = published_config(asked.drafter), published_config(asked.reference)
-    return replace(found, reference=compared(asked.reference, on.model, other, run.walks, walks, configs))
-
-
-def _read_texts(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
-    yield Progress(found, "reading the texts")
-    with on.engine.lock:
-        return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
-
-
-def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Findings) -> Stage:
-    """Tries all changes and applies the most helpful one. Repeats this until no change helps, or ``MOST_CHANGES`` are applied.
-
-    taps: target layers whose features the texts hold.
+    models: only the target is used.
+    engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
+    texts: the target's texts for the prompts; empty: they are generated.
+    tell: called with every progress. An exception that it raises and that is not an ``Exception`` stops the examination.
+    found: the findings so far.
     """
-    assert found.run is not None
-    own, steps = found.run, list[Trial]()
-    now = own
-    for _ in range(MOST_CHANGES + 1):
-        accepted = [count for w in now.walks for count in w.accepted]
-        whole = sum(count >= block_size(on.model) - 1 for count in accepted)
-        tried = variants(on.model, on.target, own.longest, WHOLE_IN * whole >= len(accepted))
-        left = [v for v in tried if taps.issuperset(v.taps)]
-        masks = yield from _compare_masks(on, texts, left, found)
+
+    def __init__(
+        self, asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = (),
+        tell: Callable[[Progress], None] = lambda progress: None,
+    ):  # fmt: skip
+        self.asked, self.target, self.tell = asked, models.target, tell
+        self.found = Findings(asked, models.target.name)
+        self.config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
+        self._engine, self._own = engine or Engine(Models(models.target)), engine
+        self._texts, self._stage = list(texts), ""
+        self._raw: dict[str, Any] = {}
+
+    def run(self) -> Findings:
+        """Returns the findings, with the diagnosis."""
+        try:
+            self._examine()
+        except Exception as error:  # damaged weights can break any calculation
+            self._fail(self._stage, error, whole=True)
+        try:
+            diagnosis = diagnose(self.found)
+        except Exception as error:
+            self._fail("the diagnosis", error, whole=True)
+            diagnosis = Diagnosis("failed", f"The examination ended early: the diagnosis failed ({_reason(error)}).")
+        self.found = replace(self.found, diagnosis=diagnosis)
+        self._at("done", 1)
+        return self.found
+
+    def _examine(self) -> None:
+        asked = self.asked
+        self._at("reading the folder")
+        checks = tuple(check_drafter_folder(asked.drafter, self.target, second=bool(asked.visible)))
+        self.found = replace(self.found, checks=checks)
+        if folder_fault(checks) is not None:
+            return
+        try:
+            own = self._own or Engine(with_drafter(Models(self.target), asked.drafter, asked.dtype))
+        except Exception as error:  # damaged files can cause any exception; the report must still contain the checks
+            reason = _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: ")
+            self.found = replace(self.found, checks=(*checks, Check("loading", "fault", reason)))
+            return
+        self._engine, model = own, drafter_of(own.models)
+        self._raw = published_config(asked.drafter) if self._own is None or Path(asked.drafter).is_dir() else {}
+        self._part("the statistics of the weights", "reading the weights", lambda: self._read_weights(model))
+        self._part("the comparison with the training", "reading the target", lambda: {"since": changes_since(asked.drafter, model, self.target, asked.target)})  # fmt: skip
+        self._write_texts()
+        others = templates(own, asked.prompts, self.config)
+        numbers = [number for number, text in enumerate(self._texts) if text.anchors]
+        self.found = replace(self.found, unusable=(sum(map(is_unusable, self._texts)), len(self._texts)))
+        if not numbers and not others:
+            raise InputError("the target ended every text immediately")
+        self._texts = [self._texts[n] for n in numbers]
+        good: list[Drafter] = []
+        if asked.reference is not None:
+            self._part("the comparison with the reference", "reading the reference", lambda: self._load_reference(good))
+        self._draft(model, good)
+        self._part("the statistics of the texts", "reading the texts", self._read_texts)
+        self._part("other templates", "templates", lambda: self._try_templates(model, others, numbers))
+        if good:
+            self._part("the comparison with the reference", "reference", lambda: self._compare(model, good[0]))
+        reference = self.found.reference
+        explained = reference is not None and reference.same_form and (not self.found.below or (reference.exchange is not None and reference.exchange.restored))  # fmt: skip
+        if self._texts and not explained:
+            self._part("changes of the drafter", "probes", lambda: self._try_changes(model))
+
+    def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
+        self._stage = stage
+        self.tell(Progress(self.found, stage, done, total, tried))
+
+    def _part(self, name: str, stage: str, work: Callable[[], dict[str, Any]]) -> None:
+        """Adds the findings of a part of the examination, by field. If the part fails, the others still run."""
+        self._at(stage)
+        try:
+            part = work()
+            self.found = replace(self.found, **part)
+        except Exception as error:
+            self._fail(name, error)
+
+    def _fail(self, part: str, error: Exception, whole: bool = False) -> None:
+        self.found = replace(self.found, failures=(*self.found.failures, Failure(part, _reason(error), whole)))
+
+    def _locked(self, results: Iterator[Result]) -> Iterator[Result]:
+        """Yields the results, each computed while the engine is locked."""
+        while True:
+            with self._engine.lock:
+                try:
+                    result = next(results)
+                except StopIteration:
+                    return
+            yield result
+
+    def _read_weights(self, model: Drafter) -> dict[str, Any]:
+        remarks = list(weight_remarks(model))
+        if self.asked.first is not None:
+            one, other = (read_weights(weight_files(source)) for source in (self.asked.first, self.asked.drafter))
+            if one.keys() == other.keys() and all(torch.equal(w, other[n]) for n, w in one.items()):
+                remarks.append("all of its weights equal the first drafter's: one is a copy of the other")
+        return {"remarks": tuple(remarks)}
+
+    def _write_texts(self) -> None:
+        """Generates the texts, unless they are known."""
+        if self._texts:
+            return
+        ids = [self._engine.encode(prompt, self.config) for prompt in self.asked.prompts]
+        for begin in range(0, len(ids), BATCH):
+            self._at("generating the texts", begin, len(ids))
+            with self._engine.lock:
+                self._texts += generate_texts(self.target, ids[begin : begin + BATCH], TOKENS)
+
+    def _variants(self, model: Drafter, whole: bool = True) -> list[Variant]:
+        longest = max((len(text.ids) for text in self._texts), default=0)
+        return variants(model, self.target, longest, whole, self._raw)
+
+    def _load_reference(self, good: list[Drafter]) -> dict[str, Any]:
+        assert self.asked.reference is not None
+        with self._engine.lock:
+            good.append(drafter_of(with_drafter(Models(self.target), self.asked.reference, self.asked.dtype)))
+        return {}
+
+    def _draft(self, model: Drafter, others: Sequence[Drafter]) -> None:
+        """Adds to the texts the features that any drafter reads, and drafts over them."""
+        taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in v.taps)}
+        taps |= {n for other in others for n in other.target_layer_ids}
+        drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
+        for done, text in enumerate(self._texts):
+            self._at("drafting over the texts", done, len(self._texts))
+            with self._engine.lock:
+                self._texts[done] = with_features(self.target, text, taps)
+                walks.append(walk_text(drafter, self._texts[done], believed=True))
+        self.found = replace(self.found, run=self._run(model, walks))
+
+    def _run(self, model: Drafter, walks: Sequence[TextWalk]) -> DraftingRun:
+        longest = max((len(text.ids) for text in self._texts), default=0)
+        return DraftingRun(tuple(walks), block_size(model), self.asked.visible, longest)
+
+    def _walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
+        with self._engine.lock:
+            drafter = redrafter(self.target, model, self.asked.visible)
+            return tuple(walk_text(drafter, with_features(self.target, t, model.target_layer_ids)) for t in texts)
+
+    def _read_texts(self) -> dict[str, Any]:
+        with self._engine.lock:
+            return {"surprise": surprise(self.target, self._texts), "repeated": repeated_share(self._texts)}
+
+    def _compare(self, model: Drafter, good: Drafter) -> dict[str, Any]:
+        """Compares with the reference, and exchanges parts if the reference drafts better."""
+        asked, run = self.asked, self.found.run
+        assert run is not None
+        assert asked.reference is not None
+        others = self._walk(good, self._texts)
+        configs = self._raw, published_config(asked.reference)
+        reference = compared(asked.reference, model, good, run.walks, others, configs)
+        if reference.same_form and (reference.change.low or 0.0) > 0:
+            runs = 0
+
+            def drafted(variant: Variant, count: int) -> tuple[TextWalk, ...]:
+                nonlocal runs
+                runs += 1
+                self._at("exchanges", runs, max(runs, 60), "")
+                return self._walk(variant.apply(model), self._texts[:count])
+
+            swap = exchange(model, good, self._raw, run.walks, others, drafted)
+            reference = replace(reference, exchange=swap)
+        return {"reference": reference}
+
+    def _try_changes(self, model: Drafter) -> dict[str, Any]:
+        """Tries all changes, one at a time."""
+        run = self.found.run
+        assert run is not None
+        accepted = [count for w in run.walks for count in w.accepted]
+        whole = sum(count >= block_size(model) - 1 for count in accepted)
+        tried = self._variants(model, WHOLE_IN * whole >= len(accepted))
+        masks = mask_tokens(model.form, self.target) if isinstance(model, DFlashDraftModel) else []
+        tried += self._best_masks(model, masks) if masks else []
         latest: dict[str, Trial] = {}
-        trials = probe(on.target, on.model, on.visible, texts, now.walks, left, len(left) + masks)
-        for done, trial in enumerate(_locked(on.engine, trials), 1):
+        trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried, len(tried) + len(masks))
+        for done, trial in enumerate(self._locked(trials), 1):
             latest[trial.variant.description] = trial
-            if not steps:
-                found = replace(found, trials=tuple(latest.values()))
-            stage = f"after {steps[-1].variant.description}" if steps else "probes"
-            yield Progress(found, stage, min(done, len(left)), len(left), trial.variant.description)
-        best = best_of([t for t in latest.values() if t.helps])
-        if found.repair is not None:
-            further = 0.0 if best is None else best.gain.value or 0.0
-            found = replace(found, repair=replace(found.repair, complete=further < CLEAR_GAIN))
-        if best is None or len(steps) == MOST_CHANGES:
-            break
-        steps.append(best)
-        on = replace(on, model=best.variant.apply(on.model))
-        now = replace(own, walks=best.walks, block=block_size(on.model))
-        repair = Repair(tuple(steps), own, now, None, found.level)
-        found = replace(found, repair=repair)
-        if len(steps) == MOST_CHANGES and not replace(repair, complete=True).confirmed:
-            break  # not confirmed, even if no further change helps
-    return found
+            self.found = replace(self.found, trials=tuple(latest.values()))
+            self._at("probes", min(done, len(tried)), len(tried), trial.variant.description)
+        return {}
 
+    def _best_masks(self, model: Any, tokens: Sequence[int]) -> list[Variant]:
+        """Compares other mask tokens of a block drafter on a few texts, and returns the best ones as variants."""
+        scores: dict[int, int] = {}
+        results = self._locked(score_masks(self.target, model, self.asked.visible, self._texts, tokens))
+        for token, score in zip(tokens, results, strict=True):
+            scores[token] = score
+            self._at("mask tokens", len(scores), len(tokens), str(token))
+        best = sorted(tokens, key=lambda token: -scores[token])[:MASKS]
+        return [with_mask(model.form, token, self.target, self._raw) for token in best]
 
-def best_of(helping: Sequence[Trial]) -> Trial | None:
-    """Returns the most helpful change; or the removal of a part, if it helps about as much, since the part is then damaged."""
-    best = max(helping, key=_log_gain, default=None)
-    removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
-    if best is None or removal is None:
-        return best
-    return removal if _log_gain(best) < MIN_ADVANTAGE * _log_gain(removal) else best
+    def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
+        """Drafts over the texts that the target generates for the same prompts in other templates.
 
+        numbers: indices of the prompts whose texts are in the run.
+        """
+        assert self.found.run is not None
+        known = dict(zip(numbers, self.found.run.walks, strict=True))
+        found: list[TemplateTrial] = []
+        for number, template in enumerate(others, 1):
+            pairs: list[tuple[TextWalk, TextWalk]] = []
+            unusable = 0
+            for begin in range(0, len(template.ids), BATCH):
+                stage = f"templates, {number} of {len(others)}"
+                self._at(stage, begin, len(template.ids), template.description)
+                with self._engine.lock:
+                    texts = generate_texts(self.target, template.ids[begin : begin + BATCH], TOKENS)
+                unusable += sum(map(is_unusable, texts))
+                both = [(n, text) for n, text in enumerate(texts, begin) if text.anchors and n in known]
+                walks = self._walk(model, [text for _, text in both])
+                pairs += [(walk, known[n]) for (n, _), walk in zip(both, walks, strict=True)]
+            own, before = zip(*pairs, strict=True) if pairs else ((), ())
+            change = change_of_alpha(own, before, len(others)) if pairs else Estimate(None)
+            helps = is_clear(change, alpha(before) * template.min_rise)
+            found.append(TemplateTrial(template, alpha(own), change, len(pairs), helps, unusable))
+        return {"templates": tuple(found)}
 
-def _log_gain(trial: Trial) -> float:
-    return log1p(trial.gain.value or 0.0)
+    def mend(self, out: Path) -> str:
+        """Writes a copy of the drafter with the changes that remove the fault, and drafts with it. Returns a sentence about the result.
 
-
-def _compare_masks(
-    on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Findings
-) -> Generator[Progress, None, int]:
-    """Tries other mask tokens of a block drafter and adds the best ones to ``left``. Returns the number of tried tokens."""
-    if not isinstance(on.model, DFlashDraftModel):
-        return 0
-    tokens = mask_tokens(on.model.form, on.target)
-    scores: dict[int, int] = {}
-    results = _locked(on.engine, score_masks(on.target, on.model, on.visible, texts, tokens))
-    for token, score in zip(tokens, results, strict=True):
-        scores[token] = score
-        yield Progress(found, "mask tokens", len(scores), len(tokens), str(token))
-    for token in sorted(tokens, key=lambda token: -scores[token])[:MASKS]:
-        text = repr(on.target.tokenizer.convert_ids_to_tokens(token))
-        left.append(with_mask(on.model.form, token, text[:24]))
-    return len(tokens)
-
-
-def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
-    """Yields the results, each computed while the engine is locked."""
-    while True:
-        with engine.lock:
-            try:
-                result = next(results)
-            except StopIteration:
-                return
-        yield result
-
-
-def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Findings) -> Stage:
-    """Drafts over the texts that the target generates for the same prompts in other templates.
-
-    numbers: indices of the prompts whose texts are in the run.
-    """
-    assert found.run is not None
-    known = dict(zip(numbers, found.run.walks, strict=True))
-    for number, template in enumerate(others, 1):
-        pairs: list[tuple[TextWalk, TextWalk]] = []
-        unusable = 0
-        for begin in range(0, len(template.ids), BATCH):
-            stage = f"templates, {number} of {len(others)}"
-            yield Progress(found, stage, begin, len(template.ids), template.description)
-            with on.engine.lock:
-                texts = generate_texts(on.target, template.ids[begin : begin + BATCH], TOKENS)
-                for prompt, text in enumerate(texts, begin):
-                    unusable += is_unusable(text)
-                    if text.anchors and prompt in known:
-                        text = with_features(on.target, text, on.model.target_layer_ids)
-                        pairs.append((on.walk_text(on.model, [text])[0], known[prompt]))
-        walks, before = zip(*pairs, strict=True) if pairs else ((), ())
-        change = change_of_alpha(walks, before, len(others)) if pairs else Estimate(None)
-        helps = is_clear(change, alpha(before) * template.min_rise)
-        trial = TemplateTrial(template, alpha(walks), change, len(pairs), helps, unusable)
-        found = replace(found, templates=(*found.templates, trial))
-    return found
+        The copy is removed if it does not load, or drafts worse than was measured. Raises as ``write_changed``.
+        """
+        diagnosis, level = self.found.diagnosis, self.found.repaired
+        if diagnosis is None or not diagnosis.changes:
+            return f"{out} was not written: no change that was tried is proved to remove a fault of the drafter."
+        write_changed(self.asked.drafter, diagnosis.changes, out)
+        kept = False
+        try:
+            model = drafter_of(with_drafter(Models(self.target), str(out), self.asked.dtype))
+            self._write_texts()
+            run = self._run(model, self._walk(model, [text for text in self._texts if text.anchors]))
+            kept = run.alpha >= RESTORED * level if level is not None else run.first >= DRAFTS
+            reason = f"its α is only {run.alpha:.2f}"
+        except Exception as error:
+            reason = _reason(error)
+        finally:
+            if not kept:
+                shutil.rmtree(out)
+        if not kept:
+            return f"{out} was not written: with {diagnosis.changes[0].description}, the drafter still does not work ({reason})."
+        before = f"{self.found.run.alpha:.2f} → " if self.found.run else ""
+        return f"{out}: {', then '.join(change.description for change in diagnosis.changes)}; α {before}{run.alpha:.2f}"

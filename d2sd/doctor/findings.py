@@ -1,27 +1,19 @@
-"""The findings of an examination: measurements, changes that repair the drafter, and failures."""
+"""The findings of an examination: measurements, comparisons, failures, and what they prove."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import inf
 from typing import Any
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import WeightFault
+from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import LOW, DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
-from d2sd.doctor.reference import Reference
+from d2sd.doctor.redraft import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.errors import InputError
 from d2sd.trace.text import all_encodable
-
-LITTLE_MOVED = (1.3, 0.05)  # figures of ``moved_by_training`` below which a drafter was hardly trained
-LITTLE = 0.3  # acceptance at position 1 after a little training
-TIMES = 2.0  # factor by which accepted tokens must rise if acceptance at position 1 reaches only ``LITTLE``
-LEVEL_SHARE = 0.75  # share of the known α that a repair must reach
-MIN_RISE = 0.1  # relative rise of α that an unspecific change needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +28,8 @@ class Asked:
     reference: folder or hub id of a known good drafter; None: no comparison.
     dtype: dtype of the drafters, as for ``with_drafter``.
     name: the drafter's name in the report; None: the value of ``drafter``.
+    first: the first drafter, if a second one is examined; None if unknown.
+    target: the target's folder, hub id, preset or GGUF file; None if unknown.
     """
 
     drafter: str
@@ -47,6 +41,8 @@ class Asked:
     reference: str | None = None
     dtype: str | None = None
     name: str | None = None
+    first: str | None = None
+    target: str | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.prompts, str):
@@ -103,51 +99,25 @@ class DraftingRun:
         """The shape of acceptance by position, and the position of the cliff if there is one."""
         return shape(self.positions)
 
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """A sequence of changes. Each is the most helpful one after all earlier changes are applied.
-
-    steps: the changes and their results.
-    before, after: the runs without the changes and with all of them.
-    complete: whether no further change has a clear gain; None if unknown.
-    level: an α that is known to be possible; None if unknown.
-    """
-
-    steps: tuple[Trial, ...]
-    before: DraftingRun
-    after: DraftingRun
-    complete: bool | None = None
-    level: float | None = None
-
     @property
-    def confirmed(self) -> bool:
-        """Whether acceptance is normal after these changes, so that they must have undone the cause.
-
-        If ``level`` is known, α must reach ``LEVEL_SHARE`` of it. Otherwise, ``complete`` must be true, and acceptance at position 1
-        must reach ``LOW`` and decay smoothly, or reach ``LITTLE`` while ``TIMES`` as many tokens per step are accepted as before.
-        If any change is unspecific, α must also rise by the share ``MIN_RISE``.
-        """
-        if self.level is not None:
-            restored = self.after.alpha >= LEVEL_SHARE * self.level
-        else:
-            times = (self.after.alpha - 1) / max(self.before.alpha - 1, 1e-3)
-            trained = self.after.first >= LOW and self.after.shape[0] == "smooth"
-            restored = bool(self.complete) and (trained or (self.after.first >= LITTLE and times >= TIMES))
-        rises = self.after.alpha >= (1 + MIN_RISE) * self.before.alpha
-        return restored and (rises or not any(step.variant.unspecific for step in self.steps))
+    def belief(self) -> tuple[float, float] | None:
+        """What the drafter expected and what was accepted, as means over all drafted tokens that were compared; None if unknown."""
+        known = [(p.belief, p.share, p.steps) for p in self.positions if p.belief is not None]
+        total = sum(steps for *_, steps in known)
+        if not total:
+            return None
+        return tuple(sum(row[n] * row[2] for row in known) / total for n in (0, 1))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The likely cause.
+    """What the findings prove.
 
-    cause: kind of a variant, or folder, tensors, layers, target, template, weights, training, role or tokenizer. Other values:
-        "below": α is below the expected one, for an unknown reason. "little": a change helps but is not proven to be the cause.
-        "rounding": no fault, but a quantised target. "failed": the examination ended early. "unknown": no cause. "none": no fault.
-    sentence: the cause, in words.
+    cause: kind of the fault, if one is proved: of a ``Check``, of a ``Variant``, or "exchange". Otherwise: "below", if α is below a
+        known level; "failed", if the examination ended early; "unknown", if too little is known; "none".
+    sentence: the main finding, in words.
     fix: what to change; None if unknown.
-    changes: changes that undo the cause; only these are written as a repair.
+    changes: changes that remove the fault; only these are written as a repair.
     """
 
     cause: str
@@ -157,7 +127,7 @@ class Diagnosis:
 
     @property
     def names_fault(self) -> bool:
-        return self.cause not in ("unknown", "none", "rounding", "little", "failed")
+        return self.cause not in ("unknown", "none", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,34 +137,31 @@ class Findings:
     asked: the drafter and the settings.
     target: name of the target.
     checks: checks of the folder; empty if it was not checked.
-    weights: damage in the weights, strongest evidence first.
-    moved: see ``moved_by_training``; None if unknown.
-    bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not quantised.
+    remarks: what is unusual about the weights, one sentence each.
+    since: what changed since the drafter was trained (``d2sd.folders.fingerprint``), one clause each; None if the folder does not
+        tell.
     surprise: the target's mean loss on the prompts ÷ log V, the loss of a uniform guess; None if not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
     run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each change, applied alone.
-    repair: the changes that help most, in order; None if no change helps.
+    trials: latest result of each change.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that failed.
-    diagnosis: the likely cause; None if the examination was stopped.
+    diagnosis: what the findings prove; None if the examination was stopped.
     """
 
     asked: Asked
     target: str
     checks: tuple[Check, ...] = ()
-    weights: tuple[WeightFault, ...] = ()
-    moved: tuple[float, float] | None = None
-    bits: int | None = None
+    remarks: tuple[str, ...] = ()
+    since: tuple[str, ...] | None = None
     surprise: float | None = None
     repeated: float | None = None
     unusable: tuple[int, int] = (0, 0)
     run: DraftingRun | None = None
     reference: Reference | None = None
     trials: tuple[Trial, ...] = ()
-    repair: Repair | None = None
     templates: tuple[TemplateTrial, ...] = ()
     failures: tuple[Failure, ...] = ()
     diagnosis: Diagnosis | None = None
@@ -206,8 +173,8 @@ class Findings:
 
     @property
     def helping(self) -> list[Trial]:
-        """The changes that help, the best one first."""
-        return sorted((t for t in self.trials if t.helps), key=lambda t: -(t.gain.value or 0.0))
+        """The changes that help, the one with the highest α first."""
+        return sorted((t for t in self.trials if t.helps), key=lambda t: -alpha(t.walks))
 
     @property
     def failed(self) -> Failure | None:
@@ -215,36 +182,24 @@ class Findings:
         return next((failure for failure in self.failures if failure.whole), None)
 
     @property
-    def works(self) -> bool:
-        """Whether acceptance without changes is like a trained drafter's, and α not significantly below the known α."""
-        run = self.run
-        return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
-
-    @property
-    def little_trained(self) -> bool:
-        """Whether training hardly moved the weights from their initial values."""
-        spread, norm = self.moved or (inf, inf)
-        return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
-
-    @property
-    def below(self) -> str | None:
-        """The known α, in words; None if it is unknown, or the measured α is not significantly lower."""
+    def below(self) -> bool:
+        """Whether α is significantly below a known level."""
         if self.run is None:
-            return None
+            return False
         estimate, expected = self.run.estimate, self.asked.expected
         high = estimate.high if estimate.high is not None else self.run.alpha
-        if expected is not None and high < expected:
-            return f"the expected {expected:.2f}"
-        if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
-            return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
-        return None
+        worse = self.reference is not None and (self.reference.change.low or 0.0) > 0
+        return worse or (expected is not None and high < expected)
 
     @property
-    def level(self) -> float | None:
-        """The α that is known to be possible: the expected α, else the reference's; None if both are unknown."""
-        if self.asked.expected is not None or self.reference is None:
-            return self.asked.expected
-        return alpha(self.reference.walks)
+    def repaired(self) -> float | None:
+        """α after the changes that remove the fault; None if it was not measured."""
+        if self.diagnosis is None or not self.diagnosis.changes:
+            return None
+        measured = [(t.variant, t.walks) for t in self.trials]
+        if self.reference is not None and (swap := self.reference.exchange) is not None:
+            measured.append((swap.variant, swap.walks))
+        return next((alpha(walks) for variant, walks in measured if (variant,) == self.diagnosis.changes), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the findings as JSON-ready data.
@@ -254,19 +209,22 @@ class Findings:
         names_fault: whether the diagnosis names a fault.
         alpha: committed tokens per step, as value, low and high (95% interval); None without a run.
         prompts: number of texts in the run.
-        acceptance: accepted share by position, among the steps that accepted all earlier tokens.
+        acceptance: by position: accepted share among the steps that accepted all earlier tokens, number of these steps, and the mean
+            probabilities that the drafter and its confidence head gave to the drafted tokens.
         checks: checks of the folder: name, state ("good", "note" or "fault") and finding.
+        remarks: what is unusual about the weights.
+        since_training: what changed since the drafter was trained; None if the folder does not tell.
         changes: changes that help: description, α, and relative gain of the committed tokens per draft.
         other_changes: number of changes that do not help.
-        repair: changes that undo the cause, which ``d2sd doctor --mend`` writes.
+        repair: changes that remove the fault, which ``d2sd doctor --mend`` writes.
         repaired_alpha: α after the changes in ``repair``; None if not measured.
         templates: α with the same prompts in other templates.
-        reference: α of the reference on the same texts.
+        reference: name and α of the reference, its α minus the drafter's, the tensors that differ, the parts that must come from the
+            reference, and α with these parts; None without a reference.
         failures: parts of the examination that failed.
         """
-        run, diagnosis, repair, reference = self.run, self.diagnosis, self.repair, self.reference
-        changes = diagnosis.changes if diagnosis else ()
-        tried = repair is not None and changes == tuple(t.variant for t in repair.steps)
+        run, diagnosis, reference = self.run, self.diagnosis, self.reference
+        swap = reference and reference.exchange
         return all_encodable({
             "drafter": self.asked.name or self.asked.drafter,
             "target": self.target,
@@ -276,15 +234,27 @@ class Findings:
             "names_fault": self.names_fault,
             "alpha": run and asdict(run.estimate),
             "prompts": len(run.walks) if run else 0,
-            "acceptance": [{"position": p.number, "accepted": p.share, "steps": p.steps} for p in run.positions] if run else [],
+            "acceptance": [
+                {"position": p.number, "accepted": p.share, "steps": p.steps, "believed": p.belief, "confidence_head": p.head}
+                for p in (run.positions if run else ())
+            ],
             "checks": [{name: getattr(check, name) for name in ("name", "state", "finding")} for check in self.checks],
+            "remarks": list(self.remarks),
+            "since_training": None if self.since is None else list(self.since),
             "changes": [
                 {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping
             ],
             "other_changes": len(self.trials) - len(self.helping),
-            "repair": [change.description for change in changes],
-            "repaired_alpha": repair.after.alpha if repair and tried else None,
+            "repair": [change.description for change in (diagnosis.changes if diagnosis else ())],
+            "repaired_alpha": self.repaired,
             "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
-            "reference": reference and {"drafter": reference.name, "alpha": alpha(reference.walks), "change": asdict(reference.change)},
+            "reference": reference and {
+                "drafter": reference.name,
+                "alpha": alpha(reference.walks),
+                "change": asdict(reference.change),
+                "tensors": {t.name: t.relation for t in reference.tensors},
+                "parts": [t for part in swap.parts for t in (*part.tensors, *part.settings)] if swap else [],
+                "alpha_with_parts": alpha(swap.walks) if swap else None,
+            },
             "failures": [asdict(failure) for failure in self.failures],
         })  # fmt: skip

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,16 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.redraft import BlockRedrafter, TextWalk, alpha, redrafter, tokens_and_steps, walk_text
+from d2sd.doctor.redraft import (
+    BlockRedrafter,
+    ChainRedrafter,
+    Drafter,
+    TextWalk,
+    alpha,
+    redrafter,
+    tokens_and_steps,
+    walk_text,
+)
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
@@ -31,6 +39,7 @@ SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 4, -0.15
 SCREEN_STOP = -0.5  # gain in the first text below which a variant is not screened in other texts
 # Numbers of texts, and of anchors per text, over which mask tokens are compared.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
+MIN_GAIN = 0.02  # smallest relative gain that counts as help
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +90,13 @@ def is_clear(change: Estimate, least: float) -> bool:
     return change.low is not None and change.low > 0 and (change.value or 0.0) >= least
 
 
+def changed(target: Target, model: Drafter, visible: int, variant: Variant) -> BlockRedrafter | ChainRedrafter:
+    """Returns an object that drafts over texts with the changed drafter."""
+    return redrafter(target, variant.apply(model), visible, lag=variant.lag, ahead=variant.ahead)
+
+
 def probe(
-    target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[TextWalk], variants: Sequence[Variant],
+    target: Target, model: Drafter, visible: int, texts: Sequence[Text], base: Sequence[TextWalk], variants: Sequence[Variant],
     tests: int,
 ) -> Iterator[Trial]:  # fmt: skip
     """Yields the screening results of all variants, then the results of the best ones over all texts.
@@ -96,7 +110,7 @@ def probe(
     gains: list[float] = []
     for variant in variants:
         try:
-            screened = _screened(target, variant.apply(model), visible, few, unchanged)
+            screened = _screened(changed(target, model, visible, variant), few, unchanged)
         except Exception as error:  # a change may fail with damaged weights; other changes are still tried
             gains.append(-1.0)
             yield Trial(variant, Estimate(None), failure=error_line(error))
@@ -105,18 +119,22 @@ def probe(
         gains.append(gain.value or 0.0 if screened != unchanged else -1.0)
         yield Trial(variant, gain)
     order = sorted((n for n in range(len(gains)) if gains[n] > SCREEN_FLOOR), key=lambda n: -gains[n])
-    for variant in [variants[n] for n in order[:SCREEN_KEEP]]:
-        drafter = redrafter(target, variant.apply(model), visible)
+    kinds = [variants[n].kind for n in order]
+    other = next((n for n, kind in zip(order, kinds, strict=True) if kind != kinds[0]), None)
+    kept = dict.fromkeys(
+        [*order[:SCREEN_KEEP], *([] if other is None else [other])]
+    )  # other kinds could explain as much
+    for variant in [variants[n] for n in kept]:
+        drafter = changed(target, model, visible, variant)
         walks = tuple(walk_text(drafter, text) for text in texts)
         gain = relative_gain(walks, base, tests)
-        yield Trial(variant, gain, is_clear(gain, variant.min_gain) and alpha(walks) >= alpha(base), walks)
+        yield Trial(variant, gain, is_clear(gain, MIN_GAIN) and alpha(walks) >= alpha(base), walks)
 
 
 def _screened(
-    target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
+    drafter: BlockRedrafter | ChainRedrafter, texts: Sequence[Text], unchanged: Sequence[TextWalk]
 ) -> list[TextWalk]:
-    """Drafts at some positions of these texts. Stops after the first text if ``model``'s gain there is below ``SCREEN_STOP``."""
-    drafter = redrafter(target, model, visible)
+    """Drafts at some positions of these texts. Stops after the first text if the gain there is below ``SCREEN_STOP``."""
     walks: list[TextWalk] = []
     for text in texts:
         walks.append(TextWalk((), 0, tuple(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))))

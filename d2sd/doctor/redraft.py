@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from math import isnan, nan
 from typing import Literal
 
 import numpy as np
@@ -46,15 +47,23 @@ def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int
     return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]
 
 
-def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN) -> BlockRedrafter | ChainRedrafter:
+def redrafter(
+    target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN, lag: int = 0, ahead: int = 0
+) -> BlockRedrafter | ChainRedrafter:
     """Returns an object that drafts over texts with a drafter of either kind.
 
     visible: number of tokens after the anchor that a block drafter is shown.
     chain: length of the chains that an EAGLE-3 drafter drafts.
+    lag, ahead: displacement of the inputs (see ``Variant``).
     """
     if isinstance(model, DFlashDraftModel):
-        return BlockRedrafter(target, model, visible)
-    return ChainRedrafter(target, model, chain)
+        return BlockRedrafter(target, model, visible, lag, ahead)
+    return ChainRedrafter(target, model, chain, lag, ahead)
+
+
+def _late(features: Tensor, lag: int) -> Tensor:
+    """Returns features (1, T, width) moved to later positions by ``lag``."""
+    return torch.cat([features[:, :1].expand(-1, lag, -1), features[:, : features.shape[1] - lag]], 1)
 
 
 def block_size(model: Drafter) -> int:
@@ -66,17 +75,21 @@ class BlockRedrafter:
     """Drafts blocks after any token of a text. Each block depends only on the text before it.
 
     visible: number of tokens after the anchor that the drafter is shown; at least 1 for a VP-Drafter.
+    lag, ahead: see ``redrafter``.
+    beliefs: to be set to a list, which collects what the drafter believes: for each anchor, rows (probability of the drafted
+        token, the confidence head's probability) by position, up to the first rejected token. The second is NaN without this head.
     """
 
-    def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0):
-        self.model, self.form, self.visible = model, model.form, visible
+    def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0, lag: int = 0, ahead: int = 0):
+        self.model, self.form, self.visible, self.lag, self.ahead = model, model.form, visible, lag, ahead
+        self.beliefs: list[Tensor] | None = None
         passes = Passes("eager", "dense", 1, target.device)
         self.drafter = make_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
     def context(self, text: Text) -> list[KeyValue]:
         """Returns the text's keys and values by layer. They do not depend on the mask token or the block."""
-        features = text.features_of(self.form.taps).to(self.drafter.dtype)
+        features = _late(text.features_of(self.form.taps).to(self.drafter.dtype), self.lag)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         return self.model.project_context(features, positions)
 
@@ -102,16 +115,28 @@ class BlockRedrafter:
             begun = block.clone()
             begun[:, 1 + self.visible :] = -1
             logits = self.drafter.logits(hidden[:, 1 - self.form.shift :])
-            tokens = self.drafter.chain(hidden, logits, begun, 0.0, torch.empty(len(goal[0]) + self.visible, 0))[0]
+            noise = torch.empty(len(goal[0]) + self.visible, 0)
+            tokens, logs, picks, _ = self.drafter.chain(hidden, logits, begun, 0.0, noise)
+            if self.beliefs is not None:
+                sure = logs.gather(-1, picks)[..., 0].exp().float()
+                head = self.drafter.trained(hidden, begun, tokens)
+                both = torch.stack([sure, torch.full_like(sure, torch.nan) if head is None else head], -1)
+                self.beliefs += both[:, self.visible :].cpu()
             return (tokens[:, self.visible :] == goal).cumprod(1).sum(1).tolist()
+        sure = torch.full((*goal.shape, 2), torch.nan, device=hidden.device)
         count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
         left = torch.arange(len(anchors), device=hidden.device)
         for at in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
-            best = self.drafter.own_ids(self.drafter.logits(rows[left, at]).argmax(-1))
+            scores = self.drafter.logits(rows[left, at])
+            best = self.drafter.own_ids(scores.argmax(-1))
+            if self.beliefs is not None:
+                sure[left, at, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
             left = left[best == goal[left, at]]
             count[left] += 1
             if not len(left):
                 break
+        if self.beliefs is not None:
+            self.beliefs += sure.cpu()
         return count.tolist()
 
     def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
@@ -134,7 +159,7 @@ class BlockRedrafter:
             for kind in set(kinds)
         }
         attends = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
-        positions = starts[:, None] + torch.arange(rows, device=device)
+        positions = starts[:, None] + torch.arange(rows, device=device) + self.ahead
         return self.model(self.drafter.embed(ids), positions, context, attends)
 
 
@@ -143,33 +168,41 @@ class ChainRedrafter:
 
     visible = 0
 
-    def __init__(self, target: Target, model: Eagle3DraftModel, length: int):
-        self.model, self.length = model, length
+    def __init__(self, target: Target, model: Eagle3DraftModel, length: int, lag: int = 0, ahead: int = 0):
+        self.model, self.length, self.lag, self.ahead = model, length, lag, ahead
+        self.beliefs: list[Tensor] | None = None  # as for ``BlockRedrafter``
         self.embedding = target.embedding if model.embedding is None else model.embedding
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
         model = self.model
-        features = text.features_of(model.target_layer_ids).to(model.dtype)
+        features = _late(text.features_of(model.target_layer_ids).to(model.dtype), self.lag)
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (self.length + 1)], device=features.device)
         count = len(text.ids) - 1
         at = torch.arange(count, device=features.device)
         feature = model.project(features)
-        context = model.keys_values(self._embedded(ids[1 : count + 1])[None], feature, at[None])
+        read = ids.roll(self.ahead)  # tokens whose embeddings are the inputs
+        context = model.keys_values(self._embedded(read[1 : count + 1])[None], feature, at[None])
         rows = torch.tensor([anchors], device=features.device) - 1  # row n reads token n + 1, here the anchor
         chains = Chains(rows, at, context)
         state = feature[:, rows[0]]
         right = torch.ones(len(anchors), dtype=torch.bool, device=features.device)
         counts = torch.zeros(len(anchors), dtype=torch.int64, device=features.device)
+        sure = torch.full((len(anchors), self.length, 2), torch.nan, device=features.device)
         for step in range(self.length):
             place = rows + step
-            hidden = model(self._embedded(ids[place[0] + 1])[None], state, place, chains)
-            best = model.token_ids[model.logits(hidden)[0].argmax(-1)]
+            hidden = model(self._embedded(read[place[0] + 1])[None], state, place, chains)
+            scores = model.logits(hidden)[0]
+            if self.beliefs is not None:
+                sure[:, step, 0] = scores.softmax(-1).amax(-1)
+            best = model.token_ids[scores.argmax(-1)]
             right = right & (best == ids[place[0] + 2])
             if not bool(right.any()):
                 break
             counts += right
             state = model.following(hidden)
+        if self.beliefs is not None:
+            self.beliefs += sure.cpu()
         return counts.tolist()
 
     def _embedded(self, ids: Tensor) -> Tensor:
@@ -186,21 +219,29 @@ class TextWalk:
     accepted: number of accepted tokens of each step, including visible ones; the text's end may cut the last step.
     tokens: number of generated tokens.
     by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
+    beliefs: for each step, what the drafter believed by position (see ``BlockRedrafter``); empty if it was not asked.
     """
 
     accepted: tuple[int, ...]
     tokens: int
     by_anchor: tuple[int, ...] = ()
+    beliefs: tuple[list[tuple[float, float]], ...] = ()
 
 
-def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
-    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
+def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text, believed: bool = False) -> TextWalk:
+    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token.
+
+    believed: whether to return what the drafter believed.
+    """
+    drafter.beliefs = [] if believed else None
     by_anchor = drafter.accepted(text, text.anchors)
-    at, end, accepted = text.start, len(text.ids) - 1, []
+    at, end, accepted, beliefs = text.start, len(text.ids) - 1, [], []
     while at < end:
+        if drafter.beliefs is not None:
+            beliefs.append(drafter.beliefs[at - text.start].tolist())
         accepted.append(min(drafter.visible + by_anchor[at - text.start], end - at))
         at += accepted[-1] + 1
-    return TextWalk(tuple(accepted), end - text.start, tuple(by_anchor))
+    return TextWalk(tuple(accepted), end - text.start, tuple(by_anchor), tuple(beliefs))
 
 
 def tokens_and_steps(walks: Sequence[TextWalk]) -> Ratio:
@@ -222,12 +263,6 @@ LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
 FEWEST_STEPS = 20  # steps that must reach a position for it to count
 FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
 STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
-SHAPES = {
-    "low": "Acceptance is already low at position 1, as with wrong taps, a wrong mask token, another template or too little training.",
-    "cliff": "Acceptance drops at one position, as with a wrong γ, window or positions.",
-    "smooth": "Acceptance decays smoothly, without a low start or a cliff, as in a drafter that works as trained.",
-    "unclear": "There are too few steps to judge acceptance by position.",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +272,15 @@ class DraftPosition:
     number: from 1.
     steps: number of steps that accepted all earlier tokens.
     accepted: number of these steps that also accept this token.
+    belief, head: mean probability of the drafted token in these steps, by the drafter's softmax and by its confidence head; None if
+        unknown.
     """
 
     number: int
     steps: int
     accepted: int
+    belief: float | None = None
+    head: float | None = None
 
     @property
     def share(self) -> float:
@@ -255,8 +294,15 @@ def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list
     visible: number of tokens after the anchor that the drafter is shown; their positions are left out.
     """
     counts = reached([count for w in walks for count in w.accepted[:-1]])
-    positions = [DraftPosition(number, *count) for number, count in enumerate(counts[: gamma - 1], 1)]
-    return positions[visible:]
+    steps = [step for w in walks for step in zip(w.accepted[:-1], w.beliefs, strict=False)]
+
+    def beliefs(number: int) -> tuple[float | None, float | None]:
+        there = [rows[number - 1 - visible] for count, rows in steps if count >= number - 1]
+        means = [sum(column) / len(there) for column in zip(*there, strict=True)] or [nan, nan]
+        return tuple(None if isnan(mean) else mean for mean in means)  # type: ignore[return-value]
+
+    shown = list(enumerate(counts[: gamma - 1], 1))[visible:]
+    return [DraftPosition(number, *count, *beliefs(number)) for number, count in shown]
 
 
 def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:

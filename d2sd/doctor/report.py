@@ -14,17 +14,18 @@ from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
+from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
-from d2sd.doctor.redraft import SHAPES, alpha
-from d2sd.doctor.reference import Reference
+from d2sd.doctor.redraft import alpha
 from d2sd.trace.text import escaped
 
-MOST_TENSORS, MOST_CHARACTERS = 12, 80  # limits of the comparison with a reference
+MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
     "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted tokens, so α is at least 1. Without the bonus token, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
+    "Expected: the mean probability that the drafter, or its confidence head, gave to the drafted tokens that were compared.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "γ counts the anchor: a block has γ − 1 drafted tokens. A drafter with the fill convention has γ rows; with next, it has γ − 1 rows.",
     "Texts and drafts are greedy. A softmax temperature does not change greedy drafts, so the examination tries none; Calibrate suggests a temperature for the confidence.",
@@ -32,10 +33,10 @@ CONVENTIONS = (
 
 
 def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
-    """Returns the report as Markdown, one section per drafter: the likely cause, what helps, and the checks of the folder.
+    """Returns the report as Markdown, one section per drafter: the main finding, the measurements, and the checks of the folder.
 
     clean: removes private parts from a sentence, such as paths.
-    full: also list the changes that do not help.
+    full: list every change that was tried, not only the best ones.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
     for found in examined:
@@ -88,11 +89,17 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
         if e.diagnosis.fix:
             yield f"To fix: {code(clean(e.diagnosis.fix))}"
     else:
-        yield "**Stopped before the end, so the cause is unknown.**"
+        yield "**Stopped before the end.**"
     for failure in e.failures:
         yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
+    if e.since:
+        yield f"\nSince this drafter was trained, the target changed: {text('; '.join(e.since))}."
+    for remark in e.remarks:
+        yield f"\nA remark on the weights: {text(remark)}."
     if e.run is not None:
         yield from _run(e, e.run)
+    if e.reference is not None:
+        yield from _reference(e.reference)
     if e.trials or e.templates:
         yield from _tried(e, full)
     yield from ("", "### The folder", "", "| check | | finding |", "| --- | --- | --- |")
@@ -102,53 +109,70 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
 
 
 def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
-    positions, (kind, cliff) = run.positions, run.shape
+    positions = run.positions
     prompts = "in the chat template" if e.asked.chat else "without a chat template"
     yield from ("", "### A short run", "")
     shown = f"; each draft is given its first {count(run.visible, 'token')}" if run.visible else ""
     yield f"{count(len(run.walks), 'prompt')} {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
-    yield f"{SHAPES[kind]}{f' The drop is at position {cliff}.' if cliff else ''}"
     if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
         yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield ""
+    rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
+    if e.reference is not None:
+        theirs = {p.number: p.share for p in replace(run, walks=e.reference.walks).positions}
+        rows["accepted by the reference"] = [theirs.get(p.number) for p in positions]
+    rows["expected by the drafter"] = [p.belief for p in positions]
+    rows["expected by its confidence head"] = [p.head for p in positions]
     yield "| position | " + " | ".join(str(p.number) for p in positions) + " |"
     yield "| --- |" + " --- |" * len(positions)
-    yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in positions) + " |"
-    if e.reference is not None:
-        theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=e.reference.walks).positions}
-        yield "| accepted by the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
+    for name, values in rows.items():
+        if any(value is not None for value in values):
+            yield f"| {name} | " + " | ".join("–" if v is None else f"{v:.2f}" for v in values) + " |"
     yield "| steps | " + " | ".join(str(p.steps) for p in positions) + " |"
-    if e.reference is not None:
-        yield from _reference(e.reference)
 
 
 def _reference(r: Reference) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
     change = with_interval(r.change, signed_decimal, "[]")
-    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}. {r.equal} tensors are the same, {len(r.tensors)} differ."
-    yield from ("", "| config key | here | reference |", "| --- | --- | --- |")
+    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}."
+    if (swap := r.exchange) is not None:
+        said = (
+            f"With the reference's {swap.words}, α is {alpha(swap.walks):.2f}"
+            if swap.parts
+            else "No set of the differing parts brings α back"
+        )
+        yield f"{text(said)} ({count(swap.runs, 'exchange')} tried)."
+    if r.keys:
+        yield from ("", "| config key | here | reference |", "| --- | --- | --- |")
     for key, own, theirs in r.keys:
         yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
-    yield from ("", "| tensor | differs by |", "| --- | --- |")
-    for tensor in r.tensors[:MOST_TENSORS]:
-        yield f"| {text(tensor.name)} | {'missing in one drafter, or of another shape' if tensor.share is None else f'{tensor.share:.1%}'} |"
+    if not r.same_form:
+        return
+    needed = {name for part in swap.parts for name in part.tensors} if swap else set()
+    yield from ("", f"{count(r.equal, 'tensor')} of {r.equal + len(r.tensors)} are the same within 0.5%.")
+    if r.tensors:
+        yield from ("", "| tensors that differ | how | |", "| --- | --- | --- |")
+    groups: dict[tuple[str, bool], list[str]] = {}
+    for tensor in r.tensors:
+        groups.setdefault((tensor.relation, tensor.name in needed), []).append(tensor.name)
+    for (relation, lowers), names in sorted(groups.items(), key=lambda group: not group[0][1])[:MOST_TENSORS]:
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        yield f"| {text(', '.join(names[:MOST_NAMES]) + more)} | {text(relation)} | {'lowers α' if lowers else ''} |"
 
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from ("", "### What was tried", "")
-    shown = sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)) if full else e.helping
-    if rest := len(e.trials) - len(e.helping):
-        others = (
-            f"{count(rest, 'other change')} did not help" if e.helping else f"None of {count(rest, 'change')} helps"
-        )
+    shown = sorted((t for t in e.trials if full or t.walks), key=lambda t: -(t.gain.value or 0.0))
+    if e.trials:
+        helps = count(len(e.helping), "change") if e.helping else "none"
         failed = sum(t.failure is not None for t in e.trials)
-        yield f"One thing was changed at a time. {others}{f', {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them'}."
+        yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{f'; {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them all'}."
     if shown:
         yield "Gain: relative change of the committed tokens per draft (geometric mean over all positions of the texts), with simultaneous 95% intervals over prompts."
         yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
     for t in shown:
-        says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
+        says = f"failed: {text(t.failure)}" if t.failure else "higher" if t.helps else ""
         now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
         yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
     yield from [""] if e.templates else []

@@ -106,10 +106,7 @@ def load_models(
 
     Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
     """
-    kind = "float32" if dtype is None else dtype
-    if kind not in DTYPES:
-        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
-    device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    kind, device = _checked(dtype, device)
     if load_in_8bit:
         if find_spec("bitsandbytes") is None:
             raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
@@ -150,6 +147,22 @@ def load_models(
             block.mixed = loaded.mixed
     small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
     return Models(loaded, first, second, small, label, level)
+
+
+def load_alone(target: str, dtype: str | None = None, device: str | None = None) -> Models:
+    """Returns a target without drafters. Arguments and errors as for ``load_models``; ``target`` may also be a preset."""
+    kind, device = _checked(dtype, device)
+    loaded = load_target(target, DTYPES[kind], device)
+    loaded.mixed = _mixes(loaded, dtype)
+    return Models(loaded, name=target if target in presets() else _short(target))
+
+
+def _checked(dtype: str | None, device: str | None) -> tuple[str, str]:
+    """Returns the names of dtype and device, or the defaults. Raises ``InputError`` if they cannot be used."""
+    kind = "float32" if dtype is None else dtype
+    if kind not in DTYPES:
+        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
+    return kind, _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:

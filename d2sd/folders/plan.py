@@ -14,8 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
-from d2sd.folders.loading import BUILDING
-from d2sd.folders.store import located
+from d2sd.folders.loading import BUILDING, target_folder
 from d2sd.nets.config_checks import check_config, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
@@ -115,7 +114,7 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Mo
 
 
 def _read_target(source: str, into: ModelPlan) -> Any:
-    raw = published_config(located(source))
+    raw = published_config(target_folder(source))
     into.type = str(raw.get("model_type", "unknown"))
     if into.type in (*SUPPORTED, *TYPES):
         check_config(text_part(raw), (*SUPPORTED, *TYPES))

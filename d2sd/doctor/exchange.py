@@ -1,0 +1,333 @@
+"""Compares a drafter with a known good one over the same texts, and finds by exchange which of its parts lower acceptance.
+
+Parts of the good drafter are put into the examined one until it drafts as well. The smallest set of parts that suffices is found by
+delta debugging (Zeller and Hildebrandt 2002, "Simplifying and isolating failure-inducing input").
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from d2sd.calibration.resampling import Estimate
+from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
+from d2sd.doctor.probes import change_of_alpha
+from d2sd.doctor.redraft import Drafter, TextWalk, alpha
+from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
+from d2sd.doctor.variants import form_of
+
+DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
+RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
+CLOSED = 0.97  # share of the lost accepted tokens that the exchanged parts must bring back
+RESTORED = 0.95  # share of the known α that a changed drafter must reach
+# Tensors that depend on each other are exchanged together: (pattern of names within a layer, kind of the part).
+TOGETHER = (
+    (r"self_attn\.[qk]_", "q_proj and k_proj"), ("fc", "fc and taps"), ("lm_head|" + TOKEN_IDS, "lm_head"),
+    ("markov_head", "Markov head"), ("confidence_head", "confidence head"), ("candidate_selector", "candidate selector"),
+)  # fmt: skip
+WITH_TENSORS: Mapping[Setting, str] = {"taps": "fc and taps", "heads": "q_proj and k_proj"}  # kind of a setting's part
+WHOLE_LAYER = 3  # number of parts from which all differing parts of a layer are called by the layer's name
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Tensors and settings that are exchanged together. ``layer`` is None outside of numbered layers."""
+
+    kind: str
+    layer: int | None
+    tensors: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDifference:
+    """A tensor that differs from the reference's, and how."""
+
+    name: str
+    relation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """The result of exchanging parts.
+
+    parts: the parts that must come from the reference; empty if no set of parts suffices.
+    words: these parts, for a sentence.
+    share: share of the drafter's parts with tensors that are among these parts.
+    variant: the drafter with these parts of the reference.
+    walks: its steps over all texts.
+    restored: whether it drafts like the reference over all texts.
+    runs: number of exchanges that were tried.
+    """
+
+    parts: tuple[Part, ...]
+    words: str
+    share: float
+    variant: Variant
+    walks: tuple[TextWalk, ...]
+    restored: bool
+    runs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The comparison with a reference: another drafter over the same texts.
+
+    name: folder or hub id.
+    walks: the reference's steps over each text.
+    change: α of the reference − α of the examined drafter, with an interval over prompts.
+    keys: config keys that differ: (key, value of the examined drafter, value of the reference).
+    tensors: tensors that differ.
+    equal: number of tensors that do not.
+    same_form: whether parts can be exchanged: both drafters are of the same kind and size.
+    exchange: the result of exchanging parts; None if nothing was exchanged.
+    """
+
+    name: str
+    walks: tuple[TextWalk, ...]
+    change: Estimate
+    keys: tuple[tuple[str, str, str], ...]
+    tensors: tuple[TensorDifference, ...] = ()
+    equal: int = 0
+    same_form: bool = False
+    exchange: Exchange | None = None
+
+
+def compared(
+    name: str, own: Drafter, good: Drafter, walks: Sequence[TextWalk], others: Sequence[TextWalk],
+    configs: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> Reference:  # fmt: skip
+    """Returns the comparison with a reference.
+
+    walks, others: steps of the examined drafter and of the reference over the same texts.
+    configs: published configs of both.
+    """
+    one, other = (dict(_flat(config)) for config in configs)
+    keys = [
+        (k, str(one.get(k)), str(other.get(k))) for k in sorted(one.keys() | other.keys()) if one.get(k) != other.get(k)
+    ]
+    change = change_of_alpha(others, walks, 1)
+    here, there = weights_of(own), weights_of(good)
+    if not _same_form(own, good):
+        return Reference(name, tuple(others), change, tuple(keys))
+    names = sorted(here.keys() | there.keys())
+    differ = [TensorDifference(n, relation(here.get(n), there.get(n))) for n in names if _differs(here.get(n), there.get(n))]  # fmt: skip
+    return Reference(name, tuple(others), change, tuple(keys), tuple(differ), len(names) - len(differ), True)
+
+
+def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{at}{key}.")
+        else:
+            yield at + key, value
+
+
+def _same_form(own: Drafter, good: Drafter) -> bool:
+    def shapes(model: Drafter) -> dict[str, torch.Size]:
+        kinds = {n: w.shape for n, w in weights_of(model).items()}
+        return {n: s for n, s in kinds.items() if not n.startswith(("fc", "lm_head", "emb", TOKEN_IDS))}
+
+    return type(own) is type(good) and shapes(own) == shapes(good)
+
+
+def _differs(own: Tensor | None, good: Tensor | None) -> bool:
+    if own is None or good is None or own.shape != good.shape:
+        return True
+    here, there = own.double(), good.to(own.device).double()
+    return bool((here - there).norm() > DIFFERS * there.norm().clamp_min(1e-12))
+
+
+def relation(own: Tensor | None, good: Tensor | None) -> str:
+    """Returns how a tensor differs from the reference's, in a few words."""
+    if own is None or good is None:
+        return "only in one drafter"
+    if own.shape != good.shape:
+        return "of another shape"
+    here, there = own.double(), good.to(own.device).double()
+    if not bool(here.any()):
+        return "only zeros"
+    change, product = here - there, float((here * there).sum())
+    cosine = product / max(float(here.norm() * there.norm()), 1e-30)
+    factor = product / max(float(there.norm()) ** 2, 1e-30)
+    if abs(cosine) > 0.999 and abs(factor - 1) > 0.02:
+        return f"the reference's × {factor:.3g}"
+    if float(change.std()) < 0.02 * abs(float(change.mean())):
+        return f"the reference's {float(change.mean()):+.3g}"
+    sides = ((1, "rows"), (0, "columns")) if here.dim() == 2 else ()
+    for side, words in sides:
+        one, other = here.norm(dim=side).sort().values, there.norm(dim=side).sort().values
+        if cosine < 0.9 and float((one - other).abs().max()) < 0.01 * float(other.max()):
+            return f"{words} in another order"
+    for side, words in sides:
+        changed = int((change.norm(dim=side) > DIFFERS * there.norm(dim=side)).sum())
+        if changed < 0.9 * here.shape[1 - side]:
+            return f"{changed} of {here.shape[1 - side]} {words} differ"
+    empty = float((here == 0).double().mean())
+    return f"cosine {cosine:.2f}, best factor {factor:.2f}" + (f", {empty:.0%} zeros" if empty > 0.01 else "")
+
+
+# Exchange.
+
+
+def exchange(
+    own: Drafter, good: Drafter, raw: Mapping[str, Any], walks: Sequence[TextWalk], others: Sequence[TextWalk],
+    drafted: Callable[[Variant, int], tuple[TextWalk, ...]],
+) -> Exchange | None:  # fmt: skip
+    """Returns the smallest set of parts of ``good`` with which ``own`` drafts as well; None if it does not draft worse.
+
+    raw: the examined drafter's published config.
+    walks, others: steps of ``own`` and of ``good`` over the same texts.
+    drafted: returns the steps of a changed drafter over the first texts, given their number.
+    """
+    every, differing = _parts(own, good)
+    some = min(TEXTS, len(walks))
+    lost = _log_share(walks[:some], others[:some])
+    if not differing or lost >= 0:
+        return None
+    tried: dict[frozenset[Part], bool] = {}
+
+    def works(parts: Sequence[Part]) -> bool:
+        key = frozenset(parts)
+        if key not in tried:
+            if len(tried) >= RUNS:
+                return False
+            found = drafted(exchanged(parts, own, good, raw), some)
+            near = alpha(found) >= RESTORED * alpha(others[:some])
+            tried[key] = near and _log_share(found, others[:some]) >= (1 - CLOSED) * lost
+        return tried[key]
+
+    kept = _smallest(differing, works) if works(differing) else []
+    kept = _with_alike(kept, differing)
+    words = _named(kept or differing, differing, every)
+    variant = exchanged(kept or differing, own, good, raw, words)
+    found = drafted(variant, len(walks))
+    restored = bool(kept) and is_restored(found, others)
+    share = sum(bool(part.tensors) for part in kept) / sum(bool(part.tensors) for part in every)
+    return Exchange(tuple(kept), words, share, variant, found, restored, len(tried))
+
+
+def is_restored(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> bool:
+    """Returns whether a drafter reaches ``RESTORED`` of the reference's α, without a significant difference from it."""
+    change = change_of_alpha(others, walks, 1)
+    return alpha(walks) >= RESTORED * alpha(others) and (change.low is None or change.low <= 0)
+
+
+def _with_alike(kept: Sequence[Part], differing: Sequence[Part]) -> list[Part]:
+    """Returns the parts, and the differing parts of the same kind in other layers, if parts of several layers are needed."""
+    layers = Counter(part.kind for part in kept if part.layer is not None)
+    return [part for part in differing if part in kept or layers[part.kind] > 1]
+
+
+def _log_share(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> float:
+    """Returns the mean log(committed tokens of a draft ÷ those of the reference at the same position)."""
+    own, good = ([count for w in some for count in w.by_anchor] for some in (walks, others))
+    return float(np.log((1 + np.array(own)) / (1 + np.array(good))).mean())
+
+
+def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
+    """Returns all parts, and those that differ from the reference's."""
+    here, there = weights_of(own), weights_of(good)
+    names = sorted(here.keys() | there.keys(), key=_place)
+    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
+    ours, theirs = settings_of(form_of(own)), settings_of(form_of(good))
+    settings: dict[tuple[str, int], list[Setting]] = {}
+    for name in ours:
+        kind = WITH_TENSORS.get(name, WORDS[name])
+        if name == "mask" and ("embed_tokens", -1) in parts:
+            kind = "embed_tokens"  # the mask token's row
+        settings.setdefault((kind, -1), []).append(name)
+    every, differing = [], []
+    for kind, layer in dict.fromkeys([*parts, *settings]):
+        key = kind, layer
+        tensors = tuple(parts.get(key, ()))
+        words = "lm_head and d2t" if TOKEN_IDS in tensors else kind
+        part = Part(words, None if layer == -1 else layer, tensors, tuple(settings.get(key, ())))
+        every.append(part)
+        if any(_differs(here.get(n), there.get(n)) for n in part.tensors) or any(
+            ours[s] != theirs[s] for s in part.settings
+        ):
+            differing.append(part)
+    return every, differing
+
+
+def _place(name: str) -> tuple[int, str]:
+    """Returns the layer (−1 outside of numbered layers) and the kind of part to which a tensor belongs."""
+    inside = re.match(r"layers?\.(?:(\d+)\.)?", name)
+    rest = name[inside.end() :] if inside else name
+    kind = next((kind for pattern, kind in TOGETHER if re.match(pattern, rest)), "")
+    layer = int(inside[1]) if inside and inside[1] else -1
+    return layer, kind or re.sub(r"\.(weight|bias)$", "", rest).rpartition(".")[2]
+
+
+def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[str, Any], words: str = "") -> Variant:
+    """Returns the drafter ``own`` with these parts, in words ``words``, of the drafter ``good``."""
+    weights, theirs, form = weights_of(good), settings_of(form_of(good)), form_of(own)
+    names = [name for part in parts for name in part.tensors]
+    values: dict[str, Any] = {}
+    if TOKEN_IDS in names:
+        values["draft_vocab_size"] = len(weights[TOKEN_IDS])
+    for name in [name for part in parts for name in part.settings]:
+        if settings_of(form)[name] != theirs[name]:
+            form = with_setting(form, name, theirs[name])
+            values |= config_values(form, name, raw) or {}
+    fix = f"use the reference's {words}"
+    return Variant("exchange", fix, form, values, lambda _: {name: weights.get(name) for name in names}, fix)
+
+
+def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
+    """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
+    by_layer = _grouped(differing, lambda part: part.kind if part.layer is None else str(part.layer))
+    by_kind = _grouped(differing, lambda part: part.kind)
+
+    def flat(groups: Sequence[Sequence[Part]]) -> list[Part]:
+        return [part for group in groups for part in group]
+
+    found = [flat(minimal(groups, lambda some: works(flat(some)))) for groups in (by_layer, by_kind)]
+    return minimal(min(found, key=len), works)
+
+
+def _grouped(parts: Sequence[Part], key: Callable[[Part], str]) -> list[list[Part]]:
+    return [list(group) for _, group in groupby(sorted(parts, key=key), key)]
+
+
+def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:
+    """Returns items that suffice, none of which can be left out alone. ``items`` must suffice."""
+    kept, count = list(items), 2
+    while len(kept) > 1:
+        bounds = [len(kept) * n // count for n in range(count + 1)]
+        rests = (kept[:begin] + kept[end:] for begin, end in pairwise(bounds))
+        rest = next((rest for rest in rests if works(rest)), None)
+        if rest is not None:
+            kept, count = rest, max(count - 1, 2)
+        elif count >= len(kept):
+            break
+        else:
+            count = min(2 * count, len(kept))
+    return kept
+
+
+def _named(parts: Sequence[Part], differing: Sequence[Part], every: Sequence[Part]) -> str:
+    """Returns words for these parts, given the parts that differ and all parts."""
+    left, words = list(parts), list[str]()
+    layers = {part.layer for part in every if part.layer is not None}
+    for layer in sorted(layers):
+        own = [part for part in left if part.layer == layer]
+        if len(own) >= WHOLE_LAYER and len(own) == sum(part.layer == layer for part in differing):
+            words.append(f"layer {layer}")
+            left = [part for part in left if part.layer != layer]
+    for kind in dict.fromkeys(part.kind for part in left):
+        there = sorted(part.layer for part in left if part.kind == kind and part.layer is not None)
+        where = " of every layer" if len(there) == len(layers) > 1 else f" of layer {', '.join(map(str, there))}"
+        words.append(kind + where * bool(there))
+    return ", ".join(words)

@@ -1,0 +1,141 @@
+"""The settings with which a drafter's weights are read, by name, and the keys of a ``config.json`` that express them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal
+
+from d2sd.folders.drafters import LAYERS
+from d2sd.nets.eagle3 import Eagle3Config
+from d2sd.nets.layouts import DrafterForm
+
+Form = DrafterForm | Eagle3Config
+Setting = Literal["taps", "mask", "rope", "attention", "reads", "rows", "eps", "residual", "output", "heads"]
+ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
+
+# Names for reports. Some settings are named after the part of the weights that depends on them.
+WORDS: Mapping[Setting, str] = {
+    "taps": "taps", "mask": "mask token", "rope": "RoPE", "attention": "window and attention mask", "reads": "fill or next",
+    "rows": "rows per block", "eps": "rms_norm_eps", "residual": "norm_before_residual", "output": "norm_output",
+    "heads": "head size",
+}  # fmt: skip
+BLOCK_FIELDS = {"taps": "taps", "mask": "mask_token", "reads": "reads", "rows": "rows"}
+EAGLE3_FIELDS = {"taps": "target_layer_ids", "residual": "norm_before_residual", "output": "norm_output"}
+LAYER_FIELDS = {"rope": "rope_parameters", "eps": "rms_norm_eps"}
+HEADS = ("head_dim", "num_attention_heads", "num_key_value_heads")
+
+
+def settings_of(form: Form) -> dict[Setting, Any]:
+    """Returns the settings. "attention" is the pair (windows, causal), "heads" the values of the keys ``HEADS``."""
+    found: dict[Any, Any]
+    if isinstance(form, DrafterForm):
+        found = {name: getattr(form, field) for name, field in BLOCK_FIELDS.items()}
+        found["attention"] = form.windows, form.causal
+        return found | {name: form.shape[key] for name, key in LAYER_FIELDS.items()}
+    found = {name: getattr(form, field) for name, field in EAGLE3_FIELDS.items()}
+    found["heads"] = tuple(getattr(form.layer, key) for key in HEADS)
+    return found | {name: getattr(form.layer, key) for name, key in LAYER_FIELDS.items()}
+
+
+def with_setting(form: Any, name: Setting, value: Any) -> Any:
+    """Returns the form with another value of a setting."""
+    if isinstance(form, DrafterForm):
+        if name in LAYER_FIELDS:
+            return replace(form, shape={**form.shape, LAYER_FIELDS[name]: value})
+        if name == "attention":
+            return replace(form, windows=value[0], causal=value[1])
+        return replace(form, **{BLOCK_FIELDS[name]: value})
+    if name in EAGLE3_FIELDS:
+        return replace(form, **{EAGLE3_FIELDS[name]: value})
+    layer = copy.deepcopy(form.layer)
+    for key, part in zip(HEADS, value, strict=True) if name == "heads" else [(LAYER_FIELDS[name], value)]:
+        setattr(layer, key, part)
+    return replace(form, layer=layer)
+
+
+def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns the config keys, by path, that express a setting of this form; None if no keys do. The value None removes a key.
+
+    raw: the config to change.
+    """
+    value: Any = settings_of(form)[name]
+    nested = "dflash_config" in raw
+    at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
+    own = "dflash_config." if nested else ""
+    speculators = isinstance(form, DrafterForm) and form.layout == "speculators"
+    match name:
+        case "rope":
+            return {f"{at}rope_parameters": dict(value), f"{at}rope_theta": None, f"{at}rope_scaling": None}
+        case "eps":
+            return {f"{at}rms_norm_eps": value}
+        case "heads":
+            return {f"{at}{key}": part for key, part in zip(HEADS, value, strict=True)}
+        case "residual" | "output":
+            return {EAGLE3_FIELDS[name]: value}
+        case "rows":
+            return {"block_size": value}
+        case "mask":
+            return {f"{own}mask_token_id": value}
+        case "taps":
+            by_inputs = [n + 1 for n in value]  # in some layouts, number n means the input of layer n
+            if speculators:
+                return {"aux_hidden_state_layer_ids": by_inputs}
+            if isinstance(form, DrafterForm):
+                return {f"{own}target_layer_ids": list(value)}
+            if "eagle_config" in raw:
+                return {f"eagle_config.{LAYERS}": list(value), LAYERS: None}
+            return {LAYERS: by_inputs}
+        case "attention":
+            windows, causal = value
+            values: dict[str, Any] = {"is_causal": any(causal)}
+            if speculators:
+                values = {"sliding_window_non_causal": not any(causal)}
+            if any(windows) or "sliding_attention" in str(raw):
+                values[f"{at}layer_types"] = [f"{'sliding' if w else 'full'}_attention" for w in windows]
+                values[f"{at}sliding_window"] = max((w for w in windows if w), default=None)
+                values |= {f"{own}use_swa": None} if nested else {}
+            return values
+        case _:
+            return _anchor_values(value, raw, speculators)
+
+
+def _anchor_values(reads: str, raw: Mapping[str, Any], speculators: bool) -> dict[str, Any] | None:
+    """Returns keys for the convention fill or next. Only the layout of the config expresses it, except in speculators' layout."""
+    if speculators:
+        return {"sample_from_anchor": reads == "next"}
+    keys = ("mask_token_id", "target_layer_ids")
+    if reads == "next" and "dflash_config" in raw:
+        flat = {name: raw["dflash_config"].get(name) for name in keys}
+        return {**flat, "dflash_config": None, "architectures": ["Qwen3DSparkModel"]}
+    if reads == "fill" and "dflash_config" not in raw:
+        nested = {f"dflash_config.{name}": raw.get(name) for name in keys}
+        return {**dict.fromkeys(keys), **nested, "architectures": ["DFlashDraftModel"]}
+    return None
+
+
+def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
+    """Returns an edit that sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
+
+    def edit(config: dict[str, Any]) -> dict[str, Any]:
+        config = copy.deepcopy(config)
+        for path, value in values.items():
+            *outer, last = path.split(".")
+            inner = config
+            for part in outer:
+                inner = inner.setdefault(part, {})
+            if value is None:
+                inner.pop(last, None)
+            else:
+                inner[last] = value
+        return config
+
+    return edit
+
+
+def config_line(values: Mapping[str, Any]) -> str:
+    line = ", ".join(f"{path}: {json.dumps(value)}" for path, value in values.items() if value is not None)
+    removed = [path for path, value in values.items() if value is None]
+    return line + (f" (and no {', no '.join(removed)})" if removed else "")

@@ -1,0 +1,125 @@
+"""A fingerprint of the target beside its drafter (``target.json``): what the drafter was trained with, to notice later changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+
+from d2sd.folders.loading import target_folder
+from d2sd.folders.weights import weight_files
+from d2sd.nets.target import Target
+
+NAME = "target.json"
+MOST_BYTES = 2048
+DIGITS = 8  # hexadecimal digits of a digest
+# Tokenised in training and now: letters, digits, spaces, punctuation and other scripts.
+SAMPLE = "The 12 dogs' owner said:\n\n  “Hello, world!” (1,234.5 + 67 = x²) été, straße, Привет, 你好, مرحبا 🙂\tEND"
+PARTS = {"embedding": "its embedding", "mask_row": "the embedding of the mask token", "head": "its LM head", "rest": "other weights"}  # fmt: skip
+
+
+def fingerprint(source: str, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
+    """Returns the fingerprint of a target for a drafter that is trained with it, as JSON-ready data of at most ``MOST_BYTES``.
+
+    source: folder, hub id, preset or GGUF file of the target; the weights of GGUF files are not read.
+    config: the target's text config.
+    drafter: a block or EAGLE-3 drafter.
+    """
+    mask = getattr(drafter, "mask_token_id", None)
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a")["input_ids"]
+    at = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
+    return {
+        "weights": _weights(source, mask),
+        "rope": dict(config.rope_parameters),
+        "vocabulary": _digest(json.dumps(sorted(tokenizer.get_vocab().items())).encode()),
+        "tokens": _digest(json.dumps(tokenizer(SAMPLE, add_special_tokens=False)["input_ids"]).encode()),
+        "start": whole[:at],
+        "end": whole[at + len(plain) :],
+        "template": _digest(str(tokenizer.chat_template or "").encode()),
+        "block_size": getattr(drafter, "block_size", None),
+        "mask": mask,
+        "taps": list(drafter.target_layer_ids),
+    }
+
+
+def write_fingerprint(folder: Path, data: Mapping[str, Any]) -> None:
+    (folder / NAME).write_text(json.dumps(data, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+def changes_since(drafter: str, net: Any, target: Target, source: str | None) -> tuple[str, ...] | None:
+    """Returns what differs from the drafter's training, one clause each; None if its folder has no fingerprint.
+
+    drafter: the drafter's folder or hub id; hub ids have no fingerprint.
+    net: the loaded drafter.
+    source: as for ``fingerprint``; None: the weights are not compared.
+    """
+    path = Path(drafter) / NAME
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        then = json.loads(file.read(MOST_BYTES))
+    now = fingerprint(source or "", target.tokenizer, target.config, net)
+    found = list(_of_weights(then.get("weights"), now["weights"]))
+    if then["start"] and not now["start"]:
+        found.append("its tokenizer no longer adds a start token")
+    elif (then["start"], then["end"]) != (now["start"], now["end"]):
+        found.append("its tokenizer adds other tokens around a text")
+    words = {"vocabulary": "its tokenizer has another vocabulary", "tokens": "its tokenizer splits a text differently", "template": "its chat template is another"}  # fmt: skip
+    found += [said for key, said in words.items() if then[key] != now[key]]
+    names = {"rope": "its RoPE", "block_size": "the drafter's γ", "mask": "the drafter's mask token", "taps": "the drafter's taps"}  # fmt: skip
+    return (*found, *(f"{said} was {str(then[key])[:80]}, and is {str(now[key])[:80]}" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
+
+
+def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
+    if not then or now is None:
+        return []
+    one, other = then["layers"].split(), now["layers"].split()
+    if len(one) != len(other):
+        return [f"it had {len(one)} layers, and has {len(other)}"]
+    layers = [n for n in range(len(one)) if one[n] != other[n]]
+    if layers == list(range(len(one))) and then.get("embedding") != now.get("embedding"):
+        return ["all of its weights are others: it was trained further, converted or rounded"]
+    parts = [words for key, words in PARTS.items() if then.get(key) != now.get(key)]
+    parts += [f"its layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"] if layers else []
+    return [f"{', '.join(parts)} changed"] if parts else []
+
+
+def _weights(source: str, mask: int | None) -> dict[str, str] | None:
+    """Returns digests of the stored tensors by part: the embedding without the mask token's row, this row, the LM head, each layer
+    (one digest each, separated by spaces) and the rest."""
+    place = target_folder(source) if source else ""
+    if not source or Path(place).suffix.lower() == ".gguf":
+        return None
+    states: dict[str, Any] = {}
+    for path in weight_files(place):
+        with safe_open(path, "pt") as file:
+            for key in sorted(file.keys()):
+                rows = [(key, file.get_tensor(key))]
+                if key.endswith("embed_tokens.weight") and mask is not None:
+                    table = rows[0][1]
+                    rows = [("embedding", table[:mask]), ("embedding", table[mask + 1 :]), ("mask_row", table[mask])]
+                for name, tensor in rows:
+                    data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+                    states.setdefault(_part(name), hashlib.sha256()).update(data)
+    found = {part: state.hexdigest()[:DIGITS] for part, state in states.items()}
+    layers = sorted((part for part in found if part.isdigit()), key=int)
+    return {**{p: d for p, d in found.items() if not p.isdigit()}, "layers": " ".join(found[n] for n in layers)}
+
+
+def _part(name: str) -> str:
+    if layer := re.search(r"\blayers\.(\d+)\.", name):
+        return layer[1]
+    if name.endswith("embed_tokens.weight"):
+        return "embedding"
+    return "head" if name.endswith("lm_head.weight") else name if name in PARTS else "rest"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
