@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from d2sd.doctor.weight_edits import halves_to_pairs, pairs_to_halves
+from d2sd.doctor.variants import halves_to_pairs, pairs_to_halves
 from tools.breaking import (
     HEADS,
     INSTRUCT,

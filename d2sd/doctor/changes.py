@@ -9,7 +9,7 @@ import copy
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,9 +21,9 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from d2sd.doctor.redraft import Drafter
-from d2sd.doctor.settings import Form, config_line, set_keys
+from d2sd.doctor.settings import Form, set_keys
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import MAPS, eagle3_name, is_eagle3, own_name, published_config
+from d2sd.folders.drafters import eagle3_name, is_eagle3, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.layouts import DrafterForm
 
@@ -43,7 +43,7 @@ class Variant:
     form: settings with which the weights are read.
     values: config keys that express the change (``set_keys``); None if no keys do.
     edit_weights: returns the changed weights, given all weights by name; a removed tensor is None. None: no weight changes.
-    fix: what to do with the weights; None if the change is of the config.
+    fix: what to change in the folder; None if no change of the folder has this effect.
     lag: number of positions by which the features are late.
     ahead: number of positions by which the block is ahead of the text; for EAGLE-3, by which embeddings are early.
     common: whether this undoes a mistake that converters and configs are known to make.
@@ -60,24 +60,13 @@ class Variant:
     common: bool = False
 
     @property
-    def key(self) -> object:
+    def key(self) -> str:
         """Changes with the same effect have equal keys."""
-        form = self.form
-        read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
-        return read, self.lag, self.ahead, self.description if self.edit_weights is not None else ""
+        return repr((self.form, self.lag, self.ahead, self.edit_weights and self.description))
 
     @property
     def writable(self) -> bool:
         return self.edit_weights is not None or self.values is not None
-
-    @property
-    def remedy(self) -> str | None:
-        """What to change in the folder; None if no change of the folder has this effect."""
-        return self.fix or (None if self.values is None else config_line(self.values))
-
-    @property
-    def taps(self) -> tuple[int, ...]:
-        return self.form.taps if isinstance(self.form, DrafterForm) else self.form.target_layer_ids
 
     def apply(self, model: Any) -> Any:
         """Returns a copy of the drafter ``model`` with this change. The copy shares the unchanged weights."""
@@ -162,37 +151,29 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
-    variants = [change for change in changes if isinstance(change, Variant)]
-    if (other := next((v for v in variants if not v.writable), None)) is not None:
-        raise InputError(
-            f"this change cannot be written to a folder ({other.description}); train or fetch the drafter again"
-        )
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
-    to_own = eagle3_name if is_eagle3(config) else own_name
-    files = weight_files(source)
+    to_own, files = eagle3_name if is_eagle3(config) else own_name, weight_files(source)
     published = read_weights(files)
-    for edit in changes:
-        if isinstance(edit, FolderEdit):
-            published = {key: w for key, w in edit.edit_tensors(published).items() if w is not None}
-    names = {own: key for key in published if (own := to_own(key)) is not None}
-    weights = {own: published[key] for own, key in names.items() if own not in MAPS}
-    if "d2t" in names:
-        weights[TOKEN_IDS] = published[names["d2t"]].long() + torch.arange(len(published[names["d2t"]]))
-    edited: dict[str, Tensor | None] = {}
-    for change in variants:
+    for change in changes:
+        if isinstance(change, FolderEdit):
+            published = {key: w for key, w in change.edit_tensors(published).items() if w is not None}
+            continue
+        if not change.writable:
+            raise InputError(f"no change of the folder has the effect of {change.description}")
         config = set_keys(change.values or {})(config)
-        if change.edit_weights is not None:
-            edited |= change.edit_weights(weights)
-    ids = edited.pop(TOKEN_IDS, None)
-    for own, weight in edited.items():
-        key = names.get(own, own)
-        held = published.pop(key, weight)
-        if weight is not None and held is not None:
-            published[key] = weight.to(held.dtype).cpu()
-    if ids is not None:  # published as target id − draft id
-        published[names.get("d2t", "d2t")] = ids.cpu() - torch.arange(len(ids))
-        if "t2d" in names:
-            published[names["t2d"]] = torch.zeros_like(published[names["t2d"]]).index_fill(0, ids, True)
+        names = {own: key for key in published if (own := to_own(key)) is not None}
+        own_weights = {own: published[key] for own, key in names.items()}
+        for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
+            if own == TOKEN_IDS:  # published as target id − draft id
+                assert weight is not None
+                ids = weight.cpu()
+                published[names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
+                if "t2d" in names:
+                    published[names["t2d"]] = torch.zeros_like(own_weights["t2d"]).index_fill(0, ids, True)
+            else:
+                held = published.pop(names.get(own, own), weight)
+                if weight is not None and held is not None:
+                    published[names.get(own, own)] = weight.to(held.dtype).cpu()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:

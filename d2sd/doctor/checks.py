@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from d2sd.doctor.changes import FolderEdit
-from d2sd.doctor.settings import config_line, config_values, with_setting
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import (
     BORROWED,
@@ -29,7 +29,7 @@ from d2sd.folders.drafters import (
 )
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import refuse_others, refuse_tensors
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, read_form
 from d2sd.nets.models import late_taps
@@ -38,13 +38,10 @@ from d2sd.nets.target import Target
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
 Naming = Callable[[str], str | None]  # maps a tensor's published name to its name in d2sd
-FIRST = "fc.weight"  # a tensor that every drafter has
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
-# Similarity to a missing tensor's name from which an unknown tensor counts as misnamed, and lead over other tensors of its shape.
-MIN_SIMILARITY, MIN_LEAD = 0.5, 0.05
+MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
 LAYER = re.compile(r"layers\.(\d+)\.")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-MARKERS = ("<|im_start|>", "<|start_header_id|>")  # tokens that begin a turn of a chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,6 @@ class Check:
     name: name of the check, in a word or two.
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" is a difference that may be intended.
     finding: the result, as a clause.
-    kind: kind of the fault; becomes ``Diagnosis.cause``.
     fix: what to change; None if unknown, or if nothing is wrong.
     mend: an edit of the folder that carries out the fix; None if no edit can, or if the right edit is uncertain.
     """
@@ -62,7 +58,6 @@ class Check:
     name: str
     state: State
     finding: str
-    kind: str = "folder"
     fix: str | None = None
     mend: FolderEdit | None = None
 
@@ -76,10 +71,10 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
     try:
         checks += _check_parts(source, published_config(source), target, second)
     except InputError as error:
-        checks.append(Check("config.json", "fault", str(error), fix="correct the key named above in config.json"))
+        checks.append(Check("config.json", "fault", str(error), "correct the key named above in config.json"))
     except Exception as error:
         finding = f"it cannot be read: {first_line(error)}"
-        checks.append(Check("folder", "fault", finding, fix="use a folder with config.json and safetensors files"))
+        checks.append(Check("folder", "fault", finding, "use a folder with config.json and safetensors files"))
     return checks
 
 
@@ -88,67 +83,64 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     if is_eagle3(raw):
         level = read_config(raw, target.config, source)
         yield Check("layout", "good", "EAGLE-3: one layer, which drafts level by level")
-        yield from _check_weights(
-            source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None, raw
-        )
-        yield from _check_calculation(level.layer.to_dict(), target.config)
-        yield from _check_ends(raw, target)
-        return
-    form = read_form(raw)
-    yield Check("layout", "good", f"{form.layout} config of a block drafter, kind {form.kind}")
-    made = partial(DFlashDraftModel, drafter_config_of(form), form)
-    yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form, raw)
-    yield from _check_form(form, raw, target)
-    if form.second_role:
-        finding, fix = (
-            "its config says that it is a VP-Drafter, which must be the second drafter",
-            "pass this drafter as --vp, and another one as first drafter",
-        )
-        yield Check("role", "good", finding) if second else Check("role", "fault", finding, "role", fix)
-    yield from _check_ends(raw, target)
+        made: Callable[[Shapes], nn.Module] = lambda held: Eagle3DraftModel(level, "embedding.weight" in held)  # noqa: E731
+        yield from _check_weights(source, made, eagle3_name, level.draft_vocab_size, target)
+        yield from _check_shared(level.layer.to_dict(), target.config)
+    else:
+        form = read_form(raw)
+        yield Check("layout", "good", f"{form.layout} config of a block drafter, kind {form.kind}")
+        config = drafter_config_of(form)
+        made = lambda held: DFlashDraftModel(config, form, [p for p in BORROWED if f"{p}.weight" in held])  # noqa: E731
+        yield from _check_weights(source, made, own_name, form.draft_vocabulary, target)
+        yield from _check_form(form, target)
+        if form.second_role and not second:
+            finding = "its config says that it is a VP-Drafter, which must be the second drafter"
+            yield Check("role", "fault", finding, "pass this drafter as --vp, and another one as first drafter")
 
 
 def _check_weights(
-    source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
-    form: DrafterForm | None, raw: Mapping[str, Any],
-) -> Iterator[Check]:  # fmt: skip
+    source: str, make: Callable[[Shapes], nn.Module], own: Naming, drafted: int | None, target: Target
+) -> Iterator[Check]:
     """Checks names and shapes of the tensors. Reads no values except the map of the draft vocabulary.
 
-    make: builds the network, given which parts of ``BORROWED`` the folder has (for EAGLE-3: whether the folder has an embedding).
+    make: builds the network, given the folder's tensors.
     drafted: size of the draft vocabulary; None without one.
-    form: form of a block drafter; None for EAGLE-3.
     """
     try:
         files = weight_files(source)
         shapes = tensor_shapes(files)
     except InputError as error:
-        yield Check("tensors", "fault", str(error), "tensors", "use a folder with all of its safetensors files")
+        yield Check("tensors", "fault", str(error), "use a folder with all of its safetensors files")
         return
     held = {name: shape for key, shape in shapes.items() if (name := own(key)) is not None and name not in MAPS}
     with torch.device("meta"):
-        if form is None:
-            made = make("embedding.weight" in held)
-        else:
-            made = make(tuple(part for part in BORROWED if f"{part}.weight" in held))
+        made = make(held)
     wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
-    if prefix := _common_prefix(shapes, own, wanted):
-        finding, fix = (
-            f"the names of its tensors begin with {prefix}, as if they were saved from a wrapper module",
-            f"remove {prefix} from the tensor names",
-        )
-        mend = FolderEdit(fix, lambda tensors: {key.removeprefix(prefix): w for key, w in tensors.items()})
-        yield Check("tensors", "fault", finding, "tensors", fix, mend)
+    if wanted.keys() - held.keys() and (part := _inserted(shapes, own, wanted)):
+        finding = f"the names of its tensors contain {part}, as if they were saved from a wrapper module"
+        fix = f"remove {part} from the tensor names"
+        mend = FolderEdit(fix, lambda tensors: {key.replace(part, "", 1): w for key, w in tensors.items()})
+        yield Check("tensors", "fault", finding, fix, mend)
         return
-    yield from _check_tensors(wanted, held, own, form, target, raw)
+    if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
+        finding = f"its index leaves out {', '.join(left[:MOST_NAMES])}, which lies beside the files that are read"
+        yield Check("files", "note", finding)
+    yield from _check_tensors(wanted, held, own, target.config.hidden_size)
     if drafted is not None:
         yield from _check_map(files, drafted, target.config.vocab_size)
 
 
-def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
-    """Returns the prefix that must be removed from published names to obtain all wanted names; None if no prefix does this."""
-    for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
-        if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
-            return prefix
+def _inserted(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
+    """Returns the text that must be removed from published names to obtain all wanted names; None if there is none."""
+    tried = set[str]()
+    for key, name in product(filter(None, map(own, shapes)), wanted):
+        at = next((n for n, pair in enumerate(zip(key, name, strict=False)) if len(set(pair)) > 1), len(name))
+        part = key[at : len(key) - len(name) + at]
+        if not part.endswith(".") or part in tried or key != name[:at] + part + name[at:]:
+            continue
+        tried.add(part)
+        if wanted.keys() <= {own(k.replace(part, "", 1)) for k in shapes}:
+            return part
     return None
 
 
@@ -159,21 +151,12 @@ def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[C
     if d2t is None or d2t.shape != (count,) or _possible(d2t, t2d, count, vocabulary):
         return
     numbers = torch.arange(count)
-    others = {
-        "holds target ids instead of differences": d2t.long() - numbers,
-        "is too small by 1 in every entry": d2t + 1,
-        "is too large by 1 in every entry": d2t - 1,
-    }
-    right = [
-        (words, other)
-        for words, other in others.items()
-        if bool(((other + numbers).diff() > 0).all()) and _possible(other, t2d, count, vocabulary)
-    ]
+    others = {"holds target ids instead of differences": d2t.long() - numbers, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
+    right = [words for words, w in others.items() if bool(((w + numbers).diff() > 0).all()) and _possible(w, t2d, count, vocabulary)]  # fmt: skip
     if len(right) == 1:
-        words, other = right[0]
-        fix = "d2t: target id − draft id for each token of the draft vocabulary"
+        fix, other = "d2t: target id − draft id for each token of the draft vocabulary", others[right[0]]
         mend = FolderEdit(fix, lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()})  # fmt: skip
-        yield Check("d2t", "fault", f"its d2t {words}", "map", fix, mend)
+        yield Check("d2t", "fault", f"its d2t {right[0]}", fix, mend)
 
 
 def _possible(d2t: Tensor, t2d: Tensor | None, count: int, vocabulary: int) -> bool:
@@ -184,18 +167,17 @@ def _possible(d2t: Tensor, t2d: Tensor | None, count: int, vocabulary: int) -> b
     return True
 
 
-def _check_tensors(
-    wanted: Shapes, held: Shapes, own: Naming, form: DrafterForm | None, target: Target, raw: Mapping[str, Any]
-) -> Iterator[Check]:
-    if form is not None:
-        yield from _check_fc(form, held, target, raw)
-    wrong = [
-        n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and (n != "fc.weight" or form is None)
-    ]
+def _check_tensors(wanted: Shapes, held: Shapes, own: Naming, width: int) -> Iterator[Check]:
+    """``width``: the target's hidden size."""
+    wrong = [n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n]]
     for name in wrong[:MOST_NAMES]:
-        swapped = held[name] == wanted[name][::-1]
-        finding = f"{name} has shape {list(held[name])}, but the config implies {list(wanted[name])}{', as if it was transposed' * swapped}"
-        yield Check("shapes", "fault", finding, "tensors", f"transpose {name}" if swapped else "correct the sizes in config.json")  # fmt: skip
+        there, needed = list(held[name]), list(wanted[name])
+        finding = f"{name} has shape {there}, but the config implies {needed}"
+        if name == "fc.weight" and there[:1] == needed[:1] and not there[1] % width:
+            finding += f": it reads {there[1] // width} layers of the target, and the config names {needed[1] // width}"
+        swapped = there == needed[::-1]
+        fix = f"transpose {name}" if swapped else "correct the sizes or the taps in config.json"
+        yield Check("shapes", "fault", finding + ", as if it was transposed" * swapped, fix)
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     if (missing or surplus) and (fault := _known_form(held, wanted, own)):
         yield fault
@@ -211,12 +193,12 @@ def _check_tensors(
         if surplus and not other:
             finding = f"; the files hold unknown tensors instead, such as {surplus[0]}"
         fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
-        yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
+        yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
     if surplus and not missing:
         try:
             refuse_tensors(surplus)
         except InputError as error:
-            yield Check("tensors", "fault", str(error), "tensors", "use an engine that reads these tensors")
+            yield Check("tensors", "fault", str(error), "use an engine that reads these tensors")
     if not missing and not surplus and not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
 
@@ -225,11 +207,11 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
     """Returns the fault if tensors have the names of another known form: an adapter, fused matrices or other layer numbers."""
     if adapter := next((name for name in held if "lora_" in name), None):
         finding = f"it holds an adapter that was never merged into the weights ({adapter})"
-        return Check("tensors", "fault", finding, "tensors", "merge the adapter, such as with peft's merge_and_unload")
+        return Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
         finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
         fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"
-        return Check("tensors", "fault", finding, "tensors", fix, FolderEdit(fix, partial(_split, wanted, own)))
+        return Check("tensors", "fault", finding, fix, FolderEdit(fix, partial(_split, wanted, own)))
     there, needed = (sorted({int(m[1]) for name in names if (m := LAYER.match(name))}) for names in (held, wanted))
     if there == needed or not there or not needed:
         return None
@@ -237,7 +219,7 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
         finding = f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}"
         whole = there == list(range(len(there)))
         setting = f"num_hidden_layers: {len(there)}, with layer_types of {len(there)} entries"
-        return Check("layers", "fault", finding, "layers", setting if whole else None)
+        return Check("layers", "fault", finding, setting if whole else None)
     numbers = dict(zip(there, needed, strict=True))
     finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
     fix = "number the layers from 0"
@@ -247,151 +229,76 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
             re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key): w for key, w in tensors.items()
         }
 
-    return Check("layers", "fault", finding, "layers", fix, FolderEdit(fix, renumber))
+    return Check("layers", "fault", finding, fix, FolderEdit(fix, renumber))
 
 
 def _split(wanted: Shapes, own: Naming, tensors: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
     """Returns the tensors with fused matrices split into their parts."""
-    found: dict[str, Tensor | None] = {}
-    for key, w in tensors.items():
-        part = next((part for part in FUSED if key.endswith(f"{part}.weight")), None)
-        names = [key] if part is None else [key.replace(part, one) for one in FUSED[part]]
-        rows = [wanted[str(own(name))][0] for name in names] if part else [len(w)]
-        found |= dict(zip(names, w.split(rows), strict=True)) if part else {key: w}
+    found: dict[str, Tensor | None] = dict(tensors)
+    for part, parts in FUSED.items():
+        for key in [key for key in tensors if key.endswith(f"{part}.weight")]:
+            names = [key.replace(part, one) for one in parts]
+            rows = [wanted[str(own(name))][0] for name in names]
+            found |= zip(names, tensors[key].split(rows), strict=True)
+            del found[key]
     return found
 
 
 def _misnamed(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> dict[str, str]:
-    """Returns the missing name for each unknown tensor that can only be meant for one of the missing tensors."""
+    """Returns the missing name for each unknown tensor that is the only one with this shape and a similar name."""
     found: dict[str, str] = {}
     for name in missing:
         alike = [s for s in surplus if held[s] == wanted[name]]
-        near = sorted(((difflib.SequenceMatcher(None, name, s).ratio(), s) for s in alike), reverse=True)
-        rivals = [other for other in missing if near and wanted[other] == held[near[0][1]]]
-        alone = len(near) == 1 and len(rivals) == 1
-        clear = len(near) > 1 and near[0][0] >= max(MIN_SIMILARITY, near[1][0] + MIN_LEAD)
-        if alone or clear or (len(near) == 1 and near[0][0] >= MIN_SIMILARITY):
-            found[near[0][1]] = name
+        near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
+        if len(near) == 1:
+            found[near[0]] = name
     return found
 
 
-def _check_fc(form: DrafterForm, held: Shapes, target: Target, raw: Mapping[str, Any]) -> Iterator[Check]:
-    shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
-    if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
-        return
-    reads, rest = divmod(shape[1], hidden)
-    finding = (
-        f"fc.weight has shape {list(shape)}: it reads {reads} layers of width {hidden}, but the config names {count}"
-    )
-    if rest or shape[0] != hidden or not 0 < reads < target.config.num_hidden_layers:
-        yield Check("fc", "fault", f"fc.weight has shape {list(shape)}, but {count} taps need {[hidden, count * hidden]}", "taps", "correct hidden_size or the taps")  # fmt: skip
-        return
-    even = default_target_layers(target.config.num_hidden_layers, reads)
-    named = f"; the usual, evenly spaced taps are {even}" if len(even) == reads else ""
-    yield Check("fc", "fault", finding + named, "taps", _taps_line(form, even, raw))
-
-
-def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
-    c, layers = target.config, target.config.num_hidden_layers
-    if form.shape["hidden_size"] != c.hidden_size:
-        yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, but the target's is {c.hidden_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
-    if form.shape["vocab_size"] != c.vocab_size:
-        yield Check("sizes", "fault", f"its vocabulary has {form.shape['vocab_size']} tokens, but the target's has {c.vocab_size}: it was made for another target", "target", "use the target that it was trained for")  # fmt: skip
-    yield _check_taps(form, layers, raw)
-    named = form.shape.get("num_target_layers")
-    if named is not None and named != layers:
-        yield Check("taps", "fault", f"its num_target_layers is {named}, but the target has {layers} layers", "target", f"num_target_layers: {layers}, or use the target that it was trained for")  # fmt: skip
+def _check_form(form: DrafterForm, target: Target) -> Iterator[Check]:
+    layers, taps = target.config.num_hidden_layers, list(form.taps)
+    named, late = form.shape.get("num_target_layers", layers), late_taps(taps, layers)
+    notes = {
+        f"the config was made for a target with {named} layers": named != layers,
+        "a layer is named twice": len(set(taps)) < len(taps),
+        "not in ascending order, unlike published taps": taps != sorted(taps),
+        f"it {late}": bool(late),
+    }
+    said = [words for words, true in notes.items() if true]
+    yield Check("taps", "note" if said else "good", "; ".join([f"{taps}, of the target's layers 0 to {layers - 1}", *said]))  # fmt: skip
     yield _check_mask(form, target)
     drafted = form.block_size - 1
-    yield Check("block", "good", f"{form.rows} rows per block ({form.reads} convention): {drafted} drafted tokens per step; with the bonus token, at most {drafted + 1} are committed")  # fmt: skip
+    yield Check(
+        "block", "good", f"{form.rows} rows per block ({form.reads} convention): {drafted} drafted tokens per step"
+    )
     inside = "causal" if any(form.causal) else "bidirectional"
-    if widths := sorted({w for w in form.windows if w is not None}):
-        narrowed = sum(w is not None for w in form.windows)
-        last = " or ".join(map(str, widths))
-        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only the last {last} positions; attention within the block is {inside}. This is right only if the drafter was trained this way")  # fmt: skip
-    else:
-        yield Check("window", "good", f"no window; attention within the block is {inside}")
-    own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
-    if own == theirs:
-        finding = f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, the same as the target's"
-        yield Check("RoPE", "good", finding)
-    else:
-        yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target has base {theirs.get('rope_theta'):g}, type {theirs.get('rope_type')}")  # fmt: skip
-    yield from _check_calculation(form.shape, c)
+    widths = sorted({w for w in form.windows if w is not None})
+    narrowed = f"{sum(w is not None for w in form.windows)} of {len(form.windows)} layers see only the last {' or '.join(map(str, widths))} positions"  # fmt: skip
+    finding = f"{narrowed if widths else 'no window'}; attention within the block is {inside}"
+    yield Check("window", "note" if widths else "good", finding)
+    yield from _check_shared(form.shape, target.config)
     if form.draft_vocabulary is not None:
-        finding = (
-            f"it can draft {form.draft_vocabulary} of the target's {c.vocab_size} tokens; any other token ends a draft"
+        yield Check(
+            "vocabulary",
+            "note",
+            f"it can draft {form.draft_vocabulary} of the target's {target.config.vocab_size} tokens",
         )
-        yield Check("vocabulary", "note", finding)
-    stored, run = raw.get("dtype") or raw.get("torch_dtype") or "an unnamed dtype", target.numbers
-    yield Check("numbers", "good", f"its weights are stored in {str(stored)[:20]}; the target runs in {run}")
 
 
-def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
-    """Reports ``rms_norm_eps`` and ``hidden_act`` if they differ from the target's."""
-    for name in ("rms_norm_eps", "hidden_act"):
+def _check_shared(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
+    """Reports settings that differ from the target's. This is right only if the drafter was trained with them."""
+    for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):
         own, theirs = shape.get(name), getattr(target, name, None)
         if theirs is not None and own != theirs:
-            yield Check(
-                name, "note", f"{own}; the target's is {theirs}. This is right only if the drafter was trained this way"
-            )
-
-
-def _check_taps(form: DrafterForm, layers: int, raw: Mapping[str, Any]) -> Check:
-    taps = list(form.taps)
-    outside = [n for n in taps if n >= layers]
-    if outside:
-        return Check("taps", "fault", f"it reads layer {outside[0]}, but the target has layers 0 to {layers - 1}", "taps", _taps_line(form, default_target_layers(layers, len(taps)), raw))  # fmt: skip
-    if len(set(taps)) < len(taps):
-        return Check("taps", "note", f"{taps} names a layer twice")
-    if taps != sorted(taps):
-        return Check("taps", "note", f"{taps} is not in ascending order, unlike published taps")
-    if late := late_taps(taps, layers):
-        return Check("taps", "note", f"{taps}: it {late}")
-    return Check(
-        "taps", "good", f"{taps}, of the target's layers 0 to {layers - 1}; no tap is after layer {max(layers - 3, 1)}"
-    )
-
-
-def _taps_line(form: DrafterForm, taps: Sequence[int], raw: Mapping[str, Any]) -> str:
-    return config_line(config_values(with_setting(form, "taps", tuple(taps)), "taps", raw) or {})
+            yield Check(name, "note", f"{own}; the target's is {theirs}")
 
 
 def _check_mask(form: DrafterForm, target: Target) -> Check:
     mask, tokenizer = form.mask_token, target.tokenizer
-    finding = f"token {mask}"
     if mask >= len(tokenizer):
-        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text contains it")
-    text = repr(str(tokenizer.convert_ids_to_tokens(mask)))[:40]
-    if mask in target.end_ids:
-        return Check("mask token", "note", f"{finding} is {text}, which ends a text")
-    if mask == tokenizer.pad_token_id:
-        return Check("mask token", "note", f"{finding} is {text}, which pads a batch")
-    if mask not in tokenizer.added_tokens_decoder:
-        return Check("mask token", "note", f"{finding} is {text}, an ordinary token that occurs in texts")
-    return Check("mask token", "good", f"{finding}, {text}")
-
-
-def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
-    ends = raw.get("eos_token_id")
-    named = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
-    if named and not named & target.end_ids:
-        finding = (
-            f"its config names the end tokens {sorted(named)}, but the target's end tokens are {sorted(target.end_ids)}"
-        )
-        yield Check("end tokens", "note", finding)
-    else:
-        yield Check("end tokens", "good", f"the target's end tokens are {sorted(target.end_ids)}")
-    tokenizer = target.tokenizer
-    if not tokenizer.chat_template:
-        yield Check("template", "good", "the target has no chat template")
-    elif unused := unused_marker(target):
-        yield Check("template", "note", f"the target's vocabulary has {unused}, but its chat template does not use it")
-    else:
-        yield Check("template", "good", "the target's chat template uses every chat marker of the vocabulary")
-
-
-def unused_marker(target: Target) -> str | None:
-    """Returns one of ``MARKERS`` that is in the vocabulary but not in the chat template; None if there is none."""
-    template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
-    return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)
+        return Check("mask token", "good", f"token {mask}, which is not in the tokenizer, so no text contains it")
+    finding = f"token {mask}, {str(tokenizer.convert_ids_to_tokens(mask))[:40]!r}"
+    ordinary = mask in (*target.end_ids, tokenizer.pad_token_id) or mask not in tokenizer.added_tokens_decoder
+    return Check(
+        "mask token", "note" if ordinary else "good", finding + ", which occurs in texts or ends them" * ordinary
+    )

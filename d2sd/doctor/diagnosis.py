@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from d2sd.calibration.sentences import count, decimal, with_interval
@@ -15,7 +16,8 @@ from d2sd.doctor.redraft import LOW, alpha, alpha_estimate
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
 TIMES = 2.0  # factor by which accepted tokens must rise if no level is known
 RIVAL = 0.9  # share of the best change's α that no change of another kind may reach if no level is known
-SURE, SURER = 0.2, 2.0  # mean belief − acceptance, and their ratio, from which a drafter counts as sure and wrong
+SURE = 0.2  # mean belief − acceptance from which a drafter counts as sure and wrong
+MOST_NAMES = 4  # largest number of tensors or keys that a sentence lists
 MOST_PARTS = 0.5  # share of a drafter's parts above which the reference is another training
 ASK = "What it should reach is not known: give --expect or --reference"
 
@@ -25,7 +27,7 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     if wrong is None:
         return None
     changes = () if wrong.mend is None else (wrong.mend,)
-    return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
+    return Diagnosis(wrong.name, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
 def diagnose(e: Findings) -> Diagnosis:
@@ -44,7 +46,9 @@ def diagnose(e: Findings) -> Diagnosis:
         variant = trial.variant
         now = f"α is {alpha(trial.walks):.2f} instead of {e.run.alpha:.2f}"
         sentence = f"With {variant.description}, {now}.{_known(e)}"
-        return Diagnosis(variant.kind, sentence, variant.remedy, (variant,) if variant.writable else ())
+        return Diagnosis(
+            variant.kind, sentence, variant.fix, (variant,) if variant.writable else (), alpha(trial.walks)
+        )
     cause = "below" if e.below else "unknown" if e.run.shape[0] == "unclear" else "none"
     sentence = f"α is {with_interval(e.run.estimate, decimal)}{_shape(e.run)}.{_texts(e)}{_believed(e.run)}{_best(e)}{_known(e)}"
     return Diagnosis(cause, sentence)
@@ -81,13 +85,21 @@ def _reaches(e: Findings, trial: Trial) -> bool:
 def _exchanged(e: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
     assert e.reference is not None
     held = {tensor for part in swap.parts for tensor in part.tensors}
-    how = sorted({t.relation for t in e.reference.tensors if t.name in held})
-    said = f" ({how[0]})" if len(how) == 1 else ""
+    outside = [name for name in e.reference.tensors if name not in held]
+    how = {relation for name, relation in e.reference.tensors.items() if name in held}
+    said = f" ({how.pop()})" if len(how) == 1 else ""
+    others = f" {_listed(outside)} too, with little effect on α." if outside else ""
     sentence = (
-        f"The fault is in {swap.words}{said}: with these parts of the reference, α is {alpha(swap.walks):.2f} instead of "
-        f"{run.alpha:.2f}; the reference reaches {alpha(e.reference.walks):.2f}."
+        f"What lowers α is {swap.words}{said}: with these parts of the reference, α is {alpha(swap.walks):.2f} instead of "
+        f"{run.alpha:.2f}; the reference reaches {alpha(e.reference.walks):.2f}.{others}"
     )
-    return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,))
+    return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,), alpha(swap.walks))
+
+
+def _listed(tensors: Sequence[str]) -> str:
+    """Returns the names of these tensors, with the verb "differ"."""
+    names = ", ".join(tensors) if len(tensors) <= MOST_NAMES else f"{len(tensors)} tensors"
+    return f"{names} {'differs' if len(tensors) == 1 else 'differ'}"
 
 
 def _shape(run: DraftingRun) -> str:
@@ -103,15 +115,14 @@ def _shape(run: DraftingRun) -> str:
 def _texts(e: Findings) -> str:
     bad, total = e.unusable
     if e.surprise is not None and e.surprise >= UNRELATED:
-        return f" The target's own mean loss on the prompts is {e.surprise:.0%} of log V, the loss of a uniform guess: look at its tokenizer and its weights first."
+        return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's (log V): look at its tokenizer and weights first."
+    others = "".join(f" With {t.template.description}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
-        trials = [f"with {t.template.description}, {t.unusable}, and α is {t.alpha:.2f}" for t in e.templates]
-        others = f" ({'; '.join(trials)})" if trials else ""
-        return f" The texts of {bad} of {total} prompts are empty or repeat themselves{others}: look at the template first."
-    return "".join(
-        f" With {t.template.description}, the target writes other texts, and α is {t.alpha:.2f}."
-        for t in e.templates
-        if t.helps
+        return f" The texts of {bad} of {total} prompts are empty or repeat themselves: look at the template first.{others}"
+    return (
+        others.replace(" like this", " empty or repetitive")
+        if any((t.change.low or 0.0) > 0 for t in e.templates)
+        else ""
     )
 
 
@@ -121,9 +132,9 @@ def _believed(run: DraftingRun) -> str:
         return ""
     expected, accepted = run.belief
     said = f" The drafter expected {expected:.0%} of its tokens to be accepted, {accepted:.0%} were:"
-    if expected - accepted >= SURE or expected >= SURER * accepted:
+    if expected - accepted >= SURE:
         return f"{said} it is sure and wrong, as if something differs from its training."
-    return f"{said} it is unsure itself, as a weak drafter is."
+    return f"{said} it is unsure itself, like a weak or badly damaged drafter."
 
 
 def _best(e: Findings) -> str:
@@ -139,31 +150,29 @@ def _best(e: Findings) -> str:
 def _known(e: Findings) -> str:
     """Returns how α compares with what is known that the drafter reaches."""
     expected, below = e.asked.expected, "" if e.below else "not "
-    if e.reference is not None:
-        return _compared(e, e.reference)
+    if e.reference is not None and e.run is not None:
+        return _compared(e.run, e.reference)
     if expected is not None:
         return f" It is {below}significantly below the expected {expected:.2f}."
     return f" {ASK}."
 
 
-def _compared(e: Findings, reference: Reference) -> str:
+def _compared(run: DraftingRun, reference: Reference) -> str:
     theirs, swap = alpha(reference.walks), reference.exchange
-    if (reference.change.low or 0.0) <= 0:
-        said = f" The reference drafts alike ({theirs:.2f})"
-        if reference.tensors:
-            said += f", although {count(len(reference.tensors), 'tensor')} differ"
-        assert e.run is not None
-        low = e.run.shape[0] == "low"
-        return (
-            f"{said}, and as low: not the drafter differs, so look at the target, its tokenizer and the template."
-            if low
-            else f"{said}."
-        )
+    if not reference.better:
+        although = f", although {_listed(list(reference.tensors))}" if reference.tensors else ""
+        low = ", and as low: not the drafter differs, so look at the target, its tokenizer and the template"
+        return f" The reference drafts alike ({theirs:.2f}){although}{low * (run.shape[0] == 'low')}."
     said = f" The reference reaches {theirs:.2f} on the same texts"
     if not reference.same_form:
-        return f"{said}; it is of another kind or size, so only the configs were compared."
+        keys = ", ".join(
+            f"{key} ({own[:40]}; reference: {good[:40]})" for key, own, good in reference.keys[:MOST_NAMES]
+        )
+        return f"{said}; it is of another kind or size, and their configs differ in {keys or 'nothing'}."
     if swap is None or not swap.parts:
         return f"{said}; no exchange of its parts explains the difference."
-    if swap.share > MOST_PARTS:
-        return f"{said}; more than half of all parts must come from it ({swap.words}): another training, or a fault of all of them."
-    return f"{said}; with its {swap.words}, α is {alpha(swap.walks):.2f}."
+    if swap.share <= MOST_PARTS:
+        return f"{said}; with its {swap.words}, α is {alpha(swap.walks):.2f}."
+    (how, same), total = Counter(reference.tensors.values()).most_common(1)[0], len(reference.tensors)
+    alike = f" {same} of the {total} tensors that differ: {how}." if 2 * same > total else ""
+    return f"{said}; more than half of all parts must come from it ({swap.words}): another training, or a fault of all of them.{alike}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from math import inf, log
+from math import log
 
 import torch
+from torch import Tensor
 
 from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import weights_of
@@ -22,37 +23,33 @@ FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3f
 
 def weight_remarks(model: Drafter) -> Iterator[str]:
     """Yields what is unusual about a drafter's weights, one sentence each. Sound drafters may have unusual weights too."""
-    weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
-    matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
-    zeros = {n: float((w == 0).float().mean()) for n, w in matrices.items()}
-    largest = {n: float(w.abs().max()) for n, w in matrices.items()}
-    if empty := [n for n, share in zeros.items() if share >= MANY_ZEROS]:
-        worst = max(empty, key=lambda n: zeros[n])
-        yield f"{zeros[worst]:.0%} of the entries of {_listed(worst, empty)} are zeros"
-    if scaled := [n for n in matrices if largest[n] in FP8_LARGEST]:
-        yield f"the largest entry of {_listed(scaled[0], scaled)} is the largest number of an 8-bit float format, as in weights without their scales"  # fmt: skip
-    if huge := [n for n, w in matrices.items() if largest[n] > HUGE * _usual(w)]:
-        yield f"an entry of {_listed(huge[0], huge)} is {largest[huge[0]]:.3g}, more than {HUGE:g} times the median, as after a flipped bit"  # fmt: skip
-    if ones := [n for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1 and bool((w == 1).all())]:
-        yield f"all weights of {_listed(ones[0], ones)} are 1, as before training, or after folding the norm into the next matrix"  # fmt: skip
-    layers: dict[str, dict[str, torch.Tensor]] = {}
-    for name, w in matrices.items():
-        if name.startswith("layers."):
-            _, number, inner = name.split(".", 2)
+    found: dict[str, list[str]] = {}
+    layers: dict[str, dict[str, Tensor]] = {}
+    for name, w in weights_of(model).items():
+        at, number, inner = [*name.split(".", 2), "", ""][:3]
+        if at == "layers":
             layers.setdefault(number, {})[inner] = w
+        for words in _unusual(name, w):
+            found.setdefault(words, []).append(name)
+    for words, names in found.items():
+        yield f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {words}"
     for one, other in combinations(layers, 2):
         if all(torch.equal(w, layers[other][n]) for n, w in layers[one].items()):
-            yield f"layers {one} and {other} hold the same matrices"
+            yield f"layers {one} and {other} are equal"
 
 
-def _usual(weight: torch.Tensor) -> float:
-    """Returns the median magnitude of the first rows' entries that are not 0; infinity if there are none."""
-    some = weight[:SAMPLE].float().abs()
-    return float(some[some > 0].median()) if bool(some.any()) else inf
-
-
-def _listed(name: str, names: Sequence[str]) -> str:
-    return name + (f" and of {len(names) - 1} more" if len(names) > 1 else "")
+def _unusual(name: str, weight: Tensor) -> Iterator[str]:
+    if name.endswith("norm.weight") and weight.numel() > 1 and bool((weight == 1).all()):
+        yield "all weights are 1, as before training, or after folding the norm into the next matrix"
+    if weight.dim() != 2 or min(weight.shape) < MIN_SIDE:
+        return
+    empty, largest, some = float((weight == 0).float().mean()), float(weight.abs().max()), weight[:SAMPLE].float().abs()
+    if empty >= MANY_ZEROS:
+        yield f"{empty:.0%} of the entries are zeros"
+    if largest in FP8_LARGEST:
+        yield f"the largest entry is {largest:g}, as in 8-bit floats without their scales"
+    if bool(some.any()) and largest > HUGE * float(some[some > 0].median()):
+        yield f"the largest entry is {largest:.3g}, over {HUGE:g} times the median, as after a flipped bit"
 
 
 UNRELATED = 0.9  # surprise from which the prompts look random to the target

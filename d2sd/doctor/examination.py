@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -18,38 +19,32 @@ from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
-from d2sd.doctor.exchange import RESTORED, compared, exchange
-from d2sd.doctor.findings import Asked, Diagnosis, DraftingRun, Failure, Findings
+from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
+from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings
 from d2sd.doctor.probes import (
     Template,
     TemplateTrial,
     Trial,
     change_of_alpha,
-    is_clear,
     probe,
-    score_masks,
     templates,
 )
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
-from d2sd.doctor.variants import mask_tokens, variants, with_mask
+from d2sd.doctor.settings import settings_of
+from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.folders.drafters import published_config
 from d2sd.folders.fingerprint import changes_since
 from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 
 PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
-MASKS = 2  # number of best mask tokens that become variants
-WHOLE_IN = 20  # longer blocks are tried if at least 1 in 20 drafts is accepted completely
 DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α is not known
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,19 +134,17 @@ class Examination:
         self._engine, self._own = engine or Engine(Models(models.target)), engine
         self._texts, self._stage = list(texts), ""
         self._raw: dict[str, Any] = {}
+        self._good: Any = None  # the reference
 
     def run(self) -> Findings:
         """Returns the findings, with the diagnosis."""
         try:
             self._examine()
+            self._stage = "the diagnosis"
+            diagnose(self.found)
         except Exception as error:  # damaged weights can break any calculation
             self._fail(self._stage, error, whole=True)
-        try:
-            diagnosis = diagnose(self.found)
-        except Exception as error:
-            self._fail("the diagnosis", error, whole=True)
-            diagnosis = Diagnosis("failed", f"The examination ended early: the diagnosis failed ({_reason(error)}).")
-        self.found = replace(self.found, diagnosis=diagnosis)
+        self.found = replace(self.found, diagnosis=diagnose(self.found))
         self._at("done", 1)
         return self.found
 
@@ -170,8 +163,8 @@ class Examination:
             return
         self._engine, model = own, drafter_of(own.models)
         self._raw = published_config(asked.drafter) if self._own is None or Path(asked.drafter).is_dir() else {}
-        self._part("the statistics of the weights", "reading the weights", lambda: self._read_weights(model))
-        self._part("the comparison with the training", "reading the target", lambda: {"since": changes_since(asked.drafter, model, self.target, asked.target)})  # fmt: skip
+        self._part("reading the weights", lambda: self._read_weights(model))
+        self._part("comparing with the training", lambda: {"since": changes_since(asked.drafter, model, self.target, asked.target)})  # fmt: skip
         self._write_texts()
         others = templates(own, asked.prompts, self.config)
         numbers = [number for number, text in enumerate(self._texts) if text.anchors]
@@ -179,26 +172,23 @@ class Examination:
         if not numbers and not others:
             raise InputError("the target ended every text immediately")
         self._texts = [self._texts[n] for n in numbers]
-        good: list[Drafter] = []
         if asked.reference is not None:
-            self._part("the comparison with the reference", "reading the reference", lambda: self._load_reference(good))
-        self._draft(model, good)
-        self._part("the statistics of the texts", "reading the texts", self._read_texts)
-        self._part("other templates", "templates", lambda: self._try_templates(model, others, numbers))
-        if good:
-            self._part("the comparison with the reference", "reference", lambda: self._compare(model, good[0]))
-        reference = self.found.reference
-        explained = reference is not None and reference.same_form and (not self.found.below or (reference.exchange is not None and reference.exchange.restored))  # fmt: skip
-        if self._texts and not explained:
-            self._part("changes of the drafter", "probes", lambda: self._try_changes(model))
+            self._part("reading the reference", self._load_reference)
+        self._draft(model)
+        self._part("reading the texts", self._read_texts)
+        self._part("trying other templates", lambda: self._try_templates(model, others, numbers))
+        if self._good is not None:
+            self._part("comparing with the reference", lambda: self._compare(model, self._good))
+        if self._texts and not (self.found.reference and self.found.reference.explained):
+            self._part("trying changes", lambda: self._try_changes(model))
 
     def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
         self._stage = stage
         self.tell(Progress(self.found, stage, done, total, tried))
 
-    def _part(self, name: str, stage: str, work: Callable[[], dict[str, Any]]) -> None:
+    def _part(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
         """Adds the findings of a part of the examination, by field. If the part fails, the others still run."""
-        self._at(stage)
+        self._at(name)
         try:
             part = work()
             self.found = replace(self.found, **part)
@@ -207,16 +197,6 @@ class Examination:
 
     def _fail(self, part: str, error: Exception, whole: bool = False) -> None:
         self.found = replace(self.found, failures=(*self.found.failures, Failure(part, _reason(error), whole)))
-
-    def _locked(self, results: Iterator[Result]) -> Iterator[Result]:
-        """Yields the results, each computed while the engine is locked."""
-        while True:
-            with self._engine.lock:
-                try:
-                    result = next(results)
-                except StopIteration:
-                    return
-            yield result
 
     def _read_weights(self, model: Drafter) -> dict[str, Any]:
         remarks = list(weight_remarks(model))
@@ -228,28 +208,31 @@ class Examination:
 
     def _write_texts(self) -> None:
         """Generates the texts, unless they are known."""
-        if self._texts:
-            return
-        ids = [self._engine.encode(prompt, self.config) for prompt in self.asked.prompts]
+        if not self._texts:
+            ids = [self._engine.encode(prompt, self.config) for prompt in self.asked.prompts]
+            self._texts = self._generated(ids, "generating the texts")
+
+    def _generated(self, ids: Sequence[Sequence[int]], stage: str, tried: str = "") -> list[Text]:
+        texts: list[Text] = []
         for begin in range(0, len(ids), BATCH):
-            self._at("generating the texts", begin, len(ids))
+            self._at(stage, begin, len(ids), tried)
             with self._engine.lock:
-                self._texts += generate_texts(self.target, ids[begin : begin + BATCH], TOKENS)
+                texts += generate_texts(self.target, ids[begin : begin + BATCH], TOKENS)
+        return texts
 
-    def _variants(self, model: Drafter, whole: bool = True) -> list[Variant]:
-        longest = max((len(text.ids) for text in self._texts), default=0)
-        return variants(model, self.target, longest, whole, self._raw)
+    def _variants(self, model: Drafter) -> list[Variant]:
+        return variants(model, self.target, max((len(text.ids) for text in self._texts), default=0), self._raw)
 
-    def _load_reference(self, good: list[Drafter]) -> dict[str, Any]:
-        assert self.asked.reference is not None
+    def _load_reference(self) -> dict[str, Any]:
         with self._engine.lock:
-            good.append(drafter_of(with_drafter(Models(self.target), self.asked.reference, self.asked.dtype)))
+            models = with_drafter(Models(self.target), self.asked.reference or "", self.asked.dtype)
+        self._good = drafter_of(models)
         return {}
 
-    def _draft(self, model: Drafter, others: Sequence[Drafter]) -> None:
+    def _draft(self, model: Drafter) -> None:
         """Adds to the texts the features that any drafter reads, and drafts over them."""
-        taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in v.taps)}
-        taps |= {n for other in others for n in other.target_layer_ids}
+        taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
+        taps |= set() if self._good is None else set(self._good.target_layer_ids)
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
         for done, text in enumerate(self._texts):
             self._at("drafting over the texts", done, len(self._texts))
@@ -259,8 +242,7 @@ class Examination:
         self.found = replace(self.found, run=self._run(model, walks))
 
     def _run(self, model: Drafter, walks: Sequence[TextWalk]) -> DraftingRun:
-        longest = max((len(text.ids) for text in self._texts), default=0)
-        return DraftingRun(tuple(walks), block_size(model), self.asked.visible, longest)
+        return DraftingRun(tuple(walks), block_size(model), self.asked.visible)
 
     def _walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
         with self._engine.lock:
@@ -273,20 +255,16 @@ class Examination:
 
     def _compare(self, model: Drafter, good: Drafter) -> dict[str, Any]:
         """Compares with the reference, and exchanges parts if the reference drafts better."""
-        asked, run = self.asked, self.found.run
+        name, run = self.asked.reference or "", self.found.run
         assert run is not None
-        assert asked.reference is not None
         others = self._walk(good, self._texts)
-        configs = self._raw, published_config(asked.reference)
-        reference = compared(asked.reference, model, good, run.walks, others, configs)
-        if reference.same_form and (reference.change.low or 0.0) > 0:
-            runs = 0
+        reference = compared(name, model, good, run.walks, others, (self._raw, published_config(name)))
+        if reference.same_form and reference.better:
+            runs = count(1)
 
-            def drafted(variant: Variant, count: int) -> tuple[TextWalk, ...]:
-                nonlocal runs
-                runs += 1
-                self._at("exchanges", runs, max(runs, 60), "")
-                return self._walk(variant.apply(model), self._texts[:count])
+            def drafted(variant: Variant, texts: int) -> tuple[TextWalk, ...]:
+                self._at("exchanging parts", next(runs), RUNS)
+                return self._walk(variant.apply(model), self._texts[:texts])
 
             swap = exchange(model, good, self._raw, run.walks, others, drafted)
             reference = replace(reference, exchange=swap)
@@ -296,28 +274,17 @@ class Examination:
         """Tries all changes, one at a time."""
         run = self.found.run
         assert run is not None
-        accepted = [count for w in run.walks for count in w.accepted]
-        whole = sum(count >= block_size(model) - 1 for count in accepted)
-        tried = self._variants(model, WHOLE_IN * whole >= len(accepted))
-        masks = mask_tokens(model.form, self.target) if isinstance(model, DFlashDraftModel) else []
-        tried += self._best_masks(model, masks) if masks else []
+        tried = self._variants(model)
         latest: dict[str, Trial] = {}
-        trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried, len(tried) + len(masks))
-        for done, trial in enumerate(self._locked(trials), 1):
+        trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried)
+        while True:
+            with self._engine.lock:
+                trial = next(trials, None)
+            if trial is None:
+                return {}
             latest[trial.variant.description] = trial
             self.found = replace(self.found, trials=tuple(latest.values()))
-            self._at("probes", min(done, len(tried)), len(tried), trial.variant.description)
-        return {}
-
-    def _best_masks(self, model: Any, tokens: Sequence[int]) -> list[Variant]:
-        """Compares other mask tokens of a block drafter on a few texts, and returns the best ones as variants."""
-        scores: dict[int, int] = {}
-        results = self._locked(score_masks(self.target, model, self.asked.visible, self._texts, tokens))
-        for token, score in zip(tokens, results, strict=True):
-            scores[token] = score
-            self._at("mask tokens", len(scores), len(tokens), str(token))
-        best = sorted(tokens, key=lambda token: -scores[token])[:MASKS]
-        return [with_mask(model.form, token, self.target, self._raw) for token in best]
+            self._at("trying changes", len(latest), len(tried), trial.variant.description)
 
     def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
@@ -325,24 +292,15 @@ class Examination:
         numbers: indices of the prompts whose texts are in the run.
         """
         assert self.found.run is not None
-        known = dict(zip(numbers, self.found.run.walks, strict=True))
         found: list[TemplateTrial] = []
-        for number, template in enumerate(others, 1):
-            pairs: list[tuple[TextWalk, TextWalk]] = []
-            unusable = 0
-            for begin in range(0, len(template.ids), BATCH):
-                stage = f"templates, {number} of {len(others)}"
-                self._at(stage, begin, len(template.ids), template.description)
-                with self._engine.lock:
-                    texts = generate_texts(self.target, template.ids[begin : begin + BATCH], TOKENS)
-                unusable += sum(map(is_unusable, texts))
-                both = [(n, text) for n, text in enumerate(texts, begin) if text.anchors and n in known]
-                walks = self._walk(model, [text for _, text in both])
-                pairs += [(walk, known[n]) for (n, _), walk in zip(both, walks, strict=True)]
-            own, before = zip(*pairs, strict=True) if pairs else ((), ())
-            change = change_of_alpha(own, before, len(others)) if pairs else Estimate(None)
-            helps = is_clear(change, alpha(before) * template.min_rise)
-            found.append(TemplateTrial(template, alpha(own), change, len(pairs), helps, unusable))
+        for template in others:
+            texts = self._generated(template.ids, "trying other templates", template.description)
+            known = zip(numbers, self.found.run.walks, strict=True)
+            both = [(texts[n], walk) for n, walk in known if texts[n].anchors]
+            own, before = self._walk(model, [text for text, _ in both]), [walk for _, walk in both]
+            change = change_of_alpha(own, before, len(others)) if both else Estimate(None)
+            unusable = sum(map(is_unusable, texts))
+            found.append(TemplateTrial(template, alpha(own), change, len(both), unusable))
         return {"templates": tuple(found)}
 
     def mend(self, out: Path) -> str:
@@ -350,15 +308,16 @@ class Examination:
 
         The copy is removed if it does not load, or drafts worse than was measured. Raises as ``write_changed``.
         """
-        diagnosis, level = self.found.diagnosis, self.found.repaired
+        diagnosis = self.found.diagnosis
         if diagnosis is None or not diagnosis.changes:
-            return f"{out} was not written: no change that was tried is proved to remove a fault of the drafter."
+            return f"{out} was not written: no change is proved to remove a fault of the drafter."
         write_changed(self.asked.drafter, diagnosis.changes, out)
         kept = False
         try:
             model = drafter_of(with_drafter(Models(self.target), str(out), self.asked.dtype))
             self._write_texts()
             run = self._run(model, self._walk(model, [text for text in self._texts if text.anchors]))
+            level = diagnosis.alpha
             kept = run.alpha >= RESTORED * level if level is not None else run.first >= DRAFTS
             reason = f"its α is only {run.alpha:.2f}"
         except Exception as error:
@@ -367,6 +326,6 @@ class Examination:
             if not kept:
                 shutil.rmtree(out)
         if not kept:
-            return f"{out} was not written: with {diagnosis.changes[0].description}, the drafter still does not work ({reason})."
+            return f"{out} was not written: the changed drafter does not work ({reason})."
         before = f"{self.found.run.alpha:.2f} → " if self.found.run else ""
         return f"{out}: {', then '.join(change.description for change in diagnosis.changes)}; α {before}{run.alpha:.2f}"

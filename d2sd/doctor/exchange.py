@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
-from d2sd.doctor.probes import change_of_alpha
+from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
 from d2sd.doctor.variants import form_of
@@ -30,31 +29,27 @@ CLOSED = 0.97  # share of the lost accepted tokens that the exchanged parts must
 RESTORED = 0.95  # share of the known α that a changed drafter must reach
 # Tensors that depend on each other are exchanged together: (pattern of names within a layer, kind of the part).
 TOGETHER = (
-    (r"self_attn\.[qk]_", "q_proj and k_proj"), ("fc", "fc and taps"), ("lm_head|" + TOKEN_IDS, "lm_head"),
+    (r"self_attn\.[qk]_", "q and k"), ("fc", "fc"), ("lm_head|" + TOKEN_IDS, "lm_head"),
     ("markov_head", "Markov head"), ("confidence_head", "confidence head"), ("candidate_selector", "candidate selector"),
 )  # fmt: skip
-WITH_TENSORS: Mapping[Setting, str] = {"taps": "fc and taps", "heads": "q_proj and k_proj"}  # kind of a setting's part
-WHOLE_LAYER = 3  # number of parts from which all differing parts of a layer are called by the layer's name
+WITH_TENSORS: Mapping[Setting, str] = {
+    "taps": "fc",
+    "heads": "q and k",
+}  # kinds of parts to which these settings belong
+WHOLE_LAYER = 0.75  # share of a layer's parts from which they are called by the layer's name
 
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tensors and settings that are exchanged together. ``layer`` is None outside of numbered layers."""
+    """Tensors and settings that are exchanged together. ``layer`` is None outside of numbered layers; ``words`` say what differs."""
 
     kind: str
     layer: int | None
     tensors: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class TensorDifference:
-    """A tensor that differs from the reference's, and how."""
-
-    name: str
-    relation: str
+    words: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +82,7 @@ class Reference:
     walks: the reference's steps over each text.
     change: α of the reference − α of the examined drafter, with an interval over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
-    tensors: tensors that differ.
-    equal: number of tensors that do not.
+    tensors: tensors that differ, and how (``relation``).
     same_form: whether parts can be exchanged: both drafters are of the same kind and size.
     exchange: the result of exchanging parts; None if nothing was exchanged.
     """
@@ -97,10 +91,19 @@ class Reference:
     walks: tuple[TextWalk, ...]
     change: Estimate
     keys: tuple[tuple[str, str, str], ...]
-    tensors: tuple[TensorDifference, ...] = ()
-    equal: int = 0
+    tensors: Mapping[str, str] = field(default_factory=dict)
     same_form: bool = False
     exchange: Exchange | None = None
+
+    @property
+    def better(self) -> bool:
+        """Whether the reference drafts significantly better."""
+        return (self.change.low or 0.0) > 0
+
+    @property
+    def explained(self) -> bool:
+        """Whether no other change needs to be tried."""
+        return self.same_form and (not self.better or (self.exchange is not None and self.exchange.restored))
 
 
 def compared(
@@ -113,16 +116,19 @@ def compared(
     configs: published configs of both.
     """
     one, other = (dict(_flat(config)) for config in configs)
-    keys = [
-        (k, str(one.get(k)), str(other.get(k))) for k in sorted(one.keys() | other.keys()) if one.get(k) != other.get(k)
-    ]
-    change = change_of_alpha(others, walks, 1)
-    here, there = weights_of(own), weights_of(good)
+    keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
+    found = Reference(
+        name,
+        tuple(others),
+        change_of_alpha(others, walks, 1),
+        tuple((key, str(one.get(key)), str(other.get(key))) for key in keys),
+    )
     if not _same_form(own, good):
-        return Reference(name, tuple(others), change, tuple(keys))
-    names = sorted(here.keys() | there.keys())
-    differ = [TensorDifference(n, relation(here.get(n), there.get(n))) for n in names if _differs(here.get(n), there.get(n))]  # fmt: skip
-    return Reference(name, tuple(others), change, tuple(keys), tuple(differ), len(names) - len(differ), True)
+        return found
+    here, there = weights_of(own), weights_of(good)
+    both = {name: (here.get(name), there.get(name)) for name in sorted(here.keys() | there.keys())}
+    differ = {name: relation(*pair) for name, pair in both.items() if _differs(*pair)}
+    return replace(found, tensors=differ, same_form=True)
 
 
 def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
@@ -151,30 +157,25 @@ def _differs(own: Tensor | None, good: Tensor | None) -> bool:
 def relation(own: Tensor | None, good: Tensor | None) -> str:
     """Returns how a tensor differs from the reference's, in a few words."""
     if own is None or good is None:
-        return "only in one drafter"
+        return f"only in the {'reference' if own is None else 'examined drafter'}"
     if own.shape != good.shape:
         return "of another shape"
     here, there = own.double(), good.to(own.device).double()
-    if not bool(here.any()):
-        return "only zeros"
-    change, product = here - there, float((here * there).sum())
-    cosine = product / max(float(here.norm() * there.norm()), 1e-30)
-    factor = product / max(float(there.norm()) ** 2, 1e-30)
+    change, cosine = here - there, float(torch.cosine_similarity(here.flatten(), there.flatten(), dim=0))
+    factor, mean = float((here * there).sum() / there.square().sum()), float(change.mean())
     if abs(cosine) > 0.999 and abs(factor - 1) > 0.02:
         return f"the reference's × {factor:.3g}"
-    if float(change.std()) < 0.02 * abs(float(change.mean())):
-        return f"the reference's {float(change.mean()):+.3g}"
-    sides = ((1, "rows"), (0, "columns")) if here.dim() == 2 else ()
-    for side, words in sides:
-        one, other = here.norm(dim=side).sort().values, there.norm(dim=side).sort().values
-        if cosine < 0.9 and float((one - other).abs().max()) < 0.01 * float(other.max()):
+    if float(change.std()) < 0.02 * abs(mean):
+        return f"the reference's {mean:+.3g}"
+    for side, words in ((1, "rows"), (0, "columns")) if here.dim() == 2 else ():
+        one, other = here.norm(dim=side), there.norm(dim=side)
+        moved, sorts = ((x - y).abs().max() / other.max() for x, y in ((one, other), (one.sort()[0], other.sort()[0])))
+        if cosine < 0.9 and moved > 0.01 > sorts:
             return f"{words} in another order"
-    for side, words in sides:
         changed = int((change.norm(dim=side) > DIFFERS * there.norm(dim=side)).sum())
-        if changed < 0.9 * here.shape[1 - side]:
-            return f"{changed} of {here.shape[1 - side]} {words} differ"
-    empty = float((here == 0).double().mean())
-    return f"cosine {cosine:.2f}, best factor {factor:.2f}" + (f", {empty:.0%} zeros" if empty > 0.01 else "")
+        if changed < 0.9 * len(one):
+            return f"{changed} of {len(one)} {words} differ"
+    return f"cosine {cosine:.2f}, best factor {factor:.2f}"
 
 
 # Exchange.
@@ -192,7 +193,7 @@ def exchange(
     """
     every, differing = _parts(own, good)
     some = min(TEXTS, len(walks))
-    lost = _log_share(walks[:some], others[:some])
+    lost = relative_gain(walks[:some], others[:some], 1).value or 0.0
     if not differing or lost >= 0:
         return None
     tried: dict[frozenset[Part], bool] = {}
@@ -204,12 +205,12 @@ def exchange(
                 return False
             found = drafted(exchanged(parts, own, good, raw), some)
             near = alpha(found) >= RESTORED * alpha(others[:some])
-            tried[key] = near and _log_share(found, others[:some]) >= (1 - CLOSED) * lost
+            tried[key] = near and (relative_gain(found, others[:some], 1).value or 0.0) >= (1 - CLOSED) * lost
         return tried[key]
 
     kept = _smallest(differing, works) if works(differing) else []
     kept = _with_alike(kept, differing)
-    words = _named(kept or differing, differing, every)
+    words = _named(kept or differing, every)
     variant = exchanged(kept or differing, own, good, raw, words)
     found = drafted(variant, len(walks))
     restored = bool(kept) and is_restored(found, others)
@@ -229,16 +230,10 @@ def _with_alike(kept: Sequence[Part], differing: Sequence[Part]) -> list[Part]:
     return [part for part in differing if part in kept or layers[part.kind] > 1]
 
 
-def _log_share(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> float:
-    """Returns the mean log(committed tokens of a draft ÷ those of the reference at the same position)."""
-    own, good = ([count for w in some for count in w.by_anchor] for some in (walks, others))
-    return float(np.log((1 + np.array(own)) / (1 + np.array(good))).mean())
-
-
 def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     """Returns all parts, and those that differ from the reference's."""
     here, there = weights_of(own), weights_of(good)
-    names = sorted(here.keys() | there.keys(), key=_place)
+    names = sorted(sorted(here.keys() | there.keys()), key=_place)
     parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
     ours, theirs = settings_of(form_of(own)), settings_of(form_of(good))
     settings: dict[tuple[str, int], list[Setting]] = {}
@@ -247,17 +242,14 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
         if name == "mask" and ("embed_tokens", -1) in parts:
             kind = "embed_tokens"  # the mask token's row
         settings.setdefault((kind, -1), []).append(name)
-    every, differing = [], []
+    every, differing = list[Part](), list[Part]()
     for kind, layer in dict.fromkeys([*parts, *settings]):
-        key = kind, layer
-        tensors = tuple(parts.get(key, ()))
-        words = "lm_head and d2t" if TOKEN_IDS in tensors else kind
-        part = Part(words, None if layer == -1 else layer, tensors, tuple(settings.get(key, ())))
-        every.append(part)
-        if any(_differs(here.get(n), there.get(n)) for n in part.tensors) or any(
-            ours[s] != theirs[s] for s in part.settings
-        ):
-            differing.append(part)
+        tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
+        names = [_last(n) for n in tensors if _differs(here.get(n), there.get(n))]
+        names += [WORDS[name] for name in fields if ours[name] != theirs[name]]
+        words = " and ".join(dict.fromkeys(names))
+        every.append(Part(kind, None if layer == -1 else layer, tensors, fields, words))
+        differing += every[-1:] if words else []
     return every, differing
 
 
@@ -267,7 +259,11 @@ def _place(name: str) -> tuple[int, str]:
     rest = name[inside.end() :] if inside else name
     kind = next((kind for pattern, kind in TOGETHER if re.match(pattern, rest)), "")
     layer = int(inside[1]) if inside and inside[1] else -1
-    return layer, kind or re.sub(r"\.(weight|bias)$", "", rest).rpartition(".")[2]
+    return layer, kind or _last(rest)
+
+
+def _last(name: str) -> str:
+    return "d2t" if name == TOKEN_IDS else re.sub(r"\.(weight|bias)$", "", name).rpartition(".")[2]
 
 
 def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[str, Any], words: str = "") -> Variant:
@@ -317,17 +313,16 @@ def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> l
     return kept
 
 
-def _named(parts: Sequence[Part], differing: Sequence[Part], every: Sequence[Part]) -> str:
-    """Returns words for these parts, given the parts that differ and all parts."""
+def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
+    """Returns words for these parts. ``every``: all parts of the drafter."""
     left, words = list(parts), list[str]()
-    layers = {part.layer for part in every if part.layer is not None}
-    for layer in sorted(layers):
-        own = [part for part in left if part.layer == layer]
-        if len(own) >= WHOLE_LAYER and len(own) == sum(part.layer == layer for part in differing):
+    layers = Counter(part.layer for part in every if part.layer is not None)
+    for layer, count in layers.items():
+        if sum(part.layer == layer for part in left) >= WHOLE_LAYER * count:
             words.append(f"layer {layer}")
             left = [part for part in left if part.layer != layer]
-    for kind in dict.fromkeys(part.kind for part in left):
-        there = sorted(part.layer for part in left if part.kind == kind and part.layer is not None)
+    for name in dict.fromkeys(part.words for part in left):
+        there = sorted(part.layer for part in left if part.words == name and part.layer is not None)
         where = " of every layer" if len(there) == len(layers) > 1 else f" of layer {', '.join(map(str, there))}"
-        words.append(kind + where * bool(there))
+        words.append(name + where * bool(there))
     return ", ".join(words)

@@ -67,13 +67,11 @@ class DraftingRun:
     walks: the steps over each text.
     block: γ.
     visible: number of tokens after the anchor that the drafter is shown.
-    longest: number of tokens of the longest text.
     """
 
     walks: tuple[TextWalk, ...]
     block: int
     visible: int = 0
-    longest: int = 0
 
     @property
     def alpha(self) -> float:
@@ -113,17 +111,19 @@ class DraftingRun:
 class Diagnosis:
     """What the findings prove.
 
-    cause: kind of the fault, if one is proved: of a ``Check``, of a ``Variant``, or "exchange". Otherwise: "below", if α is below a
+    cause: what is proved to be at fault, if anything: name of a ``Check``, kind of a ``Variant``, or "exchange". Otherwise: "below", if α is below a
         known level; "failed", if the examination ended early; "unknown", if too little is known; "none".
     sentence: the main finding, in words.
     fix: what to change; None if unknown.
     changes: changes that remove the fault; only these are written as a repair.
+    alpha: α with these changes; None if it was not measured.
     """
 
     cause: str
     sentence: str
     fix: str | None = None
     changes: tuple[Variant | FolderEdit, ...] = ()
+    alpha: float | None = None
 
     @property
     def names_fault(self) -> bool:
@@ -188,18 +188,8 @@ class Findings:
             return False
         estimate, expected = self.run.estimate, self.asked.expected
         high = estimate.high if estimate.high is not None else self.run.alpha
-        worse = self.reference is not None and (self.reference.change.low or 0.0) > 0
+        worse = self.reference is not None and self.reference.better
         return worse or (expected is not None and high < expected)
-
-    @property
-    def repaired(self) -> float | None:
-        """α after the changes that remove the fault; None if it was not measured."""
-        if self.diagnosis is None or not self.diagnosis.changes:
-            return None
-        measured = [(t.variant, t.walks) for t in self.trials]
-        if self.reference is not None and (swap := self.reference.exchange) is not None:
-            measured.append((swap.variant, swap.walks))
-        return next((alpha(walks) for variant, walks in measured if (variant,) == self.diagnosis.changes), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the findings as JSON-ready data.
@@ -238,21 +228,19 @@ class Findings:
                 {"position": p.number, "accepted": p.share, "steps": p.steps, "believed": p.belief, "confidence_head": p.head}
                 for p in (run.positions if run else ())
             ],
-            "checks": [{name: getattr(check, name) for name in ("name", "state", "finding")} for check in self.checks],
+            "checks": [{"name": c.name, "state": c.state, "finding": c.finding} for c in self.checks],
             "remarks": list(self.remarks),
             "since_training": None if self.since is None else list(self.since),
-            "changes": [
-                {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping
-            ],
+            "changes": [{"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping],
             "other_changes": len(self.trials) - len(self.helping),
             "repair": [change.description for change in (diagnosis.changes if diagnosis else ())],
-            "repaired_alpha": self.repaired,
+            "repaired_alpha": diagnosis and diagnosis.alpha,
             "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
             "reference": reference and {
                 "drafter": reference.name,
                 "alpha": alpha(reference.walks),
                 "change": asdict(reference.change),
-                "tensors": {t.name: t.relation for t in reference.tensors},
+                "tensors": reference.tensors,
                 "parts": [t for part in swap.parts for t in (*part.tensors, *part.settings)] if swap else [],
                 "alpha_with_parts": alpha(swap.walks) if swap else None,
             },

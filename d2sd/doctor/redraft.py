@@ -87,19 +87,11 @@ class BlockRedrafter:
         self.drafter = make_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
-    def context(self, text: Text) -> list[KeyValue]:
-        """Returns the text's keys and values by layer. They do not depend on the mask token or the block."""
+    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
+        """Returns for each anchor the number of accepted tokens."""
         features = _late(text.features_of(self.form.taps).to(self.drafter.dtype), self.lag)
         positions = torch.arange(features.shape[1], device=features.device)[None]
-        return self.model.project_context(features, positions)
-
-    @torch.inference_mode()
-    def accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue] | None = None) -> list[int]:
-        """Returns for each anchor the number of accepted tokens.
-
-        context: the text's keys and values, if they are known.
-        """
-        context = context or self.context(text)
+        context = self.model.project_context(features, positions)
         size = max(1, ROWS // self.form.rows)
         counts: list[int] = []
         for begin in range(0, len(anchors), size):

@@ -18,17 +18,17 @@ from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
+from d2sd.doctor.probes import Trial
 from d2sd.doctor.redraft import alpha
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted tokens, so α is at least 1. Without the bonus token, the accepted length is α − 1. Brackets are 95% intervals over prompts.",
-    "Expected: the mean probability that the drafter, or its confidence head, gave to the drafted tokens that were compared.",
+    "α is the number of tokens committed per step, with the bonus token that the target adds, so α is at least 1. Brackets are 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
-    "γ counts the anchor: a block has γ − 1 drafted tokens. A drafter with the fill convention has γ rows; with next, it has γ − 1 rows.",
-    "Texts and drafts are greedy. A softmax temperature does not change greedy drafts, so the examination tries none; Calibrate suggests a temperature for the confidence.",
+    "Expected: the mean probability that the drafter, or its confidence head, gave to these drafted tokens.",
+    "γ counts the anchor: a block has γ − 1 drafted tokens.",
 )
 
 
@@ -71,11 +71,15 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
         figures, *said = map(text, reading.sentences)
         lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
     if table := side_by_side(readings):
-        head, *rows = (f"| {' | '.join(map(text, row))} |" for row in table)
-        lines.append("\n".join([head, "|" + " --- |" * len(table[0]), *rows]))
+        lines.append("\n".join(_table(*(list(map(text, row)) for row in table))))
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
         lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in tries)]
     return "\n\n".join(lines)
+
+
+def _table(head: Sequence[str], *rows: Sequence[str]) -> Iterator[str]:
+    for row in (head, ["---"] * len(head), *rows):
+        yield f"| {' | '.join(row)} |"
 
 
 def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[str]:
@@ -102,9 +106,8 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
         yield from _reference(e.reference)
     if e.trials or e.templates:
         yield from _tried(e, full)
-    yield from ("", "### The folder", "", "| check | | finding |", "| --- | --- | --- |")
-    for check in e.checks:
-        yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
+    yield from ("", "### The folder", "")
+    yield from _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in e.checks))
     yield ""
 
 
@@ -124,61 +127,53 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
         rows["accepted by the reference"] = [theirs.get(p.number) for p in positions]
     rows["expected by the drafter"] = [p.belief for p in positions]
     rows["expected by its confidence head"] = [p.head for p in positions]
-    yield "| position | " + " | ".join(str(p.number) for p in positions) + " |"
-    yield "| --- |" + " --- |" * len(positions)
-    for name, values in rows.items():
-        if any(value is not None for value in values):
-            yield f"| {name} | " + " | ".join("–" if v is None else f"{v:.2f}" for v in values) + " |"
-    yield "| steps | " + " | ".join(str(p.steps) for p in positions) + " |"
+    shares = [[name, *("–" if v is None else f"{v:.2f}" for v in row)] for name, row in rows.items() if any(row)]
+    steps = ["steps", *(str(p.steps) for p in positions)]
+    yield from _table(["position", *(str(p.number) for p in positions)], *shares, steps)
 
 
 def _reference(r: Reference) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
-    change = with_interval(r.change, signed_decimal, "[]")
-    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}."
-    if (swap := r.exchange) is not None:
-        said = (
-            f"With the reference's {swap.words}, α is {alpha(swap.walks):.2f}"
-            if swap.parts
-            else "No set of the differing parts brings α back"
-        )
-        yield f"{text(said)} ({count(swap.runs, 'exchange')} tried)."
+    tried = "" if r.exchange is None else f" {count(r.exchange.runs, 'exchange')} of parts were tried."
+    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
     if r.keys:
-        yield from ("", "| config key | here | reference |", "| --- | --- | --- |")
-    for key, own, theirs in r.keys:
-        yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
-    if not r.same_form:
-        return
-    needed = {name for part in swap.parts for name in part.tensors} if swap else set()
-    yield from ("", f"{count(r.equal, 'tensor')} of {r.equal + len(r.tensors)} are the same within 0.5%.")
-    if r.tensors:
-        yield from ("", "| tensors that differ | how | |", "| --- | --- | --- |")
-    groups: dict[tuple[str, bool], list[str]] = {}
-    for tensor in r.tensors:
-        groups.setdefault((tensor.relation, tensor.name in needed), []).append(tensor.name)
-    for (relation, lowers), names in sorted(groups.items(), key=lambda group: not group[0][1])[:MOST_TENSORS]:
+        yield ""
+        cut = ([text(cell[:MOST_CHARACTERS]) for cell in row] for row in r.keys)
+        yield from _table(("config key", "here", "reference"), *cut)
+    needed = {name for part in r.exchange.parts for name in part.tensors} if r.exchange else set()
+    groups: dict[tuple[bool, str], list[str]] = {}
+    for name, how in r.tensors.items():
+        groups.setdefault((name not in needed, how), []).append(name)
+    rows = []
+    for (other, how), names in sorted(groups.items())[:MOST_TENSORS]:
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
-        yield f"| {text(', '.join(names[:MOST_NAMES]) + more)} | {text(relation)} | {'lowers α' if lowers else ''} |"
+        rows.append((text(", ".join(names[:MOST_NAMES]) + more), text(how), "" if other else "lowers α"))
+    if rows:
+        yield ""
+        yield from _table(("tensors that differ by more than 0.5%", "how", ""), *rows)
 
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from ("", "### What was tried", "")
     shown = sorted((t for t in e.trials if full or t.walks), key=lambda t: -(t.gain.value or 0.0))
     if e.trials:
-        helps = count(len(e.helping), "change") if e.helping else "none"
-        failed = sum(t.failure is not None for t in e.trials)
-        yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{f'; {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them all'}."
+        helps, failed = len(e.helping) or "none", sum(t.failure is not None for t in e.trials)
+        rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
+        yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
+        yield "Gain: change of the committed tokens per draft (geometric mean over all positions of the texts), with simultaneous intervals."
     if shown:
-        yield "Gain: relative change of the committed tokens per draft (geometric mean over all positions of the texts), with simultaneous 95% intervals over prompts."
-        yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
-    for t in shown:
-        says = f"failed: {text(t.failure)}" if t.failure else "higher" if t.helps else ""
-        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
-        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
+        yield ""
+        yield from _table(("change", "α", "gain", ""), *map(_trial, shown))
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
         yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}, {count(trial.texts, 'prompt')}."
+
+
+def _trial(t: Trial) -> tuple[str, ...]:
+    says = f"failed: {text(t.failure)}" if t.failure else "higher" if t.helps else ""
+    now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
+    return text(t.variant.description), now, with_interval(t.gain, _signed_percent, "[]"), says
 
 
 def _signed_percent(share: float | None) -> str:

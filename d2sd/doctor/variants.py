@@ -12,41 +12,34 @@ from itertools import combinations
 from math import log2
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from d2sd.doctor.changes import Variant, WeightEdit, weights_of
 from d2sd.doctor.redraft import Drafter
-from d2sd.doctor.settings import Form, Setting, config_values, settings_of, with_setting
-from d2sd.methods.base import MAX_BLOCK
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, plain_rope
+from d2sd.doctor.settings import Form, Setting, config_line, config_values, settings_of, with_setting
+from d2sd.nets.drafter import DFlashDraftModel, plain_rope
 from d2sd.nets.layouts import DrafterForm
 from d2sd.nets.target import Target
 
 SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # RoPE bases of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
-ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
-MOST_SPECIAL = 300  # special tokens that are tried as mask tokens
+ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # more rows than in training do not help
+HEAD_SIZES = (32, 64, 96, 128, 256)
+MOST_MASKS = 30  # tokens that are tried as mask tokens
 
 
-def variants(
-    model: Drafter, target: Target, longest: int, whole: bool, raw: Mapping[str, Any] | None = None
-) -> list[Variant]:
-    """Returns all distinct variants of a drafter. Variants with other mask tokens are not included.
+def variants(model: Drafter, target: Target, longest: int, raw: Mapping[str, Any]) -> list[Variant]:
+    """Returns all distinct variants of a drafter.
 
     longest: number of tokens of the longest text.
-    whole: whether enough drafts are accepted completely, so that longer drafts may help.
     raw: the drafter's published config.
     """
     own = form_of(model)
-    tried = [*_readings(own, target, longest, whole, raw or {}), *_displaced(own), *_conversions(model, own)]
-    seen, distinct = [Variant("taps", "", own).key], []
-    for variant in tried:
-        if variant.key not in seen:
-            seen.append(variant.key)
-            distinct.append(variant)
-    return distinct
+    tried = [*_readings(own, target, longest, raw), *_displaced(own), *_conversions(model, own)]
+    distinct = {variant.key: variant for variant in reversed(tried)}
+    distinct.pop(Variant("taps", "", own).key, None)
+    return list(reversed(distinct.values()))
 
 
 def form_of(model: Drafter) -> Form:
@@ -56,17 +49,10 @@ def form_of(model: Drafter) -> Form:
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
     """Returns candidates for the mask token: special tokens, the last ids, the first unused id, and the neighbours of the current id."""
     tokenizer, size = target.tokenizer, target.config.vocab_size
-    special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)[:MOST_SPECIAL]
+    special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)
     others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
-    named = [tokenizer.mask_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id]
-    candidates = dict.fromkeys(n for n in (*named, *special, *others) if n is not None and 0 <= n < size)
-    return [n for n in candidates if n != form.mask_token]
-
-
-def with_mask(form: DrafterForm, token: int, target: Target, raw: Mapping[str, Any] | None = None) -> Variant:
-    text = repr(target.tokenizer.convert_ids_to_tokens(token))[:24]
-    common = token == target.tokenizer.mask_token_id
-    return _reading(form, "mask", f"mask token {token} ({text})", token, raw or {}, common)
+    found = dict.fromkeys([tokenizer.mask_token_id, tokenizer.pad_token_id, *others, *special])
+    return [n for n in found if n is not None and 0 <= n < size][:MOST_MASKS]
 
 
 # Readings: each changes one setting and the config keys that express it.
@@ -76,10 +62,11 @@ def _reading(
     form: Form, name: Setting, description: str, value: Any, raw: Mapping[str, Any], common: bool = False
 ) -> Variant:
     other = with_setting(form, name, value)
-    return Variant(name, description, other, config_values(other, name, raw), common=common)
+    values = config_values(other, name, raw)
+    return Variant(name, description, other, values, fix=config_line(values) if values else None, common=common)
 
 
-def _readings(own: Form, target: Target, longest: int, whole: bool, raw: Mapping[str, Any]) -> Iterator[Variant]:
+def _readings(own: Form, target: Target, longest: int, raw: Mapping[str, Any]) -> Iterator[Variant]:
     values = settings_of(own)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
         yield _reading(own, "taps", description, tuple(taps), raw, common)
@@ -96,16 +83,20 @@ def _readings(own: Form, target: Target, longest: int, whole: bool, raw: Mapping
         other = "its own position" if reads == "fill" else "the next position"
         yield _reading(own, "reads", f"the {reads} convention (a row predicts {other})", reads, raw, True)
         for rows in ROWS:
-            if rows < own.rows or (whole and own.rows < rows <= min(2 * own.rows, MAX_BLOCK - 1)):
+            if rows < own.rows:
                 description = f"{rows} rows per block, {rows - 1 + own.shift} drafted tokens per step"
                 yield _reading(own, "rows", description, rows, raw)
+        for token in mask_tokens(own, target):
+            text = repr(target.tokenizer.convert_ids_to_tokens(token))[:24]
+            common = token == target.tokenizer.mask_token_id
+            yield _reading(own, "mask", f"mask token {token} ({text})", token, raw, common)
         return
     before, output = not own.norm_before_residual, not own.norm_output
     description = f"the feature {'after' if before else 'before'} its norm as the residual"
     yield _reading(own, "residual", description, before, raw)
     source = f"the {'output' if output else 'input'} of the final norm"
     yield _reading(own, "output", f"{source} as input of deeper levels", output, raw)
-    for heads in _other_heads(own, target):
+    for heads in _other_heads(own):
         yield _reading(own, "heads", f"{heads[1]} heads of size {heads[0]}", heads, raw)
 
 
@@ -113,9 +104,6 @@ def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[in
     """Yields other plausible taps, with descriptions, and whether this is a common mistake (see ``Variant``)."""
     found = [(f"every tap {by:+d}", [n + by for n in taps], True) for by in SHIFTS]
     found += [("taps in ascending order", sorted(taps), False), ("taps in reverse order", list(taps[::-1]), True)]
-    even = default_target_layers(layers, len(taps))
-    if len(even) == len(taps):
-        found.append(("evenly spaced taps up to L − 3", even, False))
     for one, other in combinations(range(len(taps)), 2):
         order = list(taps)
         order[one], order[other] = order[other], order[one]
@@ -152,15 +140,12 @@ def _other_attention(form: DrafterForm, longest: int) -> Iterator[tuple[str, tup
         yield words, (form.windows, (causal,) * count)
 
 
-def _other_heads(form: Any, target: Target) -> Iterator[tuple[int, int, int]]:
+def _other_heads(form: Any) -> Iterator[tuple[int, int, int]]:
     """Yields other head sizes that fit the same matrices. Norms of queries and keys, if present, fix the head size."""
-    if form.qk_norm:
-        return
-    own, c, t = form.layer.head_dim, form.layer, target.config
-    theirs = int(getattr(t, "head_dim", None) or t.hidden_size // t.num_attention_heads)
+    own, c = form.layer.head_dim, form.layer
     queries, keys = c.num_attention_heads * own, c.num_key_value_heads * own
-    for size in dict.fromkeys((theirs, 2 * own, own // 2, 4 * own, 64, 128)):
-        if size >= 2 and not size % 2 and size != own and not queries % size and not keys % size:
+    for size in HEAD_SIZES:
+        if not (form.qk_norm or size == own or queries % size or keys % size):
             yield size, queries // size, keys // size
 
 
@@ -186,24 +171,25 @@ def _conversions(model: Drafter, own: Form) -> Iterator[Variant]:
             counts = {n: heads[p] for p in parts for n in weights if n.endswith(f"self_attn.{p}_proj.weight")}
             words = " and ".join(f"{p}_proj" for p in parts)
             description = f"rows of {words} within each head reordered from {order}"
-            fix = f"reorder the {description.replace('reordered ', '')}, which undoes a GGUF conversion"
+            fix = f"{description}, which undoes a GGUF conversion"
             yield Variant("rotary", description, own, None, _reorder(counts, change), fix, common=True)
     norms = [n for n, w in weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": norms,
         "input and post-attention norms": [n for n in norms if n.endswith("layernorm.weight")],
     }
-    for group, names in groups.items():
+    for group, names in groups.items():  # norms of some model types multiply by weight + 1
         medians = [float(weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):  # only towards 1, since shifts away from 1 also help damaged drafters
             if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
-                fix = f"{'add 1 to' if by > 0 else 'subtract 1 from'} the weights of {group} (norms of some model types multiply by weight + 1)"
-                edit = partial(_shifted, names, by)
-                yield Variant("norms", f"weights of {group} {by:+g}", own, None, edit, fix, common=True)
+                # A trained norm has weights below 1. If 1 was subtracted, these are negative.
+                negative = 2 * sum(float(weights[n].min()) < 0 for n in names) > len(names)
+                description, edit = f"{by:+g} on the weights of {group}", partial(_shifted, names, by)
+                yield Variant("norms", description, own, None, edit, description, common=by < 0 or negative)
 
 
 def _shifted(names: Sequence[str], by: float, weights: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
-    return {n: torch.add(weights[n], by) for n in names}
+    return {n: weights[n] + by for n in names}
 
 
 def _strangeness(median: float) -> float:
