@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
+from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.loading import target_folder, widened_experts
-from d2sd.nets.types import check_supported, text_options
+from d2sd.nets.types import check_supported, text_config, text_options
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.features import read_features
 from d2sd.train.loop import digest, train
@@ -77,12 +78,16 @@ def fit(
         method = "eagle3" if kind == "eagle3" else "dflash"
         measure = lambda _: held_out.measure(method, drafter)  # noqa: E731
 
+    mark = fingerprint(str(settings.target), material.tokenizer, text_config(material.target.config), drafter)
+
     def save_so_far(folder: Path) -> None:
         save(copy.deepcopy(drafter).bfloat16(), folder)
+        write_fingerprint(folder, mark)
 
     identity = {**identity, "data": digest(data.ids)}
     train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far)
     save(drafter.bfloat16(), settings.out)
+    write_fingerprint(settings.out, mark)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:

@@ -29,6 +29,7 @@ import transformers
 
 from d2sd.__about__ import __version__
 from d2sd.errors import InputError
+from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
@@ -196,9 +197,11 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     def save() -> None:
         for name, drafter in (("dflash", first), ("vp", second)):
             save_drafter(copy.deepcopy(drafter).bfloat16(), out / name)
+            write_fingerprint(out / name, mark)
 
     with state.stage("held-out"):
         first, second = new_pair(settings, target, data)
+        mark = fingerprint(str(settings.target), target.tokenizer, target.config, first)
         objective = PairObjective(first, second, target.model)
         if "held-out" not in state.done:
             latest = clock() + WRITING_HELD_OUT * total
