@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from d2sd.doctor.examination import VISIBLE
 from d2sd.folders.loading import BUNDLED, load_target
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 
@@ -96,25 +97,30 @@ INSTRUCT = "{% for m in messages %}[INST] {{ m['content'] }} [/INST]{% endfor %}
 class Broken:
     """A way to break a drafter or its target.
 
-    causes: diagnoses that are right, separated by spaces.
+    causes: causes that may be named without a reference, separated by spaces. To name none is never wrong.
     drafter, target: write the broken folder into a given path and return it.
     chat: whether prompts use the chat template.
-    visible: number of known tokens after the anchor that the drafter continues.
+    part: folder of the bundled drafter that is broken. If it is ``vp``, the drafter is examined as second drafter.
     """
 
     causes: str
     drafter: Callable[[Path], Path] = lambda out: TINY / "dflash"
     target: Callable[[Path], Path] | None = None
     chat: bool = False
-    visible: int = 0
+    part: str = "dflash"
+
+    @property
+    def visible(self) -> int:
+        """Number of known tokens after the anchor that the drafter continues."""
+        return VISIBLE if self.part == "vp" else 0
 
 
 def config(causes: str, change: Callable[[Config], Config], part: str = "dflash") -> Broken:
-    return Broken(causes, lambda out: copied(out, change, part=part))
+    return Broken(causes, lambda out: copied(out, change, part=part), part=part)
 
 
 def weights(causes: str, change: Callable[[Weights], Weights], part: str = "dflash") -> Broken:
-    return Broken(causes, lambda out: copied(out, weights=change, part=part))
+    return Broken(causes, lambda out: copied(out, weights=change, part=part), part=part)
 
 
 def each(ends: str | tuple[str, ...], change: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip

@@ -1,6 +1,8 @@
-"""Breaks the bundled drafters and their target in known ways, and checks the doctor's diagnoses and mended drafters.
+"""Breaks the bundled drafters and their target in known ways, and checks what the doctor says about them.
 
-``python -m tools.broken_drafters`` prints the diagnosis of each way, and the number of right and wrong diagnoses.
+``python -m tools.broken_drafters`` prints the main finding of each way, and how many findings are wrong: a cause that is not among
+the way's causes, or a mended drafter that does not reach the intact one's α. With ``--reference``, the intact drafter is the
+reference, and a finding is right if the doctor finds the parts that lower α.
 """
 
 from __future__ import annotations
@@ -8,18 +10,17 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.examination import write_mended
 from d2sd.decoding.replay import Text
-from d2sd.doctor.examination import stream_findings
-from d2sd.doctor.findings import Asked, Diagnosis, Findings
-from d2sd.folders.loading import load_models
-from d2sd.nets.models import Models
-from tools.breaking import Broken
+from d2sd.doctor.diagnosis import MOST_PARTS
+from d2sd.doctor.examination import Examination
+from d2sd.doctor.exchange import RESTORED
+from d2sd.doctor.findings import Asked, Findings
+from d2sd.folders.loading import load_alone
+from tools.breaking import TINY, Broken
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 from tools.doctor_faults import written
 
@@ -29,48 +30,74 @@ class Examiner:
 
     def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
-        self.models = Models(load_models("tiny").target)
+        self.models = load_alone("tiny")
         self._texts: list[Text] = []
+        self._intact: dict[str, float] = {}
 
-    def examine(self, way: Broken, folder: Path) -> tuple[Findings, float | None]:
+    def examine(self, way: Broken, folder: Path, reference: bool) -> tuple[Findings, float | None]:
         """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if ``--mend`` writes no drafter."""
-        asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
-        models, texts = self.models, self._written()
+        good = str(TINY / way.part) if reference else None
+        drafter, models, texts = str(way.drafter(folder / "drafter")), self.models, self._written()
         if way.target is not None:
-            models, texts = Models(load_models(target=str(way.target(folder / "target"))).target), []
-        found = list(stream_findings(asked, models, None, texts))[-1].found
-        mended = folder / "mended"
-        write_mended(found, mended)
+            models, texts = load_alone(str(way.target(folder / "target"))), []
+        examination = Examination(
+            Asked(drafter, self.prompts, way.chat, False, way.visible, None, good), models, None, texts
+        )
+        found, mended = examination.run(), folder / "mended"
+        examination.mend(mended)
         if not mended.exists():
             return found, None
-        again = stream_findings(replace(asked, drafter=str(mended)), models, None, texts)
-        return found, next((step.found.run.alpha for step in again if step.found.run), 0.0)
+        return found, self._alpha(mended, way)
+
+    def intact(self, way: Broken) -> float:
+        """Returns the α of the drafter that was broken."""
+        if way.part not in self._intact:
+            self._intact[way.part] = self._alpha(TINY / way.part, way)
+        return self._intact[way.part]
+
+    def _alpha(self, drafter: Path, way: Broken) -> float:
+        """Returns the α of a drafter over the cached texts: a drafter compared with itself has nothing that could be changed."""
+        asked = Asked(str(drafter), self.prompts, visible=way.visible, reference=str(drafter))
+        run = Examination(asked, self.models, None, self._written()).run().run
+        return 0.0 if run is None else run.alpha
 
     def _written(self) -> list[Text]:
         if not self._texts:
             self._texts = written(self.models.target, self.prompts)
-        return self._texts
+        return list(self._texts)
 
 
-def judged(diagnosis: Diagnosis, way: Broken) -> str:
-    """Returns "right" for an expected cause, or for a sound drafter without fault; "WRONG" for another fault; else "not named"."""
-    if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
-        return "right"
-    return "WRONG" if diagnosis.names_fault else "not named"
+def judged(found: Findings, way: Broken, mended: float | None, intact: float) -> str:
+    """Returns "right" if a cause is named, "WRONG" if it is another one or the mended drafter is worse than the intact one, else
+    "not named"."""
+    diagnosis = found.diagnosis
+    assert diagnosis is not None
+    if mended is not None and mended < RESTORED * intact:
+        return "WRONG"
+    if not diagnosis.names_fault or diagnosis.cause == "below":
+        return "not named"
+    return "right" if diagnosis.cause in ("exchange", *way.causes.split()) else "WRONG"
+
+
+def located(found: Findings, mark: str) -> str:
+    """Returns the mark with a reference: also "right" if both draft alike, or more than half of all parts must be exchanged."""
+    reference = found.reference
+    swap = reference and reference.exchange
+    alike = reference is not None and not reference.better
+    return "right" if mark == "not named" and (alike or (swap is not None and swap.share > MOST_PARTS)) else mark
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=20, help="number of prompts")
     parser.add_argument("--only", default="", help="only these ways: their names, separated by semicolons")
-    parser.add_argument("--trained", type=Path, help="folder of a drafter trained for 50 steps")
+    parser.add_argument("--reference", action="store_true", help="use the intact drafter as reference")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()
-    ways = {**SOUND, **WAYS, **KEPT_OUT}
-    if arguments.trained:
-        ways["50 steps"] = Broken("training", lambda out: arguments.trained)
     examiner = Examiner(arguments.prompts)
-    ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(";")}
+    ways = {
+        k: w for k, w in {**SOUND, **WAYS, **KEPT_OUT}.items() if not arguments.only or k in arguments.only.split(";")
+    }
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
         ways = dict(list(ways.items())[first::step])
@@ -78,15 +105,14 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found, mended = examiner.examine(way, Path(folder))
-        diagnosis = found.diagnosis
-        assert diagnosis is not None
-        mark = judged(diagnosis, way)
+            found, mended = examiner.examine(way, Path(folder), arguments.reference)
+        mark = judged(found, way, mended, 0.0 if way.target else examiner.intact(way))
+        mark = located(found, mark) if arguments.reference else mark
         counts[mark] += 1
+        assert found.diagnosis is not None
+        after = f"\n  α {mended:.2f} after mending" if mended is not None else ""
         print(
-            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', expected {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
-            f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {found.run.alpha if found.run else 0:.2f}"
-            + (f" → {mended:.2f} after mending" if mended is not None else ""),
+            f"{name}: {mark}, {time.process_time() - began:.0f} s of CPU\n  {found.diagnosis.sentence}{after}",
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

@@ -1,11 +1,9 @@
-"""The doctor: evidence in weights, the diagnosis, and the command that examines and reports."""
+"""The doctor: remarks on weights, what findings prove, and the examination from the folder to the report."""
 
 from __future__ import annotations
 
 import copy
-import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,30 +11,21 @@ import torch
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
-from d2sd.doctor.evidence import (
-    WeightFault,
-    empty_part,
-    moved_by_training,
-    prominence,
-    quantised_bits,
-    weight_faults,
-)
-from d2sd.doctor.examination import stream_findings
-from d2sd.doctor.findings import Asked, DraftingRun, Findings, Repair
+from d2sd.doctor.evidence import weight_remarks
+from d2sd.doctor.examination import Examination
+from d2sd.doctor.exchange import Exchange, Reference
+from d2sd.doctor.findings import Asked, DraftingRun, Findings
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
-from d2sd.folders.loading import load_drafter
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
-from tools.breaking import TINY, copied, inner
-from tools.broken_ways import WAYS
+from tools.breaking import TINY, copied, each
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
@@ -64,125 +53,57 @@ def test_shape_classifies_acceptance_by_position():
     assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4, visible=2) == found[2:]
 
 
-def faults_of(model, target):
-    return [fault.sentence.partition("Most likely ")[2] for fault in weight_faults(model, target)]
+def test_by_position_averages_beliefs_of_compared_tokens():
+    rows = ([(0.9, 0.5), (0.7, 0.3)], [(0.5, 0.1), (0.1, 0.1)], [(0.2, 0.2), (0.2, 0.2)])
+    first, second = by_position([TextWalk((2, 0, 1), 6, beliefs=rows)], 3)
+    assert (first.belief, first.head) == pytest.approx((0.7, 0.3))  # both steps that count
+    assert (second.belief, second.head) == pytest.approx((0.7, 0.3))  # only the step that accepted position 1
+    run = DraftingRun((TextWalk((2, 0, 1), 6, beliefs=rows),), 3)
+    assert run.belief == pytest.approx((0.7, 2 / 3))
 
 
-def test_weight_faults_finds_damaged_weights(bundled):
-    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
-    assert faults_of(model, target) == []
-    assert faults_of(bundled.models.eagle3, target) == []
-    assert moved_by_training(model) == pytest.approx((4.6, 0.25), abs=0.1)
+def remarks_of(model):
+    return list(weight_remarks(model))
+
+
+def test_weight_remarks_tell_what_is_unusual(bundled):
+    model = copy.deepcopy(bundled.models.first)
+    assert remarks_of(model) == []
+    assert remarks_of(bundled.models.eagle3) == []
     model.norm.weight.data.fill_(1)
+    model.hidden_norm.weight.data.fill_(1)
     model.layers[1].load_state_dict(model.layers[0].state_dict())
-    model.layers[2].mlp.down_proj.weight.data.zero_()
-    model.layers[2].self_attn.k_norm.weight.data.fill_(1)
-    limit = 0.6 * model.fc.weight.std()
-    model.fc.weight.data.clamp_(-limit, limit)
-    assert faults_of(model, target) == [
-        "its weights were damaged: layers.2.mlp.down_proj.weight holds only zeros.",
-        "its weights were damaged: fc.weight was clipped: many of its entries have the same, largest magnitude.",
-        "the weights of layers.2.self_attn.k_norm.weight were lost: all are equal, although comparable norms were trained.",
-        "the weights of norm.weight were lost: all are equal, although comparable norms were trained.",
-        "its weights were damaged: layer 1 is a copy of layer 0.",
+    model.layers[2].mlp.down_proj.weight.data[: 192 // 2] = 0
+    model.layers[2].mlp.up_proj.weight.data *= 448 / model.layers[2].mlp.up_proj.weight.data.abs().max()
+    model.fc.weight.data[3, 5] = 2.0**100
+    assert sorted(remarks_of(model)) == [
+        "fc.weight: the largest entry is 1.27e+30, over 10000 times the median, as after a flipped bit",
+        "hidden_norm.weight and 1 more: all weights are 1, as before training, or after folding the norm into the next matrix",
+        "layers 0 and 1 are equal",
+        "layers.2.mlp.down_proj.weight: 50% of the entries are zeros",
+        "layers.2.mlp.up_proj.weight: the largest entry is 448, as in 8-bit floats without their scales",
     ]
 
 
-def shuffle(w):
-    w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
+def test_examine_only_remarks_on_unusual_weights_of_sound_drafter(bundled, tmp_path, monkeypatch):
+    """Norms that were folded into the next matrices are all 1, but the drafter drafts as before."""
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    monkeypatch.setattr(examination, "variants", lambda *args: variants(*args)[:2])
 
+    def folded(w):
+        for at in (f"layers.{n}." for n in range(3)):
+            norm = w[f"{at}post_attention_layernorm.weight"].float()
+            for name in (f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"):
+                w[name] = w[name].float() * norm
+            w[f"{at}post_attention_layernorm.weight"] = torch.ones_like(norm)
+        return w
 
-def test_weight_faults_finds_weights_that_look_random(bundled):
-    assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
-    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
-    shuffle(model.layers[0].self_attn.v_proj.weight)  # v_proj looks random in every layer
-    assert faults_of(model, target) == []
-    shuffle(model.layers[0].self_attn.q_proj.weight)
-    (one,) = weight_faults(model, target)
-    assert "layers.0.self_attn.q_proj.weight looks like random numbers" in one.sentence
-    assert not one.certain
-    for w in model.layers[1].parameters():
-        shuffle(w)
-    layer = next(f for f in weight_faults(model, target) if "layer 1 are" in f.sentence)
-    assert not layer.certain  # an untrained drafter's look the same
-
-
-DAMAGED = {
-    "half of every MLP": "50% of the rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
-    "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
-    "fc without a tap": "20% of the columns of fc.weight hold only zeros",
-    "fp8 without scales": "8-bit floats whose scales were dropped: the largest entry of",
-    "2 bits": "quantised to 2 bits",
-    "a copied layer": "layer 2 is a copy of layer 1",
-    "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
-    "final norm lost": "the weights of norm.weight were lost",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", DAMAGED)
-def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
-    """The weights alone suffice, even if the drafter works well in the run."""
-    target = bundled.models.target
-    model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
-    diagnosis = concluded(weights=tuple(weight_faults(model, target)))
-    assert diagnosis.cause in WAYS[name].causes.split()
-    assert DAMAGED[name] in diagnosis.sentence
-
-
-def test_examine_stops_at_damage_that_weights_prove(bundled, tmp_path, monkeypatch):
-    monkeypatch.setattr(examination, "quantised_bits", lambda target: 4)
-    asked = Asked(str(WAYS["a copied layer"].drafter(tmp_path / "d")), PROMPTS)
-    found = list(stream_findings(asked, Models(bundled.models.target)))[-1].found
-    assert "layer 2 is a copy of layer 1" in found.diagnosis.sentence
-    assert (found.run, found.bits) == (None, 4)
-    assert found.moved == moved_by_training(bundled.models.first)
-
-
-def test_empty_part_ignores_little_padding():
-    weight = torch.ones(40, 40)
-    assert empty_part(weight) is None
-    assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is a different finding
-    weight[:2] = 0
-    assert empty_part(weight) == (pytest.approx(0.05), "of the rows")
-    padded = (WeightFault("padded", False),)
-    assert concluded(weights=padded).cause == "none"
-    assert concluded(weights=padded, **LOW).cause == "weights"
-
-
-def test_weight_faults_finds_head_of_target(bundled):
-    target = bundled.models.target  # its head and embedding are tied
-    model = copy.deepcopy(bundled.models.eagle3)
-    model.lm_head.weight.data = target.embedding.weight.data.clone()
-    (lost,) = weight_faults(model, target)
-    assert (lost.cause, lost.certain) == ("tables", False)
-    head = SimpleNamespace(weight=-target.head.weight)
-    untied = SimpleNamespace(base=target.base, embedding=target.embedding, head=head)
-    (replaced,) = weight_faults(model, untied)
-    assert (replaced.cause, replaced.certain) == ("tables", True)
-
-
-def test_weight_faults_reports_constant_qk_norms_as_lost(bundled):
-    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
-    for layer in model.layers:
-        layer.self_attn.q_norm.weight.data.fill_(1)
-        layer.self_attn.k_norm.weight.data.fill_(1)
-    assert len(faults_of(model, target)) == 6
-    for name, w in model.named_parameters():
-        if name.endswith("norm.weight"):
-            w.data.fill_(1)  # as after training in bfloat16
-    assert faults_of(model, target) == []
-
-
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("group", [None, 32])
-def test_quantised_bits_detects_weight_grid(bundled, bits, group):
-    assert quantised_bits(bundled.models.target) is None
-    layers = copy.deepcopy(bundled.models.target.base.layers[:1])
-    for w in (w for w in layers.parameters() if w.dim() == 2):
-        rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
-        step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-        w.data = ((rows / step).round() * step).view_as(w).bfloat16().float()
-    assert quantised_bits(SimpleNamespace(base=SimpleNamespace(layers=layers))) == bits
+    asked = Asked(str(copied(tmp_path / "d", weights=folded)), PROMPTS)
+    found = Examination(asked, Models(bundled.models.target)).run()
+    assert "layers.0.post_attention_layernorm.weight and 2 more: all weights are 1" in found.remarks[0]
+    assert not found.names_fault
+    assert found.run is not None
+    assert r"A remark on the weights: layers.0.post\_attention\_layernorm.weight" in doctor_report([found])
 
 
 def ran(*walks, block=3):
@@ -190,7 +111,7 @@ def ran(*walks, block=3):
 
 
 def concluded(**found):
-    """The diagnosis of an examination with these findings; by default, the drafter works."""
+    """What an examination with these findings proves; by default, the drafter works."""
     known = {"asked": Asked("d"), "target": "t", "run": ran(*walks_of(0.9, 0.9))}
     return diagnose(Findings(**(known | found)))
 
@@ -202,87 +123,115 @@ def random_walks(accepted, count=30):
     return tuple(TextWalk(steps, sum(steps) + len(steps), steps) for steps in counts)
 
 
-def repair(bundled, kind, accepted, before=0, complete=True):
-    """A change of this kind, with ``before`` and then ``accepted`` accepted tokens per step on average."""
-    variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
-    trial = Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_walks(accepted))
-    return Repair((trial,), ran(*random_walks(before), block=16), ran(*trial.walks, block=16), complete)
+def trial(bundled, kind, accepted, number=0):
+    """A change of this kind that helps, with ``accepted`` accepted tokens per step on average."""
+    all_of = variants(bundled.models.first, bundled.models.target, 100, {"dflash_config": {}})
+    variant = [v for v in all_of if v.kind == kind][number]
+    return Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_walks(accepted))
+
+
+def before(accepted):
+    return ran(*random_walks(accepted), block=16)
 
 
 # Findings for drafters with low acceptance.
-LOW, POOR = {"run": ran(*walks_of(0.3, 0.3))}, {"run": ran(*walks_of(0.05, 0.3))}
-TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
+LOW = {"run": ran(*walks_of(0.3, 0.3))}
+TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, unusable=2)
+ASK = "What it should reach is not known: give --expect or --reference."
 FINDINGS = {
-    "an untrained fc": ({"moved": (1.0, 0.0), **LOW}, "training", "hardly trained"),
-    "an untrained fc of a drafter that works": ({"moved": (1.0, 0.0)}, "none", "No fault found"),
-    "lost norms": ({"weights": (WeightFault("lost", cause="norms"),)}, "norms", "lost"),
-    "a random matrix": ({"weights": (WeightFault("random", False),)}, "none", "No fault found"),
-    "a random matrix of a drafter that does not work": ({"weights": (WeightFault("random", False),), **LOW}, "weights", "random"),
-    "a quantised target": ({"bits": 8}, "rounding", "quantised to 8 bits, which is harmless"),
-    "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
-    "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "significantly below the expected 9.00"),
-    "as much as is known": ({"asked": Asked("d", expected=5.0), "run": ran(*random_walks(4), block=16)}, "none", "No fault found"),
-    "most texts empty, and not in the template": ({"unusable": (20, 30), "templates": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
-    "most texts empty in any template": ({"unusable": (20, 30), "templates": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
-    "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "about 30 prompts"),
-    "low acceptance": (LOW, "unknown", "Unknown"),
+    "a drafter that works": ({}, "none", f"position 1 is accepted 90% of the time, with a smooth decay. {ASK}"),
+    "low acceptance": (LOW, "none", f"low from the start on (position 1 is accepted 30% of the time). {ASK}"),
+    "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "It is significantly below the expected 9.00."),
+    "as much as is known": ({"asked": Asked("d", expected=5.0), "run": before(4)}, "none", "not significantly below the expected 5.00."),
+    "most texts empty": ({"unusable": (20, 30), "templates": (TRIAL,), **LOW}, "none", "The texts of 20 of 30 prompts are empty or repeat themselves: look at the template first. With the chat template, α is 3.00"),
+    "texts that mean nothing": ({"surprise": 1.1}, "none", "The target's own loss on the prompts is 110% of a uniform guess's (log V)"),
+    "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "too few steps to judge; use about 30 prompts"),
+    "a template that helps": ({"templates": (replace(TRIAL, change=Estimate(1.0, 0.5, 1.5)),)}, "none", "With the chat template, α is 3.00, on other texts"),
+    "a template that does not": ({"templates": (TRIAL,)}, "none", f"with a smooth decay. {ASK}"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_diagnose_names_only_proven_faults(name):
+def test_diagnose_states_measurements_and_names_no_cause(name):
     found, cause, sentence = FINDINGS[name]
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
-    assert diagnosis.names_fault == (cause not in ("none", "unknown", "rounding"))
+    assert diagnosis.names_fault == (cause == "below")
+    assert diagnosis.changes == ()
 
 
-def test_diagnose_prefers_strongest_evidence(bundled):
-    trial = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)
-    found = {
-        "checks": [Check("fc", "fault", "it is wrong", "tensors", "this")],
-        "surprise": 1.1,
-        "repair": repair(bundled, "taps", 3),
-        "templates": [trial],
-    }
-    causes = []
-    while found:
-        causes.append(concluded(**found).cause)
-        del found[next(iter(found))]
-    assert causes == ["tensors", "tokenizer", "taps", "template"]
-    rope = repair(bundled, "rope", 3)
-    assert concluded(repair=rope, weights=(WeightFault("padded", False),), **LOW).cause == "weights"
-    assert concluded(repair=rope, **LOW).cause == "rope"
-    assert concluded(repair=repair(bundled, "layer", 3)).cause == "weights"
-
-
-def test_repair_confirmed_only_if_drafter_works(bundled):
-    assert repair(bundled, "taps", 3).confirmed  # position 1 is accepted as often as with a trained drafter
-    assert not repair(bundled, "taps", 0).confirmed
-    unfinished = repair(bundled, "window", 3, before=2, complete=False)  # another change would still help
-    assert not unfinished.confirmed
-    assert replace(unfinished, complete=True).confirmed
-    twice = repair(bundled, "rope", 3)
-    assert not replace(twice, before=twice.after).confirmed  # no gain at all
-    little = concluded(repair=unfinished)
-    assert (little.cause, little.names_fault) == ("little", False)
-    assert little.sentence.startswith(
-        "No fault was proved: position 1 is accepted 90% of the time. The best change found is a window"
+@pytest.mark.parametrize(("belief", "says"), [(0.9, "it is sure and wrong"), (0.35, "it is unsure itself")])
+def test_diagnose_compares_low_acceptance_with_drafters_belief(belief, says):
+    (walk,) = walks_of(0.3, 0.3)
+    walk = replace(walk, beliefs=tuple([(belief, float("nan"))] * 2 for _ in walk.accepted))
+    assert says in concluded(run=ran(walk)).sentence
+    assert (
+        "The drafter expected" not in concluded(run=ran(replace(walks_of(0.9, 0.9)[0], beliefs=walk.beliefs))).sentence
     )
-    assert "α rises from 3.40 to 4.55. This gain does not prove the cause." in little.sentence
 
 
-def test_repair_confirmed_only_near_known_level(bundled):
-    found = repair(bundled, "taps", 3, complete=False)  # α is 4.55 after the change
-    assert not found.confirmed  # no known level, and another change would still help
-    assert replace(found, level=6.0).confirmed
-    assert not replace(found, level=6.2).confirmed  # 4.55 is below three quarters of 6.2
-    assert not replace(found, level=6.2, complete=True).confirmed
-    asked, run = Asked("d", expected=9.0), ran(*random_walks(1), block=16)
-    named = concluded(repair=replace(found, level=9.0), run=run, asked=asked)
-    assert (named.cause, named.changes) == ("below", ())
-    assert "α rises from 1.00 to 4.55 (known to be possible: 9.00)" in named.sentence
-    assert "and other changes still help. Something else is wrong too, so the cause is still unknown." in named.sentence
+def test_diagnose_prefers_faults_of_folder(bundled):
+    found = {
+        "checks": (Check("fc", "fault", "it is wrong", "this"),),
+        "run": before(0.2),
+        "trials": (trial(bundled, "taps", 3),),
+    }
+    assert concluded(**found).cause == "fc"
+    del found["checks"]
+    assert concluded(**found).cause == "taps"
+
+
+def test_change_is_proved_without_level_only_if_common_alone_and_strong(bundled):
+    taps = trial(bundled, "taps", 3)
+    proved = concluded(run=before(0.3), trials=(taps,))
+    assert (proved.cause, proved.fix, proved.changes) == ("taps", taps.variant.fix, (taps.variant,))
+    assert proved.alpha == alpha(taps.walks)
+    assert proved.sentence.startswith(f"With {taps.variant.description}, α is 4.55 instead of 1.")
+    weak = concluded(run=before(2), trials=(taps,))  # accepted tokens do not double
+    assert (weak.cause, weak.changes) == ("none", ())
+    assert f"Of 1 change tried, {taps.variant.description} is the best: 4.55." in weak.sentence
+    assert concluded(run=before(0.3), trials=(trial(bundled, "taps", 0.7),)).cause == "none"  # position 1 stays low
+    rival = trial(bundled, "rope", 2.8)
+    assert concluded(run=before(0.3), trials=(taps, rival)).cause == "none"  # another kind helps nearly as much
+    assert concluded(run=before(0.3), trials=(taps, trial(bundled, "rope", 1))).cause == "taps"
+    uncommon = replace(taps, variant=replace(taps.variant, common=False))
+    assert concluded(run=before(0.3), trials=(uncommon,)).cause == "none"
+
+
+def test_change_is_proved_with_level_only_if_it_reaches_it(bundled):
+    attention = trial(bundled, "attention", 3)  # not a common mistake; α is 4.55 with it
+    assert concluded(asked=Asked("d", expected=4.6), run=before(1), trials=(attention,)).cause == "attention"
+    short = concluded(asked=Asked("d", expected=5.5), run=before(1), trials=(attention,))
+    assert (short.cause, short.changes) == ("below", ())
+    assert concluded(asked=Asked("d", expected=1.5), run=before(1), trials=(attention,)).cause == "none"  # not below
+    good = Reference("g", random_walks(3), Estimate(2.0, 1.5, 2.5), ())
+    assert concluded(reference=good, run=before(1), trials=(attention,)).cause == "attention"
+    assert (
+        concluded(reference=replace(good, walks=random_walks(4)), run=before(1), trials=(attention,)).cause == "below"
+    )
+
+
+def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
+    variant = trial(bundled, "taps", 3).variant
+    swap = Exchange((), "fc", 0.1, variant, random_walks(3), True, 5)
+    good = Reference(
+        "g", random_walks(3), Estimate(2.0, 1.5, 2.5), (), {"fc.weight": "rows in another order"}, True, swap
+    )
+    named = concluded(reference=good, run=before(1))
+    assert (named.cause, named.changes, named.alpha) == ("exchange", (variant,), alpha(swap.walks))
+    assert "What lowers α is fc: with these parts of the reference, α is 4.55" in named.sentence
+    many = concluded(reference=replace(good, exchange=replace(swap, parts=("fc",), share=0.6)), run=before(1))
+    assert (many.cause, many.changes) == ("below", ())
+    assert "more than half of all parts must come from it (fc): another training, or a fault of all of them. 1 of the 1 tensors that differ: rows in another order." in many.sentence  # fmt: skip
+    unsure = concluded(reference=replace(good, exchange=replace(swap, restored=False)), run=before(1))
+    assert "no exchange of its parts explains the difference" in unsure.sentence
+    keys = (("num_hidden_layers", "2", "3"),)
+    other = concluded(reference=replace(good, same_form=False, keys=keys, exchange=None), run=before(1))
+    assert "of another kind or size, and their configs differ in num_hidden_layers (2; reference: 3)" in other.sentence
+    alike = replace(good, change=Estimate(0.1, -0.2, 0.4), exchange=None)
+    assert concluded(reference=alike).cause == "none"
+    assert "The reference drafts alike (4.55), although fc.weight differs." in concluded(reference=alike).sentence
+    assert "not the drafter differs, so look at the target" in concluded(reference=alike, **LOW).sentence
 
 
 @pytest.fixture
@@ -291,7 +240,7 @@ def sound(monkeypatch):
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
 
-def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
+def test_examine_fills_report_and_can_be_stopped(tokenizer, monkeypatch, sound):
     monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # every text surprises a random target
     target = make_target(tokenizer)
@@ -304,27 +253,34 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
         return drafted(*args)
 
     monkeypatch.setattr(BlockRedrafter, "_hidden", hidden)
-    for progress in stream_findings(asked, engine.models, engine):
+
+    def tell(progress):
         assert not engine.lock.locked()  # others may use the models between stages
         seen.append(progress.stage)
-    found = progress.found
-    assert seen.count("mask tokens") > 1
+
+    found = Examination(asked, engine.models, engine, tell=tell).run()
     assert list(dict.fromkeys(seen)) == [
-        "reading the folder", "reading the weights", "generating the texts", "drafting over the texts", "reading the texts", "mask tokens", "probes", "done",
+        "reading the folder", "reading the weights", "comparing with the training", "generating the texts",
+        "drafting over the texts", "reading the texts", "trying other templates", "trying changes", "done",
     ]  # fmt: skip
     report = doctor_report([found])
     assert found.diagnosis is not None
     assert "| position | 1" in report
+    assert "| expected by the drafter | " in report
     assert "γ counts the anchor" in report
-    run = stream_findings(asked, engine.models, engine)
-    while (stopped := next(run)).stage != "probes":
-        pass
-    run.close()
+
+    def stop(progress):
+        if progress.stage == "trying changes" and progress.done:
+            raise KeyboardInterrupt
+
+    stopped = Examination(asked, engine.models, engine, tell=stop)
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run()
     assert "Stopped before the end" in doctor_report([stopped.found])
     assert len(stopped.found.trials) == 1
 
 
-def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
+def test_examine_tries_chat_template(bundled, monkeypatch, sound):
     """The bundled target stops after “The end.”; the template makes it begin another story."""
     monkeypatch.setattr(examination, "TOKENS", 16)
     tokenizer = bundled.models.target.tokenizer
@@ -332,35 +288,45 @@ def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
     prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     try:
-        steps = list(stream_findings(Asked("d", prompts), bundled.models, bundled))
+        found = Examination(Asked("d", prompts), bundled.models, bundled).run()
     finally:
         tokenizer.chat_template = None
-    found = steps[-1].found
     assert found.unusable == (3, 3)
-    assert (found.diagnosis.cause, found.diagnosis.fix) == ("template", "--chat")
-    assert "3 of 3 prompts are empty" in found.diagnosis.sentence
-    assert "probes" not in [step.stage for step in steps]
+    assert [(t.template.fix, t.unusable) for t in found.templates] == [("--chat", 0)]
+    assert "The texts of 3 of 3 prompts are empty or repeat themselves" in found.diagnosis.sentence
+    assert not found.names_fault
 
 
-def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path, monkeypatch):
+def test_examine_finds_faulty_part_by_exchange_with_reference(bundled, tmp_path, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 40)
-    name = "layers.1.mlp.down_proj.weight"
-    folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
-    asked = Asked(str(folder), PROMPTS, reference=str(TINY / "dflash"))
-    run = stream_findings(asked, Models(bundled.models.target))
-    found = next(step.found for step in run if step.found.reference is not None)
-    run.close()
-    assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
-    assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
-    assert found.reference.change.value > 0
-    assert found.level == alpha(found.reference.walks)
-    assert diagnose(found).names_fault
+    prompts = [*PROMPTS, "One day, Lily and Max went to the park. They saw", "Question: What is 3 + 4?"]
+    folder = copied(tmp_path / "d", weights=each("mlp.down_proj.weight", lambda w: -w, 1))
+    asked = Asked(str(folder), prompts, reference=str(TINY / "dflash"))
+    one = Examination(asked, Models(bundled.models.target))
+    found = one.run()
+    reference = found.reference
+    assert dict(reference.tensors) == {"layers.1.mlp.down_proj.weight": "the reference's × -1"}
+    assert [part.tensors for part in reference.exchange.parts] == [("layers.1.mlp.down_proj.weight",)]
+    assert found.trials == ()  # the exchange explains the difference
+    assert found.diagnosis.cause == "exchange"
+    assert "What lowers α is down_proj of layer 1 (the reference's × -1)" in found.diagnosis.sentence
+    assert f"α {found.run.alpha:.2f} → {alpha(reference.walks):.2f}" in one.mend(tmp_path / "m")
     report = doctor_report([found])
     assert "| accepted by the reference | " in report
-    assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d", report)
-    assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
-    poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
-    assert concluded(reference=poor, run=ran(*random_walks(3), block=16)).cause == "below"
+    assert r"| layers.1.mlp.down\_proj.weight | the reference's × -1 | lowers α |" in report
+    data = found.to_dict()["reference"]
+    assert data["parts"] == ["layers.1.mlp.down_proj.weight"]
+    assert data["alpha_with_parts"] == data["alpha"]
+
+
+def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 8)
+    monkeypatch.setattr(examination, "variants", lambda *args: [])
+    asked = Asked(str(copied(tmp_path / "vp")), PROMPTS, visible=2, first=str(TINY / "dflash"))
+    found = Examination(asked, Models(bundled.models.target)).run()
+    assert found.remarks == ("all of its weights equal the first drafter's: one is a copy of the other",)
+    other = replace(asked, drafter=str(TINY / "vp"))
+    assert Examination(other, Models(bundled.models.target)).run().remarks == ()
 
 
 def test_doctor_report_escapes_names_and_tokens():
@@ -370,31 +336,21 @@ def test_doctor_report_escapes_names_and_tokens():
     assert r"| '\<script\>' \| \* |" in doctor_report([found])
 
 
-def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
-    """If the texts mean nothing to the target, a change may help, but it does not repair the cause."""
-    known = {"surprise": 1.1, "repair": repair(bundled, "taps", 3)}
-    diagnosis = concluded(**known)
-    assert diagnosis.cause == "tokenizer"
-    found = Findings(Asked(str(TINY / "dflash")), "t", diagnosis=diagnosis, **known)
-    assert "was not written" in write_mended(found, tmp_path / "m")
-    assert not (tmp_path / "m").exists()
-
-
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
     monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
-    steps = list(stream_findings(Asked("d", PROMPTS), bundled.models))
-    assert steps[-1].found.run is None
-    assert steps[-1].found.diagnosis.sentence == "The folder has a fault: it is wrong."
+    found = Examination(Asked("d", PROMPTS), bundled.models).run()
+    assert found.run is None
+    assert found.diagnosis.sentence == "The folder has a fault: it is wrong."
 
 
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
 
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(examination, "weight_faults", stopped)
+    monkeypatch.setattr(examination, "weight_remarks", stopped)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
     first, second = capsys.readouterr().out.split(f"{TINY / 'vp'} for tiny/target")
     assert "Stopped before the end" in first

@@ -1,0 +1,196 @@
+"""The exchange of parts with a reference: which tensors and settings belong together, how they differ, and the smallest set."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from itertools import combinations
+
+import pytest
+import torch
+
+from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, minimal, relation
+from d2sd.doctor.redraft import TextWalk
+from d2sd.doctor.settings import settings_of
+from d2sd.doctor.variants import form_of
+from d2sd.folders.drafters import published_config
+from d2sd.folders.loading import load_drafter
+from tools.breaking import TINY
+
+RAW = published_config(str(TINY / "dflash"))
+
+
+def test_minimal_finds_every_set_of_needed_items():
+    items = list(range(9))
+    for size in (1, 2, 3):
+        for needed in combinations(items, size):
+            runs = []
+
+            def works(some, needed=needed, runs=runs):
+                runs.append(some)
+                return set(needed) <= set(some)
+
+            assert minimal(items, works) == list(needed)
+            assert len(runs) <= 40
+    assert minimal(items, lambda some: len(some) == 9) == items
+    assert minimal([1], lambda _: True) == [1]
+
+
+RELATIONS = {
+    "the reference's × 0.5": lambda w: w / 2,
+    "the reference's × -1": lambda w: -w,
+    "the reference's +1": lambda w: w + 1,
+    "rows in another order": lambda w: w.roll(1, 0),
+    "columns in another order": lambda w: w.roll(1, 1),
+    "8 of 48 rows differ": lambda w: torch.cat([torch.ones(8, 64), w[8:]]),
+    "16 of 64 columns differ": lambda w: torch.cat([torch.ones(48, 16), w[:, 16:]], 1),
+    "cosine 0.00, best factor 0.00": torch.zeros_like,
+    "of another shape": lambda w: w[:3],
+    "only in the reference": lambda w: None,
+}
+
+
+@pytest.mark.parametrize("words", RELATIONS)
+def test_relation_tells_how_a_tensor_differs(words):
+    good = torch.randn(48, 64, generator=torch.Generator().manual_seed(0)) * torch.linspace(1, 2, 64) * torch.linspace(1, 2, 48)[:, None]  # fmt: skip
+    assert relation(RELATIONS[words](good), good) == words
+    assert relation(good, None) == "only in the examined drafter"
+    other = torch.randn(48, 64, generator=torch.Generator().manual_seed(1))
+    assert relation(other, good).startswith("cosine ")
+
+
+def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bundled):
+    dspark = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", bundled.models.target)
+    for model in (bundled.models.first, bundled.models.eagle3, dspark):
+        every, differing = _parts(model, model)
+        assert differing == []
+        tensors = [name for part in every for name in part.tensors]
+        assert sorted(tensors) == sorted({*dict(model.named_parameters()), *(["token_ids"] if model.token_ids is not None else [])})  # fmt: skip
+        assert sorted(s for part in every for s in part.settings) == sorted(settings_of(form_of(model)))
+        together = {name: part for part in every for name in part.tensors}
+        assert together["fc.weight"].settings == ("taps",)
+        for name, part in together.items():
+            if "q_proj" in name:
+                assert any("k_proj" in other for other in part.tensors)
+        if model is bundled.models.eagle3:
+            assert together["lm_head.weight"] is together["token_ids"]
+            assert together["layer.self_attn.q_proj.weight"].settings == ("heads",)
+        if model is dspark:
+            assert together["markov_head.markov_w1.weight"] is together["markov_head.markov_w2.weight"]
+
+
+def changed(model, *edits, **form):
+    other = copy.deepcopy(model)
+    for name in edits:
+        w = other.get_parameter(name)
+        w.data = -w.data
+    return other.reformed(replace(other.form, **form)) if form else other
+
+
+NAMES = {
+    "o_proj of every layer": [f"layers.{n}.self_attn.o_proj.weight" for n in range(3)],
+    "q_proj of layer 1": ["layers.1.self_attn.q_proj.weight"],
+    "k_norm and q_norm of layer 0, 2": [f"layers.{n}.self_attn.{p}_norm.weight" for n in (0, 2) for p in "qk"],
+    "fc, norm": ["fc.weight", "norm.weight"],
+}
+
+
+@pytest.mark.parametrize("words", NAMES)
+def test_parts_are_named_by_what_differs(bundled, words):
+    good = bundled.models.first
+    every, differing = _parts(changed(good, *NAMES[words]), good)
+    assert sorted(_named(differing, every).split(", ")) == sorted(words.split(", "))
+    names = sorted(name for part in differing for name in part.tensors)
+    assert set(NAMES[words]) <= set(names)
+
+
+def test_parts_name_settings_and_whole_layers(bundled):
+    good = bundled.models.first
+    every, differing = _parts(changed(good, mask_token=7, taps=(2, 5, 8, 11, 14)), good)
+    assert sorted(_named(differing, every).split(", ")) == ["mask token", "taps"]
+    layer = [name for name, w in good.named_parameters() if name.startswith("layers.1.")]
+    every, differing = _parts(changed(good, *layer), good)
+    assert _named(differing, every) == "layer 1"
+
+
+def test_exchanged_variant_equals_reference_in_these_parts_only(bundled):
+    good = bundled.models.first
+    own = changed(good, "fc.weight", "norm.weight", taps=(2, 5, 8, 11, 14), mask_token=7)
+    _, differing = _parts(own, good)
+    assert len(differing) == 3
+    variant = exchanged([part for part in differing if part.kind == "fc"], own, good, RAW, "fc")
+    applied = variant.apply(own)
+    assert torch.equal(applied.fc.weight, good.fc.weight)
+    assert torch.equal(applied.norm.weight, own.norm.weight)
+    assert (applied.form.taps, applied.form.mask_token) == (good.form.taps, 7)
+    assert variant.values == {"dflash_config.target_layer_ids": [1, 4, 7, 10, 13]}
+    assert torch.equal(own.fc.weight, -good.fc.weight)  # nothing is written into the examined drafter
+
+
+def test_exchanged_removes_and_adds_borrowed_tables(bundled):
+    good = bundled.models.first
+    own = copy.deepcopy(good)
+    own.lm_head = torch.nn.Linear(192, 4096, bias=False)
+    _, (part,) = _parts(own, good)
+    assert exchanged([part], own, good, RAW).apply(own).lm_head is None
+    _, (part,) = _parts(good, own)
+    added = exchanged([part], good, own, RAW).apply(good)
+    assert torch.equal(added.lm_head.weight, own.lm_head.weight)
+    assert good.lm_head is None
+
+
+def walks(*counts):
+    return tuple(TextWalk((), 10, (n,) * 10) if not n else TextWalk((n,) * 3, 10, (n,) * 10) for n in counts)
+
+
+def drafted_by(good, needed, missing):
+    """Drafts of 4 tokens if all ``needed`` tensors are the reference's, else of 1 token."""
+    seen = []
+
+    def drafted(variant, count):
+        seen.append(count)
+        model = variant.apply(missing)
+        whole = all(torch.equal(model.get_parameter(n), good.get_parameter(n)) for n in needed)
+        return walks(*([4] if whole else [1]) * count)
+
+    return drafted, seen
+
+
+@pytest.mark.parametrize(
+    ("needed", "harmless"),
+    [
+        (["layers.1.self_attn.q_proj.weight"], ["layers.0.mlp.up_proj.weight", "norm.weight"]),
+        ([f"layers.{n}.mlp.down_proj.weight" for n in range(3)], ["layers.0.self_attn.v_proj.weight"]),
+        (["fc.weight", "layers.2.mlp.up_proj.weight"], ["layers.1.mlp.gate_proj.weight", "hidden_norm.weight"]),
+    ],
+)
+def test_exchange_finds_needed_parts_among_differing_ones(bundled, needed, harmless):
+    good = bundled.models.first
+    own = changed(good, *needed, *harmless)
+    drafted, seen = drafted_by(good, needed, own)
+    swap = exchange(own, good, RAW, walks(*[1] * 12), walks(*[4] * 12), drafted)
+    assert sorted(n for part in swap.parts for n in part.tensors if n in needed) == sorted(needed)
+    assert not any(n in harmless for part in swap.parts for n in part.tensors)
+    assert (swap.restored, seen[-1]) == (True, 12)  # confirmed on all texts
+    assert set(seen[:-1]) == {10}
+    assert swap.runs == len(seen) - 1 <= 60
+
+
+def test_exchange_searches_nothing_if_reference_is_not_better(bundled):
+    good = bundled.models.first
+    own = changed(good, "fc.weight")
+    assert exchange(own, good, RAW, walks(4, 4), walks(4, 4), lambda *_: pytest.fail("nothing is drafted")) is None
+    none = exchange(own, good, RAW, walks(*[1] * 4), walks(*[4] * 4), lambda _, count: walks(*[1] * count))
+    assert (none.parts, none.restored, none.words) == ((), False, "fc")
+
+
+def test_compared_lists_configs_of_other_kinds_and_tensors_of_the_same(bundled):
+    first, eagle3 = bundled.models.first, bundled.models.eagle3
+    both = compared("g", first, eagle3, walks(1, 1, 1, 1), walks(4, 4, 4, 4), ({"a": {"b": 1}}, {"a": {"b": 2}}))
+    assert (both.same_form, both.tensors, both.keys) == (False, {}, (("a.b", "1", "2"),))
+    own = changed(first, "norm.weight")
+    same = compared("g", own, first, walks(1, 1, 1, 1), walks(4, 4, 4, 4), ({}, {}))
+    assert (same.same_form, dict(same.tensors)) == (True, {"norm.weight": "the reference's × -1"})
+    with torch.no_grad():
+        own.norm.weight.copy_(first.norm.weight * 1.002)  # within rounding
+    assert compared("g", own, first, walks(1), walks(4), ({}, {})).tensors == {}
