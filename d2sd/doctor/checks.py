@@ -116,6 +116,10 @@ def _check_weights(
     with torch.device("meta"):
         made = make(held)
     wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
+    if adapter := next((name for name in held if "lora_" in name), None):
+        finding = f"it holds an adapter that was never merged into the weights ({adapter})"
+        yield Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
+        return
     if wanted.keys() - held.keys() and (part := _inserted(shapes, own, wanted)):
         finding = f"the names of its tensors contain {part}, as if they were saved from a wrapper module"
         fix = f"remove {part} from the tensor names"
@@ -204,10 +208,7 @@ def _check_tensors(wanted: Shapes, held: Shapes, own: Naming, width: int) -> Ite
 
 
 def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
-    """Returns the fault if tensors have the names of another known form: an adapter, fused matrices or other layer numbers."""
-    if adapter := next((name for name in held if "lora_" in name), None):
-        finding = f"it holds an adapter that was never merged into the weights ({adapter})"
-        return Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
+    """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
         finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
         fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"

@@ -23,7 +23,7 @@ def short(monkeypatch):
 
 def test_doctor_reports_progress_before_report():
     seen = list(updates(Job()))
-    assert any(u.news.startswith("Probes: ") for u in seen)
+    assert any(u.news.startswith("Trying changes: ") for u in seen)
     assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
     assert "## `tiny/dflash` for `tiny/target`" in seen[-1].value
     assert "| tensors | ok |" in seen[-1].value
@@ -34,13 +34,23 @@ def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
     monkeypatch.setattr(
         examination,
         "check_drafter_folder",
-        lambda *_, **__: [Check("tensors", "fault", finding, fix="rename /srv/own/late")],
+        lambda *_, **__: [Check("tensors", "fault", finding, "rename /srv/own/late")],
     )
     monkeypatch.setenv("FOLDERS", "refuse")
     report = list(updates(Job()))[-1].value
     assert "srv" not in report
     assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
     assert "To fix: `rename …/late`" in report
+
+
+def test_doctor_stops_when_job_is_cancelled():
+    job, seen = Job(), []
+    for update in doctor.report(job, PromptSource("heldout"), 1, Chosen("tiny"), {"chat": False}):
+        seen.append(update)
+        job.stopped = job.stopped or update.news.startswith("Drafting over the texts")
+    assert job.stopped
+    assert "Stopped before the end" in seen[-1].value
+    assert "### What was tried" not in seen[-1].value
 
 
 def test_drafter_folder_is_first_drafter_of_choice():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -10,26 +11,28 @@ from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
-from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_drafter_folder
-from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
-from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, window
+from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, weights, window
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 FOLDERS = {
-    "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, but the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
-    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "the unknown tensor final_norm.weight has the same shape and is probably misnamed", "rename final_norm.weight to norm.weight"),
+    "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "shapes", "it reads 5 layers of the target, and the config names 3", "correct the sizes or the taps"),
+    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "the unknown tensor final_norm.weight has the same shape and a similar name", "rename final_norm.weight to norm.weight"),
+    "transposed": (dict, lambda w: {**w, "layers.0.mlp.up_proj.weight": w["layers.0.mlp.up_proj.weight"].T.contiguous()}, "shapes", "as if it was transposed", "transpose layers.0.mlp.up_proj.weight"),
+    "adapter": (dict, lambda w: {**{k: v for k, v in w.items() if k != "fc.weight"}, "fc.base_layer.weight": w["fc.weight"], "fc.lora_A.weight": torch.ones(2, 960), "fc.lora_B.weight": torch.ones(192, 2)}, "tensors", "an adapter that was never merged into the weights (fc.lora_A.weight)", "merge the adapter"),
+    "other names": (dict, lambda w: {k.replace("q_proj", "wq").replace("o_proj", "wo"): v for k, v in w.items()}, "tensors", "is missing; the files hold unknown tensors instead, such as layers.0.self_attn.wo.weight", "use a folder that has"),
+    "too few layers": (dict, lambda w: {k: v for k, v in w.items() if "layers.0." not in k}, "layers", "the files hold the layers 1, 2, but num_hidden_layers is 3", None),
+    "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "num_hidden_layers: 3, with layer_types of 3 entries"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
-    "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight has shape", None),
-    "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, but the target has layers 0 to 15", None),
-    "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, but the target has 16", "num_target_layers: 16"),
+    "shape": (outer(intermediate_size=256), dict, "shapes", "mlp.down_proj.weight has shape", None),
     "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),
-    "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size is 8", None),
+    "contradiction": (inner(block_size=8), dict, "config.json", "its block_size is 16 and its dflash_config.block_size is 8", None),
 }  # fmt: skip
 
 
@@ -38,28 +41,20 @@ def test_check_folder_names_fault_and_fix(bundled, tmp_path, name):
     config, weights, kind, finding, fix = FOLDERS[name]
     checks = check_drafter_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
     wrong = next(c for c in checks if c.state == "fault")
-    assert (wrong.kind, finding in wrong.finding) == (kind, True), wrong
+    assert (wrong.name, finding in wrong.finding) == (kind, True), wrong
     assert fix is None or (wrong.fix or "").startswith(fix)
 
 
 NOTES = {
     "late": (inner(target_layer_ids=[1, 4, 7, 10, 15]), "taps", "published drafters read no layer after 13"),
     "reversed": (inner(target_layer_ids=[13, 10, 7, 4, 1]), "taps", "not in ascending order"),
-    "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
-    "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
-    "rope": (rope(5e5), "RoPE", "the target has base 10000, type default"),
-    "window": (
-        window(512),
-        "window",
-        "3 of 3 layers see only the last 512 positions; attention within the block is causal",
-    ),
+    "other target": (outer(num_target_layers=20), "taps", "the config was made for a target with 20 layers"),
+    "end": (inner(mask_token_id=0), "mask token", "which occurs in texts or ends them"),
+    "word": (inner(mask_token_id=300), "mask token", "which occurs in texts or ends them"),
+    "rope": (rope(5e5), "rope_parameters", "the target's is {'rope_theta': 10000.0, 'rope_type': 'default'}"),
+    "window": (window(512), "window", "3 of 3 layers see only the last 512 positions; attention within the block is causal"),
     "eps": (outer(rms_norm_eps=1e-3), "rms_norm_eps", "0.001; the target's is 1e-06"),
-    "eos": (
-        outer(eos_token_id=5),
-        "end tokens",
-        "its config names the end tokens [5], but the target's end tokens are [0]",
-    ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NOTES)
@@ -105,7 +100,8 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
     target = bundled.models.target
     source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
     save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
-    assert {c.state for c in check_drafter_folder(source, target)} == {"good"}
+    (note,) = [c for c in check_drafter_folder(source, target) if c.state != "good"]
+    assert note.finding == "its index leaves out backup.safetensors, which lies beside the files that are read"
     loaded = load_drafter(source, torch.float32, "cpu", target)
     assert torch.equal(loaded.norm.weight, 2 * bundled.models.first.norm.weight)
     checks = check_drafter_folder(sharded(copied(tmp_path / "e"), 1), target)
@@ -115,7 +111,9 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
 
 
 def examined(bundled, folder):
-    return list(stream_findings(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
+    one = Examination(Asked(str(folder), ["Tom had a red ball. He", "Once upon a time"]), Models(bundled.models.target))
+    one.run()
+    return one
 
 
 UNLOADABLE = {
@@ -128,20 +126,40 @@ UNLOADABLE = {
 @pytest.mark.parametrize("name", UNLOADABLE)
 def test_examine_reports_unloadable_drafter(bundled, tmp_path, name):
     config, weights, sentence, part = UNLOADABLE[name]
-    found = examined(bundled, copied(tmp_path / "d", config, weights, part))
+    found = examined(bundled, copied(tmp_path / "d", config, weights, part)).found
     assert found.run is None
     assert found.diagnosis.names_fault
     assert sentence in found.diagnosis.sentence
 
 
-MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute", "eagle3 d2t against t2d"]
+def fused(w):
+    for n in range(3):
+        at = f"layers.{n}."
+        w[f"{at}self_attn.qkv_proj.weight"] = torch.cat([w.pop(f"{at}self_attn.{p}_proj.weight") for p in "qkv"])
+        w[f"{at}mlp.gate_up_proj.weight"] = torch.cat([w.pop(f"{at}mlp.{p}_proj.weight") for p in ("gate", "up")])
+    return w
+
+
+def numbered(numbers):
+    return lambda w: {re.sub(r"layers\.(\d)", lambda m: f"layers.{numbers[int(m[1])]}", k): v for k, v in w.items()}
+
+
+MENDED = {
+    **{name: WAYS[name] for name in ("a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute", "eagle3 d2t against t2d")},
+    "layers from 1": weights("layers", numbered([1, 2, 3])),
+    "layers from 16": weights("layers", numbered([16, 17, 18])),
+    "an infix": weights("tensors", lambda w: {re.sub(r"(layers\.\d\.)", r"\1_orig_mod.", k): v for k, v in w.items()}),
+    "fused": weights("tensors", fused),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MENDED)
-def test_write_mended_restores_original_weights(bundled, tmp_path, name):
-    found = examined(bundled, WAYS[name].drafter(tmp_path / "d"))
-    assert found.diagnosis.cause in WAYS[name].causes.split()
-    write_mended(found, tmp_path / "m")
+def test_mend_restores_original_weights(bundled, tmp_path, name, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    one = examined(bundled, MENDED[name].drafter(tmp_path / "d"))
+    assert one.found.diagnosis.cause in MENDED[name].causes.split()
+    said = one.mend(tmp_path / "m")
+    assert "; α " in said, said
     assert "fault" not in {c.state for c in check_drafter_folder(str(tmp_path / "m"), bundled.models.target)}
     mended = with_drafter(Models(bundled.models.target), str(tmp_path / "m"), None)
     if mended.first is not None:
@@ -152,20 +170,32 @@ def test_write_mended_restores_original_weights(bundled, tmp_path, name):
         assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
 
 
-def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
+def test_doctor_mend_drafts_with_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
     monkeypatch.setattr(examination, "TOKENS", 8)
     folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
     assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == FAULT_NAMED
-    broken, repaired = capsys.readouterr().out.split(f"{mended} for tiny/target")
-    assert "begin with module." in broken
-    assert "\nA short run\n" in repaired
+    out = capsys.readouterr().out
+    assert "contain module." in out
+    assert f"{mended}: remove module. from the tensor names; α " in out
     assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
     assert "it is at least 1" in capsys.readouterr().err
 
 
+def test_doctor_refuses_names_that_are_neither_folders_nor_published(capsys):
+    assert main(["doctor", "tiny", "nosuch"]) == 2
+    assert "error: cannot load the drafter nosuch" in capsys.readouterr().err
+    assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp-reference", str(TINY / "vp")]) == 2
+    assert "--vp-reference names the reference of --vp" in capsys.readouterr().err
+
+
+def test_doctor_config_only_knows_bundled_names(capsys):
+    assert main(["doctor", "tiny", str(TINY / "dflash"), "--config-only"]) == 0
+    assert "refused" not in capsys.readouterr().out
+
+
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
     config, weights, *_ = UNLOADABLE["NaN"]
     broken = copied(tmp_path / "d", config, weights)
     other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])

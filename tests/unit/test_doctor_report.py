@@ -64,8 +64,10 @@ def test_findings_to_dict_is_json_with_all_figures(found):
     assert data["changes"][0]["alpha"] > data["alpha"]["value"]
     assert len(data["changes"]) + data["other_changes"] == len(found.trials)
     assert data["repair"] == [found.helping[0].variant.description]
-    assert data["repaired_alpha"] == found.repair.after.alpha
-    assert (data["reference"], data["failures"]) == (None, [])
+    assert data["repaired_alpha"] == data["changes"][0]["alpha"] == found.diagnosis.alpha
+    assert all(0 < p["believed"] < 1 for p in data["acceptance"])
+    assert {p["confidence_head"] for p in data["acceptance"]} == {None}
+    assert (data["reference"], data["since_training"], data["remarks"], data["failures"]) == (None, None, [], [])
 
 
 def test_findings_to_dict_of_begun_examination_has_empty_values(found):
@@ -74,25 +76,32 @@ def test_findings_to_dict_of_begun_examination_has_empty_values(found):
     assert (data["names_fault"], data["checks"], data["acceptance"]) == (False, [], [])
 
 
-def test_doctor_report_lists_changes_that_help_and_counts_others(found):
+def test_doctor_report_states_facts_first_and_lists_measured_changes(found):
     short, full = (plain_text(doctor_report([found], full=full)) for full in (False, True))
-    described = {one: sum(t.variant.description in one for t in found.trials) for one in (short, full)}
-    assert described[full] == len(found.trials)
-    assert described[short] == len(found.helping) < 5
-    assert (
-        f"{len(found.trials) - len(found.helping)} other changes did not help; d2sd doctor --full lists them." in short
-    )
-    order = [short.index(words) for words in ("Most likely", "A short run", "What was tried", "The folder")]
+    tried = {one: one.partition("What was tried")[2] for one in (short, full)}
+    listed = {one: sum(t.variant.description in said for t in found.trials) for one, said in tried.items()}
+    assert listed[full] == len(found.trials)
+    assert listed[short] == sum(bool(t.walks) for t in found.trials) <= 5
+    count = len(found.helping)
+    assert f"Of {len(found.trials)} changes tried, one at a time, {count} raised α clearly; d2sd doctor --full lists them all." in short  # fmt: skip
+    order = [short.index(words) for words in ("With mask token 1", "A short run", "What was tried", "The folder")]
     assert order == sorted(order)
 
 
 def test_doctor_report_says_that_no_change_helps(found):
     trials = tuple(replace(t, helps=False, failure=None) for t in found.trials)
     report = doctor_report([replace(found, trials=trials)])
-    assert f"None of {len(trials)} changes helps; `d2sd doctor --full` lists them." in report
+    assert f"Of {len(trials)} changes tried, one at a time, none raised α clearly; `d2sd doctor --full` lists" in report
     trials = (replace(trials[0], failure="it broke"), *trials[1:])
-    report = doctor_report([replace(found, trials=trials)])
-    assert f"None of {len(trials)} changes helps, 1 could not be tried;" in report
+    report = doctor_report([replace(found, trials=trials)], full=True)
+    assert f"Of {len(trials)} changes tried, one at a time, none raised α clearly; 1 could not be tried." in report
+
+
+def test_doctor_report_says_what_changed_since_training(found):
+    since = ("the embedding of the mask token changed", "its tokenizer no longer adds a start token")
+    report = doctor_report([replace(found, since=since)])
+    assert f"Since this drafter was trained, the target changed: {since[0]}; {since[1]}." in report
+    assert "Since this drafter" not in doctor_report([replace(found, since=())])
 
 
 def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(found):
@@ -115,11 +124,13 @@ def test_doctor_json_prints_one_object_and_exits_3_for_fault(folder, tmp_path, c
     printed = capsys.readouterr()
     assert json.loads(printed.out)["cause"] == "mask"
     assert "α " in printed.err  # the result of --mend
-    assert "**Most likely its mask token" in (tmp_path / "o.md").read_text(encoding="utf-8")
-    assert main(["doctor", "tiny", str(tmp_path / "mended"), "--vp", str(TINY / "vp"), "--limit", "3", "--json"]) == 0
+    assert "**With mask token 1" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    both = ["--vp", str(TINY / "vp"), "--reference", str(TINY / "dflash"), "--vp-reference", str(TINY / "vp")]
+    assert main(["doctor", "tiny", str(tmp_path / "mended"), *both, "--limit", "4", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert not data["names_fault"]
-    assert data["vp"]["drafter"] == str(TINY / "vp")
+    assert data["vp"]["drafter"] == data["vp"]["reference"]["drafter"] == str(TINY / "vp")
+    assert (data["reference"]["tensors"], data["reference"]["parts"]) == ({}, [])
 
 
 def test_doctor_json_is_refused_without_examination(tmp_path, capsys):

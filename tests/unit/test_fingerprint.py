@@ -1,0 +1,107 @@
+"""The fingerprint of the target beside a drafter: what it notices, its size, and that training writes it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from d2sd.folders.fingerprint import MOST_BYTES, NAME, changes_since, fingerprint, write_fingerprint
+from d2sd.folders.loading import load_target
+from tests.nets import make_drafter, make_target
+from tools.breaking import TINY
+
+
+@pytest.fixture(scope="module")
+def drafter(bundled, tmp_path_factory):
+    """A drafter's folder with the fingerprint of the bundled target."""
+    folder = tmp_path_factory.mktemp("drafter")
+    target = bundled.models.target
+    write_fingerprint(folder, fingerprint("tiny", target.tokenizer, target.config, bundled.models.first))
+    return folder
+
+
+def changed(out, edit=dict, **settings):
+    """The bundled target with edited weights and other config keys."""
+    shutil.copytree(TINY / "target", out)
+    for path in out.glob("*.safetensors"):
+        save_file(edit(load_file(path)), path, {"format": "pt"})
+    config = json.loads((out / "config.json").read_text()) | settings
+    (out / "config.json").write_text(json.dumps(config))
+    return out
+
+
+def edited(ends, change):
+    return lambda w: {k: change(v.clone()) if k.endswith(ends) else v for k, v in w.items()}
+
+
+def reset(w):
+    w[1] = w.float().mean(0).to(w.dtype)
+    return w
+
+
+YARN = {"rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 2048}
+CHANGES = {
+    "nothing": ({}, ()),
+    "mask row": ({"edit": edited("embed_tokens.weight", reset)}, ("the embedding of the mask token changed",)),
+    "embedding": ({"edit": edited("embed_tokens.weight", lambda w: w.roll(1, 0))}, ("its embedding, the embedding of the mask token changed",)),
+    "a layer": ({"edit": edited("layers.5.mlp.up_proj.weight", lambda w: w * 2)}, ("its layer 5 changed",)),
+    "two layers": ({"edit": edited(("layers.5.mlp.up_proj.weight", "layers.12.mlp.up_proj.weight"), lambda w: w * 2)}, ("its layers 5, 12 changed",)),
+    "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all of its weights are others: it was trained further, converted or rounded",)),
+    "YaRN": ({"rope_parameters": YARN}, (f"its RoPE was {{'rope_theta': 10000.0, 'rope_type': 'default'}}, and is {str(YARN)[:80]}",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changes_since_names_what_changed_in_the_target(bundled, drafter, tmp_path, name):
+    how, words = CHANGES[name]
+    source = str(changed(tmp_path / "t", **how))
+    target = load_target(source, torch.float32, "cpu")
+    assert changes_since(str(drafter), bundled.models.first, target, source) == words
+
+
+def test_changes_since_names_tokenizer_and_template(bundled, drafter, tmp_path):
+    source = changed(tmp_path / "t")
+    path = source / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    path.write_text(json.dumps({**tokenizer, "post_processor": None}))
+    target = load_target(str(source), torch.float32, "cpu")
+    target.tokenizer.chat_template = "{{ messages }}"
+    assert changes_since(str(drafter), bundled.models.first, target, str(source)) == (
+        "its tokenizer no longer adds a start token", "its chat template is another",
+    )  # fmt: skip
+
+
+def test_changes_since_names_other_settings_of_the_drafter(bundled, drafter):
+    target = bundled.models.target
+    found = changes_since(str(drafter), bundled.models.eagle3, target, "tiny")
+    assert "the drafter's taps was [1, 4, 7, 10, 13], and is [1, 7, 13]" in found
+    assert changes_since(str(drafter), bundled.models.first, target, None) == ()  # weights are not compared
+
+
+def test_changes_since_knows_nothing_without_fingerprint(bundled, tmp_path):
+    assert changes_since(str(tmp_path), bundled.models.first, bundled.models.target, "tiny") is None
+    assert changes_since("owner/name", bundled.models.first, bundled.models.target, "tiny") is None
+
+
+@pytest.mark.parametrize("part", ["dflash", "vp", "dspark", "eagle3"])
+def test_bundled_drafters_have_fingerprint_of_bundled_target(bundled, part):
+    assert (TINY / part / NAME).stat().st_size < MOST_BYTES
+    stored = json.loads((TINY / part / NAME).read_text())
+    models = {"dflash": bundled.models.first, "vp": bundled.models.second, "eagle3": bundled.models.eagle3}
+    if part in models:
+        assert stored == fingerprint(
+            "tiny", bundled.models.target.tokenizer, bundled.models.target.config, models[part]
+        )
+
+
+def test_fingerprint_of_large_target_is_small(tokenizer, monkeypatch):
+    target = make_target(tokenizer)
+    data = fingerprint("", tokenizer, target.config, make_drafter(target))
+    assert data["weights"] is None
+    layers = " ".join(["0123abcd"] * 128)
+    data["weights"] = {"embedding": "0" * 8, "mask_row": "0" * 8, "head": "0" * 8, "rest": "0" * 8, "layers": layers}
+    assert len(json.dumps(data, separators=(",", ":"))) < MOST_BYTES
