@@ -19,7 +19,7 @@ COMMANDS = {
     "bench": "compare methods on a prompt file, or check that they are lossless",
     "board": "rank a training run's checkpoints on the same texts",
     "calibrate": "measure how reliable the first drafter's confidence is",
-    "doctor": "find out why a drafter's tokens are rejected: check its folder, then try one change at a time",
+    "doctor": "find out why a drafter's tokens are rejected: check its folder, and measure what single changes bring",
     "compare": "compare two sets of recorded runs, with confidence intervals",
     "get": "download a target that is too large to be bundled",
     "train": "train DFlash, VP- and EAGLE-3 drafters for a target",

@@ -123,7 +123,7 @@ def test_doctor_mend_write_failure_keeps_exit_status(tmp_path, capsys, monkeypat
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("d2sd.cli.examination.write_mended", fail)
+    monkeypatch.setattr("d2sd.cli.examination.Examination.mend", fail)
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == FAULT_NAMED
     printed = capsys.readouterr()
