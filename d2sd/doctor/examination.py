@@ -212,10 +212,10 @@ class Examination:
             ids = [self._engine.encode(prompt, self.config) for prompt in self.asked.prompts]
             self._texts = self._generated(ids, "generating the texts")
 
-    def _generated(self, ids: Sequence[Sequence[int]], stage: str, tried: str = "") -> list[Text]:
+    def _generated(self, ids: Sequence[Sequence[int]], stage: str) -> list[Text]:
         texts: list[Text] = []
         for begin in range(0, len(ids), BATCH):
-            self._at(stage, begin, len(ids), tried)
+            self._at(stage, begin, len(ids))
             with self._engine.lock:
                 texts += generate_texts(self.target, ids[begin : begin + BATCH], TOKENS)
         return texts
@@ -294,7 +294,7 @@ class Examination:
         assert self.found.run is not None
         found: list[TemplateTrial] = []
         for template in others:
-            texts = self._generated(template.ids, "trying other templates", template.description)
+            texts = self._generated(template.ids, f"trying {template.description}")
             known = zip(numbers, self.found.run.walks, strict=True)
             both = [(texts[n], walk) for n, walk in known if texts[n].anchors]
             own, before = self._walk(model, [text for text, _ in both]), [walk for _, walk in both]

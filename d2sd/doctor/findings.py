@@ -100,11 +100,11 @@ class DraftingRun:
     @property
     def belief(self) -> tuple[float, float] | None:
         """What the drafter expected and what was accepted, as means over all drafted tokens that were compared; None if unknown."""
-        known = [(p.belief, p.share, p.steps) for p in self.positions if p.belief is not None]
-        total = sum(steps for *_, steps in known)
-        if not total:
+        known = [p for p in self.positions if p.belief is not None]
+        if not known:
             return None
-        return tuple(sum(row[n] * row[2] for row in known) / total for n in (0, 1))  # type: ignore[return-value]
+        steps = sum(p.steps for p in known)
+        return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
 
 
 @dataclass(frozen=True, slots=True)

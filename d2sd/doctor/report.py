@@ -12,7 +12,6 @@ from itertools import groupby
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
@@ -25,7 +24,7 @@ from d2sd.trace.text import escaped
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
-    "α is the number of tokens committed per step, with the bonus token that the target adds, so α is at least 1. Brackets are 95% intervals over prompts.",
+    "α: tokens committed per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
     "Expected: the mean probability that the drafter, or its confidence head, gave to these drafted tokens.",
     "γ counts the anchor: a block has γ − 1 drafted tokens.",
@@ -118,8 +117,7 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     shown = f"; each draft is given its first {count(run.visible, 'token')}" if run.visible else ""
     yield f"{count(len(run.walks), 'prompt')} {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
     if (share := e.repeated) is not None:
-        more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
-        yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
+        yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text. Repetitive text is easy to draft."
     yield ""
     rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
     if e.reference is not None:

@@ -24,7 +24,7 @@ from d2sd.nets.target import Target
 SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # RoPE bases of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
-ROWS = (4, 5, 6, 7, 8, 10, 12, 16)  # more rows than in training do not help
+ROWS = (4, 6, 8, 12, 16)  # more rows than in training do not help
 HEAD_SIZES = (32, 64, 96, 128, 256)
 MOST_MASKS = 30  # tokens that are tried as mask tokens
 
