@@ -19,7 +19,7 @@ RIVAL = 0.9  # share of the best change's α that no change of another kind may 
 SURE = 0.2  # mean belief − acceptance from which a drafter counts as sure and wrong
 MOST_NAMES = 4  # largest number of tensors or keys that a sentence lists
 MOST_PARTS = 0.5  # share of a drafter's parts above which the reference is another training
-ASK = "What it should reach is not known: give --expect or --reference"
+ASK = "What it should reach is not known: give d2sd doctor --expect or --reference"
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:

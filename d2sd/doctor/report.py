@@ -95,8 +95,8 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
         yield "**Stopped before the end.**"
     for failure in e.failures:
         yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
-    if e.since:
-        yield f"\nSince this drafter was trained, the target changed: {text('; '.join(e.since))}."
+    if e.since is not None:
+        yield f"\nChanged since training: {text('; '.join(e.since)) or 'nothing'}."
     for remark in e.remarks:
         yield f"\nA remark on the weights: {text(remark)}."
     if e.run is not None:

@@ -21,7 +21,7 @@ MOST_BYTES = 2048
 DIGITS = 8  # hexadecimal digits of a digest
 # Tokenised in training and now: letters, digits, spaces, punctuation and other scripts.
 SAMPLE = "The 12 dogs' owner said:\n\n  “Hello, world!” (1,234.5 + 67 = x²) été, straße, Привет, 你好, مرحبا 🙂\tEND"
-PARTS = {"embedding": "its embedding", "mask_row": "the embedding of the mask token", "head": "its LM head", "rest": "other weights"}  # fmt: skip
+PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of the mask token", "head": "its LM head", "rest": "other weights of it"}  # fmt: skip
 
 
 def fingerprint(source: str, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
@@ -68,13 +68,13 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
     now = fingerprint(source or "", target.tokenizer, target.config, net)
     found = list(_of_weights(then.get("weights"), now["weights"]))
     if then["start"] and not now["start"]:
-        found.append("its tokenizer no longer adds a start token")
+        found.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):
-        found.append("its tokenizer adds other tokens around a text")
-    words = {"vocabulary": "its tokenizer has another vocabulary", "tokens": "its tokenizer splits a text differently", "template": "its chat template is another"}  # fmt: skip
+        found.append("the target's tokenizer adds other tokens around a text")
+    words = {"vocabulary": "the target's tokenizer has another vocabulary", "tokens": "it splits a text differently", "template": "the target has another chat template"}  # fmt: skip
     found += [said for key, said in words.items() if then[key] != now[key]]
-    names = {"rope": "its RoPE", "block_size": "the drafter's γ", "mask": "the drafter's mask token", "taps": "the drafter's taps"}  # fmt: skip
-    return (*found, *(f"{said} was {str(then[key])[:80]}, and is {str(now[key])[:80]}" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
+    names = {"rope": "the target's RoPE", "block_size": "the drafter's γ", "mask": "the drafter's mask token", "taps": "the drafter's taps"}  # fmt: skip
+    return (*found, *(f"{said} was {str(then[key])[:120]}, and is {str(now[key])[:120]}" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
 
 
 def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
@@ -82,12 +82,12 @@ def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
         return []
     one, other = then["layers"].split(), now["layers"].split()
     if len(one) != len(other):
-        return [f"it had {len(one)} layers, and has {len(other)}"]
+        return [f"the target had {len(one)} layers, and has {len(other)}"]
     layers = [n for n in range(len(one)) if one[n] != other[n]]
     if layers == list(range(len(one))) and then.get("embedding") != now.get("embedding"):
-        return ["all of its weights are others: it was trained further, converted or rounded"]
+        return ["all weights of the target are others: it was trained further, converted or rounded"]
     parts = [words for key, words in PARTS.items() if then.get(key) != now.get(key)]
-    parts += [f"its layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))}"] if layers else []
+    parts += [f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} of the target"] if layers else []
     return [f"{', '.join(parts)} changed"] if parts else []
 
 

@@ -19,6 +19,7 @@ from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
 from d2sd.calibration.alternatives import KNOWN
 from d2sd.errors import InputError
+from d2sd.folders.fingerprint import changes_since
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.joint import PairObjective, temperature
@@ -72,6 +73,8 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     trace = engine.generate("Question: Tom has", DecodeConfig("d2sd", 24))
     assert trace.token_ids == plain
     assert trace.totals.mean_acceptance_length > 1.1
+    for name, drafter in (("dflash", engine.models.first), ("vp", engine.models.second)):
+        assert changes_since(str(tmp_path / name), drafter, engine.models.target, str(target)) == ()
     card = (tmp_path / "README.md").read_text()
     assert f"| {rows(tmp_path)[-1]['step']} | {alpha:.2f} |" in card
     assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err

@@ -137,7 +137,7 @@ def before(accepted):
 # Findings for drafters with low acceptance.
 LOW = {"run": ran(*walks_of(0.3, 0.3))}
 TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, unusable=2)
-ASK = "What it should reach is not known: give --expect or --reference."
+ASK = "What it should reach is not known: give d2sd doctor --expect or --reference."
 FINDINGS = {
     "a drafter that works": ({}, "none", f"position 1 is accepted 90% of the time, with a smooth decay. {ASK}"),
     "low acceptance": (LOW, "none", f"low from the start on (position 1 is accepted 30% of the time). {ASK}"),

@@ -100,8 +100,9 @@ def test_doctor_report_says_that_no_change_helps(found):
 def test_doctor_report_says_what_changed_since_training(found):
     since = ("the embedding of the mask token changed", "its tokenizer no longer adds a start token")
     report = doctor_report([replace(found, since=since)])
-    assert f"Since this drafter was trained, the target changed: {since[0]}; {since[1]}." in report
-    assert "Since this drafter" not in doctor_report([replace(found, since=())])
+    assert f"Changed since training: {since[0]}; {since[1]}." in report
+    assert "Changed since training: nothing." in doctor_report([replace(found, since=())])
+    assert "since training" not in doctor_report([replace(found, since=None)])
 
 
 def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(found):

@@ -47,11 +47,11 @@ YARN = {"rope_theta": 10000.0, "rope_type": "yarn", "factor": 4.0, "original_max
 CHANGES = {
     "nothing": ({}, ()),
     "mask row": ({"edit": edited("embed_tokens.weight", reset)}, ("the embedding of the mask token changed",)),
-    "embedding": ({"edit": edited("embed_tokens.weight", lambda w: w.roll(1, 0))}, ("its embedding, the embedding of the mask token changed",)),
-    "a layer": ({"edit": edited("layers.5.mlp.up_proj.weight", lambda w: w * 2)}, ("its layer 5 changed",)),
-    "two layers": ({"edit": edited(("layers.5.mlp.up_proj.weight", "layers.12.mlp.up_proj.weight"), lambda w: w * 2)}, ("its layers 5, 12 changed",)),
-    "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all of its weights are others: it was trained further, converted or rounded",)),
-    "YaRN": ({"rope_parameters": YARN}, (f"its RoPE was {{'rope_theta': 10000.0, 'rope_type': 'default'}}, and is {str(YARN)[:80]}",)),
+    "embedding": ({"edit": edited("embed_tokens.weight", lambda w: w.roll(1, 0))}, ("the target's embedding, the embedding of the mask token changed",)),
+    "a layer": ({"edit": edited("layers.5.mlp.up_proj.weight", lambda w: w * 2)}, ("layer 5 of the target changed",)),
+    "two layers": ({"edit": edited(("layers.5.mlp.up_proj.weight", "layers.12.mlp.up_proj.weight"), lambda w: w * 2)}, ("layers 5, 12 of the target changed",)),
+    "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all weights of the target are others: it was trained further, converted or rounded",)),
+    "YaRN": ({"rope_parameters": YARN}, (f"the target's RoPE was {{'rope_theta': 10000.0, 'rope_type': 'default'}}, and is {str(YARN)[:120]}",)),
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_changes_since_names_tokenizer_and_template(bundled, drafter, tmp_path):
     target = load_target(str(source), torch.float32, "cpu")
     target.tokenizer.chat_template = "{{ messages }}"
     assert changes_since(str(drafter), bundled.models.first, target, str(source)) == (
-        "its tokenizer no longer adds a start token", "its chat template is another",
+        "the target's tokenizer no longer adds a start token", "the target has another chat template",
     )  # fmt: skip
 
 
