@@ -87,7 +87,7 @@ class FolderEdit:
     """
 
     description: str
-    edit_tensors: WeightEdit
+    edit_tensors: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
@@ -156,7 +156,10 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     published = read_weights(files)
     for change in changes:
         if isinstance(change, FolderEdit):
-            published = {key: w for key, w in change.edit_tensors(published).items() if w is not None}
+            try:
+                published = change.edit_tensors(published)
+            except (KeyError, RuntimeError) as error:
+                raise InputError(f"the tensors do not allow this change ({first_line(error)})") from None
             continue
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
@@ -164,8 +167,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
         names = {own: key for key in published if (own := to_own(key)) is not None}
         own_weights = {own: published[key] for own, key in names.items()}
         for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
-            if own == TOKEN_IDS:  # published as target id − draft id
-                assert weight is not None
+            if own == TOKEN_IDS and weight is not None:  # published as target id − draft id
                 ids = weight.cpu()
                 published[names.get("d2t", "d2t")] = ids - torch.arange(len(ids))
                 if "t2d" in names:

@@ -225,7 +225,7 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
     finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
     fix = "number the layers from 0"
 
-    def renumber(tensors: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+    def renumber(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {
             re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key): w for key, w in tensors.items()
         }
@@ -233,9 +233,9 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
     return Check("layers", "fault", finding, fix, FolderEdit(fix, renumber))
 
 
-def _split(wanted: Shapes, own: Naming, tensors: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
+def _split(wanted: Shapes, own: Naming, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the tensors with fused matrices split into their parts."""
-    found: dict[str, Tensor | None] = dict(tensors)
+    found = dict(tensors)
     for part, parts in FUSED.items():
         for key in [key for key in tensors if key.endswith(f"{part}.weight")]:
             names = [key.replace(part, one) for one in parts]

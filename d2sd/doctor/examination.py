@@ -132,23 +132,23 @@ class Examination:
         self.found = Findings(asked, models.target.name)
         self.config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
         self._engine, self._own = engine or Engine(Models(models.target)), engine
-        self._texts, self._stage = list(texts), ""
+        self._texts, self._now = list(texts), ""
         self._raw: dict[str, Any] = {}
         self._good: Any = None  # the reference
 
     def run(self) -> Findings:
         """Returns the findings, with the diagnosis."""
         try:
-            self._examine()
-            self._stage = "the diagnosis"
+            self._stages()
+            self._now = "the diagnosis"
             diagnose(self.found)
         except Exception as error:  # damaged weights can break any calculation
-            self._fail(self._stage, error, whole=True)
+            self._fail(self._now, error, whole=True)
         self.found = replace(self.found, diagnosis=diagnose(self.found))
         self._at("done", 1)
         return self.found
 
-    def _examine(self) -> None:
+    def _stages(self) -> None:
         asked = self.asked
         self._at("reading the folder")
         checks = tuple(check_drafter_folder(asked.drafter, self.target, second=bool(asked.visible)))
@@ -183,7 +183,7 @@ class Examination:
             self._part("trying changes", lambda: self._try_changes(model))
 
     def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
-        self._stage = stage
+        self._now = stage
         self.tell(Progress(self.found, stage, done, total, tried))
 
     def _part(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
@@ -317,10 +317,9 @@ class Examination:
             model = drafter_of(with_drafter(Models(self.target), str(out), self.asked.dtype))
             self._write_texts()
             run = self._run(model, self._walk(model, [text for text in self._texts if text.anchors]))
-            level = diagnosis.alpha
-            kept = run.alpha >= RESTORED * level if level is not None else run.first >= DRAFTS
+            kept = run.alpha >= RESTORED * diagnosis.alpha if diagnosis.alpha else run.first >= DRAFTS
             reason = f"its α is only {run.alpha:.2f}"
-        except Exception as error:
+        except Exception as error:  # damaged weights can break any calculation
             reason = _reason(error)
         finally:
             if not kept:
@@ -328,4 +327,4 @@ class Examination:
         if not kept:
             return f"{out} was not written: the changed drafter does not work ({reason})."
         before = f"{self.found.run.alpha:.2f} → " if self.found.run else ""
-        return f"{out}: {', then '.join(change.description for change in diagnosis.changes)}; α {before}{run.alpha:.2f}"
+        return f"{out}: {diagnosis.changes[0].description}; α {before}{run.alpha:.2f}"

@@ -271,7 +271,7 @@ def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[s
     weights, theirs, form = weights_of(good), settings_of(form_of(good)), form_of(own)
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}
-    if TOKEN_IDS in names:
+    if TOKEN_IDS in names and TOKEN_IDS in weights:
         values["draft_vocab_size"] = len(weights[TOKEN_IDS])
     for name in [name for part in parts for name in part.settings]:
         if settings_of(form)[name] != theirs[name]:

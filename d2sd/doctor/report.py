@@ -85,7 +85,7 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
-        yield from ("**Not examined: the command was stopped before this drafter.**", "")
+        yield from ("**Not examined, since the command was stopped.**", "")
         return
     if e.diagnosis is not None:
         yield f"**{text(clean(e.diagnosis.sentence))}**"
