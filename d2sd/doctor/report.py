@@ -117,7 +117,7 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     shown = f"; each draft is given its first {count(run.visible, 'token')}" if run.visible else ""
     yield f"{count(len(run.walks), 'prompt')} {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
     if (share := e.repeated) is not None:
-        yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text. Repetitive text is easy to draft."
+        yield f"{share:.0%} of generated 4-token sequences occur earlier in the same text. Repetitive text is easy to draft."
     yield ""
     rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
     if e.reference is not None:
