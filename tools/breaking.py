@@ -82,6 +82,16 @@ def rounded(out: Path, bits: int = 8) -> Path:
     return out
 
 
+def sharded(folder: Path, count: int) -> Path:
+    """Writes the folder's weights as shards with an index, beside their file."""
+    held = load_file(folder / "model.safetensors")
+    files = {name: f"model-{n % count + 1:05d}-of-{count:05d}.safetensors" for n, name in enumerate(sorted(held))}
+    for file in sorted(set(files.values())):
+        save_file({n: w for n, w in held.items() if files[n] == file}, folder / file, {"format": "pt"})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    return folder
+
+
 def templated(out: Path, template: str) -> Path:
     """Writes the bundled target with a chat template that it was not trained with."""
     shutil.copytree(TINY / "target", out)

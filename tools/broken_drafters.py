@@ -92,6 +92,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=20, help="number of prompts")
     parser.add_argument("--only", default="", help="only these ways: their names, separated by semicolons")
     parser.add_argument("--reference", action="store_true", help="use the intact drafter as reference")
+    parser.add_argument("--outside", action="store_true", help="only the ways made without knowledge of the doctor")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()
     examiner = Examiner(arguments.prompts)

@@ -20,6 +20,7 @@ from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, weights, window
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS
+from tools.outside_ways import OUTSIDE, OUTSIDE_SOUND
 
 FOLDERS = {
     "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "shapes", "it reads 5 layers of the target, and the config names 3", "correct the sizes or the taps"),
@@ -205,7 +206,7 @@ def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkey
 
 
 def test_broken_ways_write_readable_folders(tmp_path):
-    for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND}.values()):
+    for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND, **OUTSIDE, **OUTSIDE_SOUND}.values()):
         folder = way.drafter(tmp_path / str(number))
         assert json.loads((folder / "config.json").read_text())
     assert len(WAYS) + len(KEPT_OUT) >= 60
