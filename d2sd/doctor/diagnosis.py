@@ -131,10 +131,10 @@ def _believed(run: DraftingRun) -> str:
     if run.belief is None or run.shape[0] != "low":
         return ""
     expected, accepted = run.belief
-    said = f" The drafter expected {expected:.0%} of its tokens to be accepted, {accepted:.0%} were:"
+    means = "; it is unsure itself, like a weak or badly damaged drafter" if expected < LOW else ""
     if expected - accepted >= SURE:
-        return f"{said} it is sure and wrong, as if something differs from its training."
-    return f"{said} it is unsure itself, like a weak or badly damaged drafter."
+        means = "; it is sure and wrong, as if something differs from its training"
+    return f" The drafter expected {expected:.0%} of its tokens to be accepted, {accepted:.0%} were{means}."
 
 
 def _best(e: Findings) -> str:

@@ -158,7 +158,7 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
         helps, failed = len(e.helping) or "none", sum(t.failure is not None for t in e.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
         yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
-        yield "Gain: change of the committed tokens per draft (geometric mean over all positions of the texts), with simultaneous intervals."
+        yield "Gain: change of committed tokens per draft (geometric mean over all positions of the texts), with simultaneous intervals."
     if shown:
         yield ""
         yield from _table(("change", "α", "gain", ""), *map(_trial, shown))

@@ -103,7 +103,7 @@ def _readings(own: Form, target: Target, longest: int, raw: Mapping[str, Any]) -
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int], bool]]:
     """Yields other plausible taps, with descriptions, and whether this is a common mistake (see ``Variant``)."""
     found = [(f"every tap {by:+d}", [n + by for n in taps], True) for by in SHIFTS]
-    found += [("taps in ascending order", sorted(taps), False), ("taps in reverse order", list(taps[::-1]), True)]
+    found += [("taps in reverse order", list(taps[::-1]), True), ("taps in ascending order", sorted(taps), False)]
     for one, other in combinations(range(len(taps)), 2):
         order = list(taps)
         order[one], order[other] = order[other], order[one]

@@ -160,9 +160,12 @@ def test_diagnose_states_measurements_and_names_no_cause(name):
     assert diagnosis.changes == ()
 
 
-@pytest.mark.parametrize(("belief", "says"), [(0.9, "it is sure and wrong"), (0.35, "it is unsure itself")])
-def test_diagnose_compares_low_acceptance_with_drafters_belief(belief, says):
-    (walk,) = walks_of(0.3, 0.3)
+@pytest.mark.parametrize(
+    ("share", "belief", "says"),
+    [(0.3, 0.9, "; it is sure and wrong"), (0.3, 0.3, "; it is unsure itself"), (0.5, 0.65, "50% were. What")],
+)
+def test_diagnose_compares_low_acceptance_with_drafters_belief(share, belief, says):
+    (walk,) = walks_of(share, share)
     walk = replace(walk, beliefs=tuple([(belief, float("nan"))] * 2 for _ in walk.accepted))
     assert says in concluded(run=ran(walk)).sentence
     assert (

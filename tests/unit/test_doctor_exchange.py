@@ -9,7 +9,8 @@ from itertools import combinations
 import pytest
 import torch
 
-from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, minimal, relation
+from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
+from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import TextWalk
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import form_of
@@ -174,6 +175,82 @@ def test_exchange_finds_needed_parts_among_differing_ones(bundled, needed, harml
     assert (swap.restored, seen[-1]) == (True, 12)  # confirmed on all texts
     assert set(seen[:-1]) == {10}
     assert swap.runs == len(seen) - 1 <= 60
+
+
+def everything(model):
+    return [n for n, w in model.named_parameters()]
+
+
+@pytest.mark.parametrize(
+    ("needed", "most"),
+    [
+        ([f"layers.1.{part}.weight" for part in ("self_attn.v_proj", "self_attn.o_proj", "mlp.up_proj", "input_layernorm")], 35),
+        ([f"layers.{n}.mlp.down_proj.weight" for n in range(3)], 20),
+        (["layers.1.self_attn.q_proj.weight"], 15),
+    ],
+)  # fmt: skip
+def test_exchange_finds_few_parts_where_every_tensor_differs(bundled, needed, most):
+    """Searching by layer and by kind keeps the number of runs small; without either, there are more runs."""
+    good = bundled.models.first
+    own = changed(good, *everything(good))
+    drafted, _ = drafted_by(good, needed, own)
+    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    assert {n for part in swap.parts for n in part.tensors} >= set(needed)
+    assert len(swap.parts) == len(needed)
+    assert swap.runs <= most
+
+
+def test_exchange_names_parts_that_bring_back_little(bundled):
+    """One of two faulty parts brings back nine tenths of the lost tokens, and 95% of α."""
+    good = bundled.models.first
+    needed = ["fc.weight", "norm.weight"]
+    own = changed(good, *needed)
+
+    def drafted(variant, count):
+        model = variant.apply(own)
+        whole = [torch.equal(model.get_parameter(n), good.get_parameter(n)) for n in needed]
+        nearly = TextWalk((4,) * 3, 10, (4,) * 8 + (3, 3))
+        return walks(*[4] * count) if all(whole) else tuple([nearly] * count) if whole[0] else walks(*[1] * count)
+
+    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    assert sorted(n for part in swap.parts for n in part.tensors) == needed
+
+
+def test_exchange_adds_differing_parts_of_the_same_kind(bundled):
+    """Two layers' faults are measured; the same tensor of the third layer differs in the same way."""
+    good = bundled.models.first
+    names = [f"layers.{n}.mlp.down_proj.weight" for n in range(3)]
+    own = changed(good, *names, "layers.2.mlp.up_proj.weight")
+    drafted, _ = drafted_by(good, names[:2], own)
+    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    assert [n for part in swap.parts for n in part.tensors] == names
+    assert swap.words == "down_proj of every layer"
+
+
+def test_exchange_ends_after_largest_number_of_runs(bundled, monkeypatch):
+    monkeypatch.setattr("d2sd.doctor.exchange.RUNS", 5)
+    good = bundled.models.first
+    needed = ["layers.1.self_attn.q_proj.weight"]
+    own = changed(good, *everything(good))
+    drafted, seen = drafted_by(good, needed, own)
+    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    assert (swap.runs, len(seen), swap.restored) == (5, 6, True)
+    assert len(swap.parts) > 1  # more than needed, but sufficient
+
+
+def test_is_restored_needs_both_level_and_interval():
+    def of(*accepted):
+        return tuple(TextWalk(steps, sum(steps) + len(steps)) for steps in accepted)
+
+    good = of(*[(4,) * 10] * 8)
+    assert is_restored(good, good)
+    assert not is_restored(of(*[(3,) * 10] * 4, *[(4,) * 10] * 4), good)  # 4.5 of 5
+    mixed = of(*[(9,) * 4] * 4, *[(3,) * 10] * 4)
+    other = of(*[(3,) * 10] * 4, *[(9,) * 4] * 4)
+    assert is_restored(mixed, other)  # differences cancel
+    worse = of(*[(7,) * 5] * 4, *[(3,) * 10] * 4)
+    assert change_of_alpha(other, worse, 1).low < 0
+    assert not is_restored(worse, other)  # below 95%, although the interval contains 0
 
 
 def test_exchange_searches_nothing_if_reference_is_not_better(bundled):
