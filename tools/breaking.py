@@ -111,6 +111,7 @@ class Broken:
     drafter, target: write the broken folder into a given path and return it.
     chat: whether prompts use the chat template.
     part: folder of the bundled drafter that is broken. If it is ``vp``, the drafter is examined as second drafter.
+    intact: writes the intact drafter, if this is not the bundled one.
     """
 
     causes: str
@@ -118,6 +119,7 @@ class Broken:
     target: Callable[[Path], Path] | None = None
     chat: bool = False
     part: str = "dflash"
+    intact: Callable[[Path], Path] | None = None
 
     @property
     def visible(self) -> int:

@@ -36,7 +36,7 @@ class Examiner:
 
     def examine(self, way: Broken, folder: Path, reference: bool) -> tuple[Findings, float | None]:
         """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if ``--mend`` writes no drafter."""
-        good = str(TINY / way.part) if reference else None
+        good = str(self._good(way, folder)) if reference else None
         drafter, models, texts = str(way.drafter(folder / "drafter")), self.models, self._written()
         if way.target is not None:
             models, texts = load_alone(str(way.target(folder / "target"))), []
@@ -49,11 +49,16 @@ class Examiner:
             return found, None
         return found, self._alpha(mended, way)
 
-    def intact(self, way: Broken) -> float:
+    def intact(self, way: Broken, folder: Path) -> float:
         """Returns the α of the drafter that was broken."""
-        if way.part not in self._intact:
-            self._intact[way.part] = self._alpha(TINY / way.part, way)
-        return self._intact[way.part]
+        name = way.part + ("" if way.intact is None else " changed")
+        if name not in self._intact:
+            self._intact[name] = self._alpha(self._good(way, folder), way)
+        return self._intact[name]
+
+    def _good(self, way: Broken, folder: Path) -> Path:
+        out = folder / "intact"
+        return TINY / way.part if way.intact is None else out if out.exists() else way.intact(out)
 
     def _alpha(self, drafter: Path, way: Broken) -> float:
         """Returns the α of a drafter over the cached texts: a drafter compared with itself has nothing that could be changed."""
@@ -107,7 +112,8 @@ def main() -> None:
         began = time.process_time()
         with TemporaryDirectory() as folder:
             found, mended = examiner.examine(way, Path(folder), arguments.reference)
-        mark = judged(found, way, mended, 0.0 if way.target else examiner.intact(way))
+            intact = 0.0 if way.target else examiner.intact(way, Path(folder))
+        mark = judged(found, way, mended, intact)
         mark = located(found, mark) if arguments.reference else mark
         counts[mark] += 1
         assert found.diagnosis is not None

@@ -121,13 +121,13 @@ def _check_weights(
         yield Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
         return
     if wanted.keys() - held.keys() and (part := _inserted(shapes, own, wanted)):
-        finding = f"the names of its tensors contain {part}, as if they were saved from a wrapper module"
+        finding = f"the names of its tensors contain {part}, as after saving a wrapper"
         fix = f"remove {part} from the tensor names"
         mend = FolderEdit(fix, lambda tensors: {key.replace(part, "", 1): w for key, w in tensors.items()})
         yield Check("tensors", "fault", finding, fix, mend)
         return
     if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
-        finding = f"its index leaves out {', '.join(left[:MOST_NAMES])}, which lies beside the files that are read"
+        finding = f"its index leaves out {', '.join(left[:MOST_NAMES])}"
         yield Check("files", "note", finding)
     yield from _check_tensors(wanted, held, own, target.config.hidden_size)
     if drafted is not None:

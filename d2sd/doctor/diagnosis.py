@@ -58,8 +58,8 @@ def proved(e: Findings, run: DraftingRun) -> Trial | None:
     """Returns the change that certainly undoes the fault; None if there is none.
 
     If a level is known, α must be below it, and reach it with the change. Otherwise, the change must undo a common mistake, position 1
-    must then be accepted as often as in trained drafters, with a smooth decay, accepted tokens must at least double, and no change of
-    another kind may come near.
+    must then be accepted as often as in trained drafters, with a smooth decay, accepted tokens must at least double, no change of another
+    kind may come near, and no change may help in addition.
     """
     best = next(iter(e.helping), None)
     if best is None:
@@ -71,7 +71,7 @@ def proved(e: Findings, run: DraftingRun) -> Trial | None:
     others = (alpha(t.walks) for t in e.trials if t.walks and t.variant.kind != best.variant.kind)
     alone = max(others, default=0.0) < RIVAL * after.alpha
     doubled = after.alpha - 1 >= TIMES * (run.alpha - 1)
-    return best if best.variant.common and trained and doubled and alone else None
+    return best if best.variant.common and trained and doubled and alone and e.further is None else None
 
 
 def _reaches(e: Findings, trial: Trial) -> bool:
@@ -115,7 +115,7 @@ def _shape(run: DraftingRun) -> str:
 def _texts(e: Findings) -> str:
     bad, total = e.unusable
     if e.surprise is not None and e.surprise >= UNRELATED:
-        return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's (log V): look at its tokenizer and weights first."
+        return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
     others = "".join(f" With {t.template.description}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
         return f" The texts of {bad} of {total} prompts are empty or repeat themselves: look at the template first.{others}"
@@ -143,8 +143,9 @@ def _best(e: Findings) -> str:
     tried = f" Of {count(len(e.trials), 'change')} tried,"
     if not e.helping:
         return f"{tried} none raises α clearly."
-    best = e.helping[0]
-    return f"{tried} {best.variant.description} is the best: {alpha(best.walks):.2f}."
+    best, more = e.helping[0], e.further
+    further = "" if more is None else f"; with {more.variant.description} too, {alpha(more.walks):.2f}"
+    return f"{tried} {best.variant.description} is the best: {alpha(best.walks):.2f}{further}."
 
 
 def _known(e: Findings) -> str:

@@ -40,7 +40,7 @@ def weight_remarks(model: Drafter) -> Iterator[str]:
 
 def _unusual(name: str, weight: Tensor) -> Iterator[str]:
     if name.endswith("norm.weight") and weight.numel() > 1 and bool((weight == 1).all()):
-        yield "all weights are 1, as before training, or after folding the norm into the next matrix"
+        yield "all weights are 1, as before training or after folding"
     if weight.dim() != 2 or min(weight.shape) < MIN_SIDE:
         return
     empty, largest, some = float((weight == 0).float().mean()), float(weight.abs().max()), weight[:SAMPLE].float().abs()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,7 @@ from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.checks import Check, check_drafter_folder
-from d2sd.doctor.diagnosis import diagnose, folder_fault
+from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
 from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings
@@ -44,6 +44,7 @@ PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
 BATCH = 10  # prompts per batch
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
+CLEAR_GAIN = 0.05  # gain of a further change from which a change alone does not undo the fault
 DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its α is not known
 
 
@@ -198,6 +199,15 @@ class Examination:
     def _fail(self, part: str, error: Exception, whole: bool = False) -> None:
         self.found = replace(self.found, failures=(*self.found.failures, Failure(part, _reason(error), whole)))
 
+    def _locked(self, trials: Iterator[Trial]) -> Iterator[Trial]:
+        """Yields trials, each computed while the engine is locked."""
+        while True:
+            with self._engine.lock:
+                trial = next(trials, None)
+            if trial is None:
+                return
+            yield trial
+
     def _read_weights(self, model: Drafter) -> dict[str, Any]:
         remarks = list(weight_remarks(model))
         if self.asked.first is not None:
@@ -258,7 +268,7 @@ class Examination:
         name, run = self.asked.reference or "", self.found.run
         assert run is not None
         others = self._walk(good, self._texts)
-        reference = compared(name, model, good, run.walks, others, (self._raw, published_config(name)))
+        reference = compared(model, good, run.walks, others, (self._raw, published_config(name)))
         if reference.same_form and reference.better:
             runs = count(1)
 
@@ -271,20 +281,24 @@ class Examination:
         return {"reference": reference}
 
     def _try_changes(self, model: Drafter) -> dict[str, Any]:
-        """Tries all changes, one at a time."""
+        """Tries all changes, one at a time. If one seems to undo the fault, tries whether another one helps in addition."""
         run = self.found.run
         assert run is not None
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
         trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried)
-        while True:
-            with self._engine.lock:
-                trial = next(trials, None)
-            if trial is None:
-                return {}
+        for trial in self._locked(trials):
             latest[trial.variant.description] = trial
             self.found = replace(self.found, trials=tuple(latest.values()))
             self._at("trying changes", len(latest), len(tried), trial.variant.description)
+        best = proved(self.found, run)
+        if best is None or self.asked.expected or self.asked.reference:
+            return {}
+        changed = best.variant.apply(model)
+        self._at("trying further changes")
+        more = probe(self.target, changed, self.asked.visible, self._texts, best.walks, self._variants(changed))
+        helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
+        return {"further": max(helping, key=lambda trial: alpha(trial.walks), default=None)}
 
     def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
@@ -300,7 +314,7 @@ class Examination:
             own, before = self._walk(model, [text for text, _ in both]), [walk for _, walk in both]
             change = change_of_alpha(own, before, len(others)) if both else Estimate(None)
             unusable = sum(map(is_unusable, texts))
-            found.append(TemplateTrial(template, alpha(own), change, len(both), unusable))
+            found.append(TemplateTrial(template, alpha(own), change, unusable))
         return {"templates": tuple(found)}
 
     def mend(self, out: Path) -> str:
@@ -310,7 +324,7 @@ class Examination:
         """
         diagnosis = self.found.diagnosis
         if diagnosis is None or not diagnosis.changes:
-            return f"{out} was not written: no change is proved to remove a fault of the drafter."
+            return f"{out} was not written: no fault is proved that a change removes."
         write_changed(self.asked.drafter, diagnosis.changes, out)
         kept = False
         try:

@@ -78,7 +78,6 @@ class Exchange:
 class Reference:
     """The comparison with a reference: another drafter over the same texts.
 
-    name: folder or hub id.
     walks: the reference's steps over each text.
     change: α of the reference − α of the examined drafter, with an interval over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
@@ -87,7 +86,6 @@ class Reference:
     exchange: the result of exchanging parts; None if nothing was exchanged.
     """
 
-    name: str
     walks: tuple[TextWalk, ...]
     change: Estimate
     keys: tuple[tuple[str, str, str], ...]
@@ -107,7 +105,7 @@ class Reference:
 
 
 def compared(
-    name: str, own: Drafter, good: Drafter, walks: Sequence[TextWalk], others: Sequence[TextWalk],
+    own: Drafter, good: Drafter, walks: Sequence[TextWalk], others: Sequence[TextWalk],
     configs: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Reference:  # fmt: skip
     """Returns the comparison with a reference.
@@ -118,7 +116,6 @@ def compared(
     one, other = (dict(_flat(config)) for config in configs)
     keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
     found = Reference(
-        name,
         tuple(others),
         change_of_alpha(others, walks, 1),
         tuple((key, str(one.get(key)), str(other.get(key))) for key in keys),
@@ -209,7 +206,6 @@ def exchange(
         return tried[key]
 
     kept = _smallest(differing, works) if works(differing) else []
-    kept = _with_alike(kept, differing)
     words = _named(kept or differing, every)
     variant = exchanged(kept or differing, own, good, raw, words)
     found = drafted(variant, len(walks))
@@ -222,12 +218,6 @@ def is_restored(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> bool:
     """Returns whether a drafter reaches ``RESTORED`` of the reference's α, without a significant difference from it."""
     change = change_of_alpha(others, walks, 1)
     return alpha(walks) >= RESTORED * alpha(others) and (change.low is None or change.low <= 0)
-
-
-def _with_alike(kept: Sequence[Part], differing: Sequence[Part]) -> list[Part]:
-    """Returns the parts, and the differing parts of the same kind in other layers, if parts of several layers are needed."""
-    layers = Counter(part.kind for part in kept if part.layer is not None)
-    return [part for part in differing if part in kept or layers[part.kind] > 1]
 
 
 def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:

@@ -146,6 +146,7 @@ class Findings:
     run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
     trials: latest result of each change.
+    further: the change that helps most in addition to the best of ``trials``; None if none does, or none was tried.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that failed.
     diagnosis: what the findings prove; None if the examination was stopped.
@@ -162,6 +163,7 @@ class Findings:
     run: DraftingRun | None = None
     reference: Reference | None = None
     trials: tuple[Trial, ...] = ()
+    further: Trial | None = None
     templates: tuple[TemplateTrial, ...] = ()
     failures: tuple[Failure, ...] = ()
     diagnosis: Diagnosis | None = None
@@ -237,7 +239,7 @@ class Findings:
             "repaired_alpha": diagnosis and diagnosis.alpha,
             "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
             "reference": reference and {
-                "drafter": reference.name,
+                "drafter": self.asked.reference,
                 "alpha": alpha(reference.walks),
                 "change": asdict(reference.change),
                 "tensors": reference.tensors,

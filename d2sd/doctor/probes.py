@@ -145,14 +145,12 @@ class TemplateTrial:
 
     alpha: α over these texts.
     change: change of α compared with the original template, over the same prompts.
-    texts: number of texts.
     unusable: number of prompts whose text is empty or mostly repeats itself.
     """
 
     template: Template
     alpha: float
     change: Estimate
-    texts: int
     unusable: int = 0
 
 

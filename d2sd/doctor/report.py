@@ -26,7 +26,7 @@ MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
     "α: tokens committed per step, with the bonus token that the target adds, so at least 1. Brackets: 95% intervals over prompts.",
     "Acceptance by position counts only the steps that accepted all earlier tokens. It is not accepted ÷ drafted tokens, which falls as γ grows.",
-    "Expected: the mean probability that the drafter, or its confidence head, gave to these drafted tokens.",
+    "Expected: the mean probability that the drafter, or its confidence head, gave to these tokens.",
     "γ counts the anchor: a block has γ − 1 drafted tokens.",
 )
 
@@ -85,7 +85,7 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
-        yield from ("**Not examined, since the command was stopped.**", "")
+        yield from ("**Not examined.**", "")
         return
     if e.diagnosis is not None:
         yield f"**{text(clean(e.diagnosis.sentence))}**"
@@ -102,7 +102,7 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     if e.run is not None:
         yield from _run(e, e.run)
     if e.reference is not None:
-        yield from _reference(e.reference)
+        yield from _reference(e.reference, e.asked.reference or "")
     if e.trials or e.templates:
         yield from _tried(e, full)
     yield from ("", "### The folder", "")
@@ -130,10 +130,10 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     yield from _table(["position", *(str(p.number) for p in positions)], *shares, steps)
 
 
-def _reference(r: Reference) -> Iterator[str]:
+def _reference(r: Reference, name: str) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
     tried = "" if r.exchange is None else f" {count(r.exchange.runs, 'exchange')} of parts were tried."
-    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
+    yield f"{code(name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
     if r.keys:
         yield ""
         cut = ([text(cell[:MOST_CHARACTERS]) for cell in row] for row in r.keys)
@@ -148,7 +148,7 @@ def _reference(r: Reference) -> Iterator[str]:
         rows.append((text(", ".join(names[:MOST_NAMES]) + more), text(how), "" if other else "lowers α"))
     if rows:
         yield ""
-        yield from _table(("tensors that differ by more than 0.5%", "how", ""), *rows)
+        yield from _table(("tensors that differ", "how", ""), *rows)
 
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
@@ -158,14 +158,14 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
         helps, failed = len(e.helping) or "none", sum(t.failure is not None for t in e.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
         yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
-        yield "Gain: change of committed tokens per draft (geometric mean over all positions of the texts), with simultaneous intervals."
+        yield "Gain: change of committed tokens per draft, over all positions of the texts."
     if shown:
         yield ""
         yield from _table(("change", "α", "gain", ""), *map(_trial, shown))
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}, {count(trial.texts, 'prompt')}."
+        yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
 
 
 def _trial(t: Trial) -> tuple[str, ...]:

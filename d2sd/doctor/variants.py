@@ -24,7 +24,6 @@ from d2sd.nets.target import Target
 SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # RoPE bases of published models
 WINDOWS = (32, 128, 512, 1024, 2048, 4096)
-ROWS = (4, 6, 8, 12, 16)  # more rows than in training do not help
 HEAD_SIZES = (32, 64, 96, 128, 256)
 MOST_MASKS = 30  # tokens that are tried as mask tokens
 
@@ -82,10 +81,6 @@ def _readings(own: Form, target: Target, longest: int, raw: Mapping[str, Any]) -
         reads = "fill" if own.reads == "next" else "next"
         other = "its own position" if reads == "fill" else "the next position"
         yield _reading(own, "reads", f"the {reads} convention (a row predicts {other})", reads, raw, True)
-        for rows in ROWS:
-            if rows < own.rows:
-                description = f"{rows} rows per block, {rows - 1 + own.shift} drafted tokens per step"
-                yield _reading(own, "rows", description, rows, raw)
         for token in mask_tokens(own, target):
             text = repr(target.tokenizer.convert_ids_to_tokens(token))[:24]
             common = token == target.tokenizer.mask_token_id

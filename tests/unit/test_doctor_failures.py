@@ -188,7 +188,7 @@ def test_random_fault_follows_from_its_number():
 
 def test_mend_writes_nothing_without_proof(bundled, tmp_path):
     examination = Examination(Asked(str(TINY / "dflash")), Models(bundled.models.target))
-    assert "was not written: no change is proved" in examination.mend(tmp_path / "m")
+    assert "was not written: no fault is proved" in examination.mend(tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 

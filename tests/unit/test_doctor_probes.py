@@ -92,7 +92,7 @@ def test_variants_change_one_thing_each(bundled):
     found = variants(model, target, 100, RAW)
     assert len({v.description for v in found}) == len(found)
     assert model.form not in [v.form for v in found if v.edit_weights is None and v.lag == v.ahead == 0]
-    assert {v.kind for v in found} == {"taps", "rope", "attention", "reads", "rows", "mask", "rotary", "lag", "ahead"}
+    assert {v.kind for v in found} == {"taps", "rope", "attention", "reads", "mask", "rotary", "lag", "ahead"}
     assert all(v.writable == (v.kind not in ("lag", "ahead")) == (v.fix is not None) for v in found)
     assert all(0 <= n < 16 for v in found for n in settings_of(v.form)["taps"])
     assert "dflash_config.target_layer_ids: [2, 5, 8, 11, 14]" in {v.fix for v in found if v.kind == "taps"}
@@ -195,7 +195,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
 
 def test_probe_finds_no_help_for_sound_drafter(bundled, texts, walks):
     target, model = bundled.models.target, bundled.models.first
-    some = [v for v in variants(model, target, 100, RAW) if v.kind in ("attention", "rows", "rotary", "lag")]
+    some = [v for v in variants(model, target, 100, RAW) if v.kind in ("attention", "rotary", "lag")]
     assert not [t for t in probe(target, model, 0, texts, walks, some) if t.helps]
 
 
