@@ -37,7 +37,7 @@ def fingerprint(source: str, tokenizer: Any, config: Any, drafter: Any) -> dict[
     at = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
     return {
         "weights": _weights(source, mask),
-        "rope": dict(config.rope_parameters),
+        "rope": dict(getattr(config, "rope_parameters", None) or {}),
         "vocabulary": _digest(json.dumps(sorted(tokenizer.get_vocab().items())).encode()),
         "tokens": _digest(json.dumps(tokenizer(SAMPLE, add_special_tokens=False)["input_ids"]).encode()),
         "start": whole[:at],

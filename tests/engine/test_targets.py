@@ -173,7 +173,7 @@ def test_doctor_rope_variant_runs_for_target_types(tokenizer, kind):
     """RoPE parameters may be given per type of layer, rotate a part of each head, or include image positions."""
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 6, layers=1)
-    own = next(variant for variant in variants(drafter, target, 40, False) if variant.kind == "rope")
+    own = next(variant for variant in variants(drafter, target, 40, {}) if variant.kind == "rope")
     engine = Engine(Models(target, own.apply(drafter)))
     assert len(engine.generate([5, 6, 7], DecodeConfig("dflash", 3)).token_ids) == 3
 
