@@ -23,6 +23,7 @@ from d2sd.folders.loading import load_alone
 from tools.breaking import TINY, Broken
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 from tools.doctor_faults import written
+from tools.outside_ways import OUTSIDE, OUTSIDE_SOUND
 
 
 class Examiner:
@@ -101,9 +102,10 @@ def main() -> None:
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth way, from number I (0 is the first)")
     arguments = parser.parse_args()
     examiner = Examiner(arguments.prompts)
-    ways = {
-        k: w for k, w in {**SOUND, **WAYS, **KEPT_OUT}.items() if not arguments.only or k in arguments.only.split(";")
-    }
+    every = {**OUTSIDE_SOUND, **OUTSIDE}
+    if not arguments.outside:
+        every = {**SOUND, **WAYS, **KEPT_OUT, **every}
+    ways = {k: w for k, w in every.items() if not arguments.only or k in arguments.only.split(";")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
         ways = dict(list(ways.items())[first::step])
