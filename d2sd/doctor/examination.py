@@ -163,7 +163,7 @@ class Examination:
             self.found = replace(self.found, checks=(*checks, Check("loading", "fault", reason)))
             return
         self._engine, model = own, drafter_of(own.models)
-        self._raw = published_config(asked.drafter) if self._own is None or Path(asked.drafter).is_dir() else {}
+        self._raw = published_config(asked.drafter)
         self._part("reading the weights", lambda: self._read_weights(model))
         self._part("comparing with the training", lambda: {"since": changes_since(asked.drafter, model, self.target, asked.target)})  # fmt: skip
         self._write_texts()

@@ -36,6 +36,7 @@ WITH_TENSORS: Mapping[Setting, str] = {
     "taps": "fc",
     "heads": "q and k",
 }  # kinds of parts to which these settings belong
+MANY_NAMES = 3  # number of differing tensors and settings of a part from which the part is called by its kind
 WHOLE_LAYER = 0.75  # share of a layer's parts from which they are called by the layer's name
 
 Item = TypeVar("Item")
@@ -237,7 +238,8 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
         tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
         names = [_last(n) for n in tensors if _differs(here.get(n), there.get(n))]
         names += [WORDS[name] for name in fields if ours[name] != theirs[name]]
-        words = " and ".join(dict.fromkeys(names))
+        distinct = list(dict.fromkeys(names))
+        words = " and ".join(distinct) if len(distinct) < MANY_NAMES else kind
         every.append(Part(kind, None if layer == -1 else layer, tensors, fields, words))
         differing += every[-1:] if words else []
     return every, differing

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from safetensors import safe_open
 
+from d2sd.errors import InputError
 from d2sd.folders.loading import target_folder
 from d2sd.folders.weights import weight_files
 from d2sd.nets.target import Target
@@ -27,7 +28,7 @@ PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of th
 def fingerprint(source: str, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
     """Returns the fingerprint of a target for a drafter that is trained with it, as JSON-ready data of at most ``MOST_BYTES``.
 
-    source: folder, hub id, preset or GGUF file of the target; the weights of GGUF files are not read.
+    source: folder, hub id, preset or GGUF file of the target; only safetensors files are read.
     config: the target's text config.
     drafter: a block or EAGLE-3 drafter.
     """
@@ -71,10 +72,10 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
         found.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):
         found.append("the target's tokenizer adds other tokens around a text")
-    words = {"vocabulary": "the target's tokenizer has another vocabulary", "tokens": "it splits a text differently", "template": "the target has another chat template"}  # fmt: skip
+    words = {"vocabulary": "the target's tokenizer has another vocabulary", "tokens": "the target's tokenizer splits a text differently", "template": "the target has another chat template"}  # fmt: skip
     found += [said for key, said in words.items() if then[key] != now[key]]
     names = {"rope": "the target's RoPE", "block_size": "the drafter's γ", "mask": "the drafter's mask token", "taps": "the drafter's taps"}  # fmt: skip
-    return (*found, *(f"{said} was {str(then[key])[:120]}, and is {str(now[key])[:120]}" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
+    return (*found, *(f"{said}: {str(then[key])[:120]} in training, {str(now[key])[:120]} now" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
 
 
 def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
@@ -93,12 +94,16 @@ def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
 
 def _weights(source: str, mask: int | None) -> dict[str, str] | None:
     """Returns digests of the stored tensors by part: the embedding without the mask token's row, this row, the LM head, each layer
-    (one digest each, separated by spaces) and the rest."""
+    (one digest each, separated by spaces) and the rest. None if the target has no safetensors files."""
     place = target_folder(source) if source else ""
     if not source or Path(place).suffix.lower() == ".gguf":
         return None
+    try:
+        files = weight_files(place)
+    except InputError:
+        return None
     states: dict[str, Any] = {}
-    for path in weight_files(place):
+    for path in files:
         with safe_open(path, "pt") as file:
             for key in sorted(file.keys()):
                 rows = [(key, file.get_tensor(key))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from dataclasses import replace
 from itertools import combinations
 
@@ -112,6 +113,9 @@ def test_parts_name_settings_and_whole_layers(bundled):
     layer = [name for name, w in good.named_parameters() if name.startswith("layers.1.")]
     every, differing = _parts(changed(good, *layer), good)
     assert _named(differing, every) == "layer 1"
+    attention = [n for n in layer if re.search("[qk]_(proj|norm)", n)]
+    every, differing = _parts(changed(good, *attention), good)
+    assert _named(differing, every) == "q and k of layer 1"
 
 
 def test_exchanged_variant_equals_reference_in_these_parts_only(bundled):

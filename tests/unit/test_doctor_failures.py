@@ -43,6 +43,7 @@ def sound(monkeypatch):
 def engine(tokenizer, monkeypatch):
     """A random target and drafter, with short texts and few changes to try."""
     monkeypatch.setattr(examination, "TOKENS", 8)
+    monkeypatch.setattr(examination, "published_config", lambda _: {})
     monkeypatch.setattr(examination, "variants", lambda *args: variants(*args)[:8])
     monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # every text surprises a random target
     target = make_target(tokenizer)

@@ -51,7 +51,7 @@ CHANGES = {
     "a layer": ({"edit": edited("layers.5.mlp.up_proj.weight", lambda w: w * 2)}, ("layer 5 of the target changed",)),
     "two layers": ({"edit": edited(("layers.5.mlp.up_proj.weight", "layers.12.mlp.up_proj.weight"), lambda w: w * 2)}, ("layers 5, 12 of the target changed",)),
     "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all weights of the target are others: it was trained further, converted or rounded",)),
-    "YaRN": ({"rope_parameters": YARN}, (f"the target's RoPE was {{'rope_theta': 10000.0, 'rope_type': 'default'}}, and is {str(YARN)[:120]}",)),
+    "YaRN": ({"rope_parameters": YARN}, (f"the target's RoPE: {{'rope_theta': 10000.0, 'rope_type': 'default'}} in training, {str(YARN)[:120]} now",)),
 }  # fmt: skip
 
 
@@ -78,8 +78,18 @@ def test_changes_since_names_tokenizer_and_template(bundled, drafter, tmp_path):
 def test_changes_since_names_other_settings_of_the_drafter(bundled, drafter):
     target = bundled.models.target
     found = changes_since(str(drafter), bundled.models.eagle3, target, "tiny")
-    assert "the drafter's taps was [1, 4, 7, 10, 13], and is [1, 7, 13]" in found
+    assert "the drafter's taps: [1, 4, 7, 10, 13] in training, [1, 7, 13] now" in found
     assert changes_since(str(drafter), bundled.models.first, target, None) == ()  # weights are not compared
+
+
+def test_fingerprint_of_target_without_safetensors_leaves_out_weights(bundled, drafter, tmp_path):
+    """Targets with other weight files can be trained with too."""
+    target = bundled.models.target
+    source = changed(tmp_path / "t")
+    for path in source.glob("*.safetensors*"):
+        path.unlink()
+    assert fingerprint(str(source), target.tokenizer, target.config, bundled.models.first)["weights"] is None
+    assert changes_since(str(drafter), bundled.models.first, target, str(source)) == ()
 
 
 def test_changes_since_knows_nothing_without_fingerprint(bundled, tmp_path):
