@@ -15,7 +15,7 @@ from d2sd.trace.run import RecordedRun
 ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # run of another model, shown by a button
-LESSON = ASSETS / "traces" / "lesson.json.gz"  # replays of the opening run (``d2sd.whatif.grid``)
+LESSON = ASSETS / "traces" / "lesson.json.gz"  # replays of the opening run (``d2sd.replay.grid``)
 FIRST = "smollm2"  # published chat model; the default if ``OPENING_TRACE`` is a run of it
 BUNDLED = "tiny"  # the repository has all its weights
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head

@@ -23,8 +23,8 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience, StepPlan
 from d2sd.methods import METHODS, FirstDraft
+from d2sd.replay.recorded import Replay
 from d2sd.tree.walk import walk
-from d2sd.whatif import Replay
 
 Found = tuple[
     int, list[int]
@@ -106,13 +106,17 @@ def main() -> None:
         redrafts = range(1 + config.num_branches) if METHODS[method].second_drafter != "none" else range(1)
         rows: dict[str, list[list[float]]] = {}
         for domain, replay in texts:
-            (outcome,) = replay.run([config], costs, experience)
+            outcome = replay.run(config, costs, experience)
             ways = {
                 size: [list(found(replay, config, Forced(size, n, config))) for n in redrafts if n < size]
                 for size in METHODS[method].draft_lengths(config.block_size or 2)
             }
-            seconds = [outcome.seconds or 0.0, *(quickest(ways, costs, exact) for exact in (False, True))]
-            row = [(len(replay.output) - 1) * costs.plain(), *seconds]
+            plain = (len(replay.output) - 1) * costs.plain()
+            row = [
+                plain,
+                plain / (outcome.speedup(costs) or 1.0),
+                *(quickest(ways, costs, exact) for exact in (False, True)),
+            ]
             for name in (domain, "all"):
                 rows.setdefault(name, []).append(row)
         print(f"{method}: controller, sizes, nodes; {costs.to_dict()['milliseconds']}")

@@ -20,16 +20,15 @@ from torch import Tensor
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
-from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked, Findings
-from d2sd.doctor.redraft import generate_texts
 from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
+from d2sd.replay.recorded import Text, with_features
 from d2sd.trace.text import progress
 from tools.breaking import Weights, copied
 
@@ -115,7 +114,7 @@ def random_fault(number: int) -> Fault:
 def written(target: Target, prompts: Sequence[str]) -> list[Text]:
     """Returns the target's texts for these prompts, with the features of all its layers."""
     engine, config = Engine(Models(target)), DecodeConfig("autoregressive", examination.TOKENS)
-    texts = generate_texts(target, [engine.encode(p, config) for p in prompts], examination.TOKENS)
+    texts = examination.generate_texts(target, [engine.encode(p, config) for p in prompts], examination.TOKENS)
     return [with_features(target, text, range(target.config.num_hidden_layers)) for text in texts]
 
 

@@ -28,10 +28,10 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.bench.prompts import read_prompts
+from d2sd.replay.grid import replay_grid
+from d2sd.replay.recorded import recorded_config
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import recorded_config
-from d2sd.whatif.grid import replay_grid
 
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
 WORDS = 1 / 2  # minimum share of tokens that match WORD in the tree that the page opens with

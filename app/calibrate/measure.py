@@ -31,12 +31,12 @@ from d2sd.doctor.examination import Examination, Progress, drafter_of
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import doctor_report, markdown_of_logs
-from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
 from d2sd.figures.thresholds import CHAINLESS, draft_costs
+from d2sd.replay.recorded import ReplayOutcome
+from d2sd.replay.selection import replay_selections, selections_report
 from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import ReplayOutcome
 
 RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
 MAX_FILES = 200

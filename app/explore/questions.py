@@ -18,10 +18,10 @@ from app.streaming import announce_loading
 from app.visitors import without_paths
 from d2sd import Engine, InputError, Trace
 from d2sd.folders.store import REMOTE
+from d2sd.replay.grid import GridProgress, replay_grid
+from d2sd.replay.questions import redraft, verify_typed
 from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif.grid import GridProgress, replay_grid
-from d2sd.whatif.questions import redraft, verify_typed
 
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 NOT_REPLAYED = "Stopped: the other settings were not replayed."

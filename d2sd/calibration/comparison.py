@@ -162,20 +162,6 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     return Comparison(name, paired, same, figures)
 
 
-def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
-    """Returns α of each of two runs over the same text, and the difference (``other`` − ``own``).
-
-    own, other: number of tokens that each step commits, (N,) and (M,), with equal sums.
-    """
-    steps = [np.asarray(lengths, dtype=float) for lengths in (own, other)]
-    length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
-    unit = [((np.cumsum(s) - s) // length).astype(int) for s in steps]
-    resampler = Resampler(1 + max(int(u.max(initial=-1)) for u in unit))
-    a, b = (resampler.resampled(s, np.ones(len(s)), u) for s, u in zip(steps, unit, strict=True))
-    both = resampler.figure(*a), resampler.figure(*b)
-    return Difference("tokens", *both, resampler.figure(*b.minus(a)), len(own), len(other))
-
-
 def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """Returns, for both sides and as B − A, the ECE minus the ECE expected by chance (``chance_error``).
 

@@ -1,7 +1,6 @@
-"""Comparison of drafters, or of checkpoints of a training run, on the same recorded texts: tokens per step and acceptance.
+"""Comparison of drafters, checkpoints or settings on the same recorded texts: tokens per step and acceptance by position.
 
-Each drafter is compared with the first one of the list, and each checkpoint with the last checkpoint, by a paired bootstrap
-over texts.
+Each row is compared with one of them, the base, by a paired bootstrap over texts.
 """
 
 from __future__ import annotations
@@ -11,10 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d2sd.calibration.resampling import MIN_UNITS, Estimate, Ratio, Resampler, wilson
-from d2sd.calibration.sentences import decimal, percent, signed_decimal, with_interval
+from d2sd.calibration.comparison import MIN_BLOCK
+from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler, wilson
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
+from d2sd.calibration.steps import MAX_BLOCKS
 
-SHOWN_POSITIONS = 8
+# The number of tokens that each step over a text commits, and whether the text ended within the draft of its last step.
+Steps = tuple[Sequence[int], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +24,8 @@ class Replayed:
     """Committed tokens per step with one drafter.
 
     alpha: committed tokens per step.
-    difference: α minus the α of the first drafter of the list; None for that drafter. The 95% intervals of all differences in a
-        table hold simultaneously (Bonferroni).
+    difference: α minus the α of the base; None for the base. The 95% intervals of all differences in a table hold
+        simultaneously (Bonferroni).
     steps: number of steps.
     """
 
@@ -47,48 +49,57 @@ class DrafterFigures:
     groups: dict[str, Replayed]
     reached: tuple[Estimate, ...]
 
+    @property
+    def first_position(self) -> Estimate:
+        """The share of steps that accept the first drafted token."""
+        return self.reached[0] if self.reached else Estimate(None)
+
 
 def compare_replays(
-    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str],
-    cut: Sequence[Sequence[bool]],
-) -> list[DrafterFigures]:  # fmt: skip
+    names: Sequence[str], texts: Sequence[Sequence[Steps]], groups: Sequence[str], base: int = -1
+) -> list[DrafterFigures]:
     """Returns one row per drafter.
 
-    committed: [drafter][text]: number of tokens that each step commits.
+    texts: [drafter][text]; every drafter commits the same tokens.
     groups: prompt group of every text.
-    cut: [drafter][text]: whether the text ended within the draft of its last step.
+    base: index of the drafter that the others are compared with; the last one by default.
     """
     kinds = sorted(set(groups))
-    kinds = kinds if len(kinds) > 1 else []
-    tests = max(1, (len(names) - 1) * (1 + len(kinds)))
-    parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds}
-    every = list(range(len(groups)))
+    parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds if len(kinds) > 1}
+    tests = max(1, (len(names) - 1) * (1 + len(parts)))
+    every = range(len(groups))
+    others = [None if n == base % len(names) else texts[base] for n in range(len(names))]
     return [
         DrafterFigures(
             name,
-            _replayed(committed, number, every, tests),
-            {kind: _replayed(committed, number, part, tests) for kind, part in parts.items()},
-            _reached(committed[number], cut[number]),
+            _replayed(own, other, every, tests),
+            {kind: _replayed(own, other, part, tests) for kind, part in parts.items()},
+            _reached(own),
         )
-        for number, name in enumerate(names)
+        for name, own, other in zip(names, texts, others, strict=True)
     ]
 
 
-def _replayed(committed: Sequence[Sequence[Sequence[int]]], number: int, texts: Sequence[int], tests: int) -> Replayed:
-    unit, resampler = np.arange(len(texts)), Resampler(len(texts))
+def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence[int], tests: int) -> Replayed:
+    counts, units = [], []
+    for side in (own, base or own):
+        steps = np.array([count for n in part for count in side[n][0]], float)
+        if len(part) < MIN_UNITS:  # blocks of the text
+            length = max(MIN_BLOCK, -(-int(steps.sum()) // MAX_BLOCKS))
+            unit = ((np.cumsum(steps) - steps) // length).astype(int)
+        else:
+            unit = np.repeat(np.arange(len(part)), [len(side[n][0]) for n in part])
+        counts.append(steps)
+        units.append(unit)
+    resampler = Resampler(1 + max(int(unit.max(initial=-1)) for unit in units))
+    alpha, other = (resampler.resampled(s, np.ones(len(s)), u) for s, u in zip(counts, units, strict=True))
+    difference = None if base is None else resampler.figure(*alpha.minus(other), tests)
+    return Replayed(resampler.figure(*alpha), difference, len(counts[0]))
 
-    def of(drafter: int) -> Ratio:
-        tokens = np.array([sum(committed[drafter][t]) for t in texts], float)
-        return tokens, np.array([len(committed[drafter][t]) for t in texts], float)
 
-    own, base = of(number), of(0)
-    difference = resampler.difference(own, base, unit, tests) if number else None
-    return Replayed(resampler.ratio(*own, unit), difference, int(own[1].sum()))
-
-
-def _reached(texts: Sequence[Sequence[int]], cut: Sequence[bool]) -> tuple[Estimate, ...]:
-    whole = [count - 1 for text, short in zip(texts, cut, strict=True) for count in (text[:-1] if short else text)]
-    counts = reached(whole, [text[-1] for text, short in zip(texts, cut, strict=True) if short])
+def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
+    whole = [count - 1 for text, cut in texts for count in (text[:-1] if cut else text)]
+    counts = reached(whole, [text[-1] for text, cut in texts if cut])
     return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in counts)
 
 
@@ -105,47 +116,13 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
     ]
 
 
-def lines(row: DrafterFigures) -> list[str]:
-    """Returns a drafter's figures as lines of text: over all texts, by prompt group, and by position."""
-    shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
-    groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
-    return [
-        f"{row.name}: {_words(row.whole)}",
-        *groups,
-        f"  acceptance by position (among the steps that reached it): {shares or '–'}",
-    ]
-
-
-def _words(found: Replayed) -> str:
-    words = f"α {with_interval(found.alpha, decimal, '[]')}, {found.steps} steps"
-    return (
-        words
-        if found.difference is None
-        else f"{words}; difference from the first one listed {with_interval(found.difference, signed_decimal, '[]')}"
-    )
-
-
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
-    if texts < MIN_UNITS:
-        return f"Intervals need at least {MIN_UNITS} texts."
-    if len(rows) == 1:
-        return "Brackets: 95% bootstrap interval over texts."
-    return "Brackets: 95% bootstrap intervals over texts. The intervals of the differences hold simultaneously (Bonferroni)."
-
-
-# Checkpoints of a training run: the best one, and whether it differs significantly from the last.
-
-
-def compare_checkpoints(
-    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
-) -> list[DrafterFigures]:
-    """Returns one row per checkpoint, in the order of ``names``. Each is compared with the last checkpoint.
-
-    committed, cut: as for ``compare_replays``.
-    """
-    names, committed, cut = ([values[-1], *values[:-1]] for values in (names, committed, cut))
-    last, *others = compare_replays(names, committed, ["all"] * len(cut[0]), cut)
-    return [*others, last]
+    """Returns a sentence about the intervals. texts: number of texts."""
+    if rows[0].whole.alpha.low is None:
+        return "The texts are too short for intervals."
+    over = "texts" if texts >= MIN_UNITS else "blocks of the text"
+    more = " The intervals of the differences hold simultaneously (Bonferroni)." if len(rows) > 2 else ""
+    return f"Brackets: 95% bootstrap intervals over {over}.{more}"
 
 
 def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
@@ -154,29 +131,20 @@ def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
 
 
 def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
-    """Returns one or two sentences that name the best checkpoint and say whether it is significantly better."""
-    *others, last = rows
-    found = best(rows)
-    alpha = f"α {with_interval(found.whole.alpha, decimal, '[]')}"
-    if not others:
-        return f"There is one checkpoint, {last.name}: {alpha}."
-    if found is last:
-        rival = best(others)
-        return f"The last checkpoint, {last.name}, is the best: {alpha}. The second best, {rival.name}, differs by {_chance(rival)}."
-    return (
-        f"The best checkpoint is {found.name}: {alpha}. It differs from the last one, {last.name}, by {_chance(found)}."
+    """Returns a sentence or two: which row is best, and whether it differs significantly from the last one, the base."""
+    found, last = best(rows), rows[-1]
+    rival = best(rows[:-1]) if found is last and len(rows) > 1 else found
+    said = f"{found.name} is the best: α {with_interval(found.whole.alpha, decimal, '[]')}."
+    if rival.whole.difference is None:
+        return said
+    other = (
+        f"The second best, {rival.name}, differs" if found is last else f"It differs from the last one, {last.name},"
     )
-
-
-def _chance(row: DrafterFigures) -> str:
-    difference = row.whole.difference or Estimate(None)
-    words = with_interval(difference, signed_decimal, "[]")
-    if difference.low is None:
-        return f"{words}; too few texts to judge significance"
-    return f"{words}, {'significant' if difference.excludes_zero else 'not significant'}"
-
-
-def first_position(row: DrafterFigures) -> str:
-    """Returns the share of a checkpoint's steps that accept the first drafted token, with its interval."""
-    share = row.reached[0] if row.reached else Estimate(None)
-    return "–" if share.value is None else with_interval(share, percent, "[]")
+    chance = (
+        "too few texts to judge significance"
+        if rival.whole.difference.low is None
+        else "significant"
+        if rival.whole.difference.excludes_zero
+        else "not significant"
+    )
+    return f"{said} {other} by {with_interval(rival.whole.difference, signed_decimal, '[]')}, {chance}."

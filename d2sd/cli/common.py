@@ -39,7 +39,8 @@ def add_command(commands: Any, name: str, sentence: str) -> argparse.ArgumentPar
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Adds the options that choose models, number type and device. several: whether ``--drafter`` may be repeated."""
+    """Adds the options that choose models, number type and device. several: whether drafters may be lists."""
+    lists: dict[str, Any] = {"action": "extend", "nargs": "+"} if several else {}
     parser.add_argument(
         "--model",
         default="tiny",
@@ -52,11 +53,12 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         help="target instead of --model's target; GGUF: types Llama, Qwen2.5, Qwen3 and Gemma 3; NAME: a target from `d2sd get`",
     )
     parser.add_argument(
-        "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
-        help="drafter of any kind in docs/drafter-format.md, instead of --model's drafters"
-        + ("; may be repeated to compare several drafters" if several else ""),
+        "--drafter", metavar="FOLDER|HUB-ID", help="drafter of any kind in docs/drafter-format.md, instead of --model's drafters"
+        + ("; several are compared" if several else ""), **lists,
     )  # fmt: skip
-    parser.add_argument("--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of --model's VP-Drafter")
+    parser.add_argument(
+        "--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of --model's VP-Drafter", **lists
+    )
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of --model's draft model")
     parser.add_argument(
         "--dtype", help="number type: float32, mixed (on a CPU: float32 with weights in float16), bfloat16 or float16 (default: mixed for "

@@ -1,52 +1,78 @@
-"""Show how many tokens other settings or drafters would have committed in recorded greedy runs, without decoding again.
+"""Replay recorded greedy texts with other settings or other drafters, and compare their tokens per step (α).
 
-With several drafters, or several traces and only one setting, print a row per drafter: α over all texts and by prompt group, the
-difference from the first drafter's α with a confidence interval, and acceptance by position. Otherwise, print a row per setting, over
-all traces. With --served, compare a server's log with the same drafter, run on this machine.
+Settings are compared with the recorded run. Several drafters, such as the checkpoints of a training run, are compared with the last one.
+A server's log is replayed with the local drafter, which shows whether the server runs the drafter rightly.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from math import inf
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
+import torch
+import transformers
 
-from d2sd.bench.settings import SYNTAX, parse_settings, runnable
-from d2sd.calibration import Estimate
-from d2sd.calibration.comparison import length_difference
-from d2sd.calibration.replays import compare_replays, how_replayed, lines
-from d2sd.calibration.resampling import MIN_UNITS
-from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
-from d2sd.cli.common import add_costs_argument, add_model_arguments, load_engine, print_json, read_sets
+from d2sd.__about__ import __version__
+from d2sd.bench.prompts import Prompt, digest, read_prompts
+from d2sd.bench.settings import SYNTAX, BenchSetting, parse_settings, runnable
+from d2sd.calibration.comparison import first_difference
+from d2sd.calibration.replays import DrafterFigures, Replayed, compare_replays, drafter_verdict, how_replayed
+from d2sd.calibration.sentences import count, decimal, percent, signed_decimal, with_interval
+from d2sd.cli.common import (
+    add_costs_argument,
+    add_limit_argument,
+    add_model_arguments,
+    add_output,
+    ended_at_once,
+    load_engine,
+    print_json,
+    read_sets,
+    record_runs,
+    tell_of_template,
+)
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine, machine_of
-from d2sd.doctor.served import PositionShares, ServedComparison, compare_served, redraft_served
 from d2sd.engine import Engine
-from d2sd.errors import InputError
-from d2sd.folders.drafters import is_eagle3, published_config
-from d2sd.folders.loading import is_eagle3_folder
+from d2sd.errors import InputError, first_line
+from d2sd.folders.loading import is_eagle3_folder, with_drafter
 from d2sd.methods import METHODS
-from d2sd.trace.metrics import totals as totals_of
+from d2sd.nets.models import Models
+from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
+from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
-from d2sd.whatif import Replay, ReplayOutcome, recorded_config, replayed
+from d2sd.train.loop import digest_of, training_step
 
 SHOWN_POSITIONS = 8
+RESULTS = "replays.json"  # in the folder of texts: outcomes by a digest of what determines them
+PARTS = ("drafter", "second_drafter")
+Pair = tuple[str | None, str | None]  # sources of ``PARTS``, as on the command line
+VERSIONS = f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "traces", nargs="+", metavar="TRACE|FOLDER",
-        help="runs recorded at temperature 0, with the target of --model or --target and any drafter",
+        "texts", nargs="+", metavar="TRACE|FOLDER",
+        help="runs recorded at temperature 0 with the target of --model or --target, or a server's log with token ids; with --prompts: a "
+        "folder for the texts",
     )  # fmt: skip
+    add_options(parser)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--methods", metavar="A,B,…", help="methods to replay: all, or a list (default: the recorded method; with --drafter: dflash, or eagle3 for an "
-        f"EAGLE-3 drafter). Each entry is {SYNTAX}"
+        f"EAGLE-3 drafter; with --second-drafter: d2sd). Each entry is {SYNTAX}"
     )  # fmt: skip
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
@@ -56,254 +82,364 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
     )
     add_model_arguments(parser, several=True)
-    parser.add_argument(
-        "--served", action="store_true", help="treat the traces as a server's log with token ids, and compare each step with the "
-        "draft of the local drafter at the same position"
-    )  # fmt: skip
+    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="first let the target write texts about this prompt set, as for calibrate; texts and results are kept, and used again")  # fmt: skip
+    add_limit_argument(parser)
+    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a text (default: 128)")  # fmt: skip
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, origin")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Prints a comparison of settings, of drafters, or of a server's log with the local drafter."""
-    if arguments.methods not in (None, "all"):
-        parse_settings(
-            arguments.methods, arguments.sweep, DecodeConfig("autoregressive")
-        )  # rejects unknown methods before models are loaded
-    drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
-    asks_settings = bool(arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods))
-    if arguments.served:
-        _compare_served(arguments, drafters, traces)
-    elif len(drafters) > 1 or (len(traces) > 1 and not (asks_settings or arguments.methods == "all")):
-        _compare_drafters(arguments, drafters, traces)
-    else:
-        arguments.drafter = drafters[0]
-        _compare_settings(arguments, traces)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Replays of one setting with one drafter over all texts.
+
+    key: digest of everything that determines the outcomes.
+    weights: fingerprint of the drafter's weights.
+    step: training step of the drafter; None if unknown.
+    costs: the costs that guided a cost-aware setting, measured on this machine.
+    """
+
+    key: str
+    name: str
+    outcomes: Sequence[ReplayOutcome]
+    weights: str = ""
+    step: int | None = None
+    costs: dict[str, Any] | None = None
 
 
-def _method(asked: str | None, drafter: str | None) -> str | None:
-    """Returns the requested method, or else the method that runs ``drafter`` alone. None means the recorded method."""
-    if asked or drafter is None:
-        return asked
-    return "eagle3" if is_eagle3_folder(drafter) else "dflash"
-
-
-def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Namespace) -> str:
-    """Returns the label of a row. Adds the second drafter if the method uses it and a drafter option was given."""
-    second = engine.models.second
-    if second is None or METHODS[method].second_drafter != "vp" or not (arguments.drafter or arguments.second_drafter):
-        return label
-    return f"{label}, second drafter {second.config.name_or_path}"
-
-
-def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
-    """Prints a note if traces were recorded with other target weights than the loaded ones."""
-    ours = weights_of([{"parts": engine.parts}], "target")
-    others = sum(weights_of([t.header], "target") not in ("", ours) for t in traces)
-    if others and ours:
-        of = "this trace was" if len(traces) == 1 else f"{others} of {len(traces)} traces were"
-        print(
-            printable(f"{of} recorded with another target than the loaded one, {engine.models.name}."),
-            file=sys.stderr,
+def run(arguments: argparse.Namespace) -> int:
+    """Replays the texts and prints the comparison. After Ctrl-C, it has only the drafters that were replayed."""
+    a = arguments
+    if a.methods not in (None, "all"):
+        parse_settings(a.methods, a.sweep, DecodeConfig("autoregressive"))  # before models are loaded
+    if a.prompts and len(a.texts) > 1:
+        raise InputError("--prompts writes the texts into one folder; name one folder")
+    prompts = read_prompts(a.prompts, a.limit) if a.prompts else []
+    texts = [] if prompts else list(read_sets(a.texts))
+    pairs = _pairs(a)
+    first = load_engine(argparse.Namespace(**{**vars(a), **dict(zip(PARTS, pairs[0], strict=True))}))
+    _check_role(first.models, pairs[0])
+    rows, left_out, status = list[Row](), dict[str, str](), 0
+    try:
+        texts = _written(a, first, prompts) if prompts else texts
+        _tell_of_target(first, texts)
+        for row in _replays(a, first, pairs, texts, left_out):
+            if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
+                rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
+            else:
+                rows.append(row)
+    except KeyboardInterrupt:
+        status = 130
+        kept = " Texts and results are kept; the same command continues from them." if prompts else ""
+        print(f"Stopped: {len(rows)} of {count(len(pairs), 'drafter')} measured.{kept}", file=sys.stderr)
+    if rows:
+        alone = len(pairs) == 1 and not prompts
+        source = (
+            "recorded runs"
+            if not prompts
+            else f"greedy answers to {count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]})"
         )
-
-
-# Comparison of settings over recorded texts.
-
-
-def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) -> None:
-    base = replace(recorded_config(traces[0]), inspect=False, backend="auto")
-    name = str(traces[0].header["method"])
-    asked = _method(arguments.methods, arguments.drafter)
-    if asked is None and name not in METHODS:
-        raise InputError(f"this trace is from {escaped(name)}, which is not a method here; name methods with --methods")
-    methods = asked or name
-    settings = parse_settings(methods, arguments.sweep, base)
-    engine = load_engine(arguments)
-    settings, left_out = runnable(engine, settings, lenient=methods == "all")
-    configs = [setting.config for setting in settings]
-    machine = machine_of(arguments.costs) if arguments.costs else None
-    costs = _cost_tables(engine, configs, machine)
-    _tell_of_target(engine, traces)
-    bar = progress(total=len(settings) * len(traces), desc="replay", unit="setting", leave=False)
-    found: list[list[ReplayOutcome]] = [[] for _ in settings]
-    for trace in traces:
-        for own, outcome in zip(found, Replay(engine, trace).run(configs, machine), strict=True):
-            own.append(outcome)
-            bar.update()
-    bar.close()
-    labels = [_with_second(setting.label, engine, setting.config.method, arguments) for setting in settings]
-    lengths = [len(step.committed) for trace in traces for step in trace.steps]
-    rows = [_row(label, _joined(own), lengths, machine) for label, own in zip(labels, found, strict=True)]
-    recorded = _recorded(traces)
-    if arguments.json:
-        print_json({"recorded": recorded, "rows": rows, "left_out": left_out, "costs": costs})
-        return
-    calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if machine else ""
-    print(
-        f"{'setting':44s} {'α':24s} {'− recorded':26s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}"
-    )
-    for row in (recorded, *rows):
-        print(_line(row))
-    print("Brackets: 95% interval, resampled over blocks of the text. − recorded: α minus the recorded α.")
-    if base.node_budget:
-        print(f"All settings without their own B verify at most {base.node_budget} nodes a step, as recorded.")
-    for table in costs:
-        milliseconds = orjson.dumps(table["milliseconds"]).decode()
-        print(f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}")
-    if machine:
-        print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
+        _show(a, texts, rows, alone, source)
     for label, reason in left_out.items():
-        print(f"left out: {label} ({reason})", file=sys.stderr)
+        print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
+    return status
 
 
-def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
-    """Joins the steps of several texts into one outcome."""
-    seconds = [o.seconds for o in outcomes]
-    return replace(
-        outcomes[0],
-        committed=tuple(n for o in outcomes for n in o.committed),
-        works=tuple(w for o in outcomes for w in o.works),
-        hits=tuple(h for o in outcomes for h in o.hits),
-        seconds=None if None in seconds else sum(s or 0.0 for s in seconds),
-    )
+def _pairs(a: argparse.Namespace) -> list[Pair]:
+    """Returns the first and second drafters to compare; checkpoints of a training run in the order of their training steps."""
+    firsts, seconds = a.drafter or [None], a.second_drafter or [None]
+    if len(firsts) > 1 and len(seconds) > 1:
+        raise InputError("compare several first drafters or several second drafters, not both")
+    return sorted(product(firsts, seconds), key=lambda pair: inf if (step := _step(pair)) is None else step)
 
 
-def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
-    """Returns the row of the recorded runs."""
-    totals = totals_of([step for trace in traces for step in trace.steps], traces[0].prefill)
-    methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
-    return {
-        "setting": f"recorded: {methods}",
-        "mean_acceptance_length": totals.mean_acceptance_length,
-        "nodes_per_step": totals.nodes_per_step,
-        "steps": totals.steps,
-        "boundary_hit_rate": totals.boundary_hit_rate,
-    }
+def _step(pair: Pair) -> int | None:
+    return next((step for part in pair[::-1] if part and (step := training_step(Path(part))) is not None), None)
 
 
-def _row(label: str, outcome: ReplayOutcome, lengths: Sequence[int], machine: Machine | None) -> dict[str, Any]:
-    """Returns the row of a setting. lengths: tokens of every recorded step."""
-    found = length_difference(lengths, outcome.committed)
-    row = {
-        "setting": label,
-        "mean_acceptance_length": outcome.mean_acceptance_length,
-        "interval": [found.b.low, found.b.high],
-        "difference": asdict(found.difference),
-        "nodes_per_step": outcome.nodes_per_step,
-        "steps": len(outcome.committed),
-        "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
-    }
-    if machine is not None and outcome.seconds is not None:
-        row |= {
-            "calculated_ms_per_step": 1e3 * outcome.seconds / len(outcome.committed),
-            "calculated_tokens_per_second": outcome.tokens_per_second,
-            "calculated_speedup": outcome.speedup(machine),
-        }
-    return row
-
-
-def _line(row: dict[str, Any]) -> str:
-    hit = "–" if row["boundary_hit_rate"] is None else f"{row['boundary_hit_rate']:.0%}"
-    alpha = with_interval(Estimate(row["mean_acceptance_length"], *row.get("interval", ())), decimal, "[]")
-    gain = with_interval(Estimate(**row["difference"]), signed_decimal, "[]") if "difference" in row else ""
-    line = (
-        f"{printable(str(row['setting'])):44s} {alpha:24s} {gain:26s} {row['nodes_per_step']:11.1f} "
-        f"{row['steps']:6d} {hit:>9s}"
-    )
-    if "calculated_speedup" not in row:
-        return line
-    rate, speedup = row["calculated_tokens_per_second"], row["calculated_speedup"]
-    return f"{line} {row['calculated_ms_per_step']:8.2f} {rate:9.1f} {speedup:8.2f}"
-
-
-def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machine | None) -> list[dict[str, Any]]:
-    if machine is not None:
-        return [machine.to_dict()]
-    measured = [engine.costs(c).to_dict() for c in configs if c.decides]
-    return [table for number, table in enumerate(measured) if table not in measured[:number]]
-
-
-# Comparison of drafters over the same recorded texts.
-
-
-def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
+def _check_role(models: Models, pair: Pair) -> None:
+    """Raises ``InputError`` if a VP-Drafter was named as first drafter."""
+    if pair[0] and models.first is not None and models.first.form.second_role and not is_eagle3_folder(pair[0]):
         raise InputError(
-            "drafters are compared with a single method: leave out --sweep and --costs, and name one method"
+            f"{pair[0]} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
         )
-    outcomes, names = [], []
-    for drafter in drafters:
-        arguments.drafter = drafter
-        method = _method(arguments.methods, drafter)
-        engine = load_engine(arguments)
-        _tell_of_target(engine, traces)
-        bar = progress(traces, desc="replay", unit="text", leave=False)
-        outcomes.append([replayed(engine, trace, method) for trace in bar])
-        ran = outcomes[-1][0].config.method
-        names.append(_with_second(drafter or arguments.model, engine, ran, arguments))
-    groups = [str(t.header.get("domain") or "all") for t in traces]
-    counts, cut = ([[getattr(o, field) for o in own] for own in outcomes] for field in ("committed", "cut"))
-    rows = compare_replays(names, counts, groups, cut)
-    if arguments.json:
-        print_json({"texts": len(traces), "rows": [asdict(r) for r in rows]})
+
+
+def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
+    """Returns the target's greedy texts about these prompts, without texts that are too short for a draft.
+
+    A text is read if it was written before: its file's name is a digest of target, settings and prompt.
+    """
+    config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
+    alone, folder = Engine(Models(engine.models.target, name=engine.models.name), a.passes), Path(a.texts[0])
+    tell_of_template(alone, config)
+    encoded = [(prompt, alone.encode(prompt.text, config)) for prompt in prompts]
+    make_folder(folder)
+    origin = [alone.parts, asdict(alone.resolve(config))]
+    paths = [folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz" for _, ids in encoded]
+    texts = list(record_runs(alone, encoded, config, "texts", paths, reuse=True))
+    used = [text for text in texts if len(text.token_ids) > 1]
+    if note := ended_at_once(len(texts) - len(used), len(texts), a.chat):
+        print(note, file=sys.stderr)
+    if not used:
+        raise InputError(f"no text is long enough for a draft. {note}")
+    return used
+
+
+def _tell_of_target(engine: Engine, texts: Sequence[Trace]) -> None:
+    """Prints a note if texts were recorded with other target weights than the loaded ones."""
+    ours = weights_of([{"parts": engine.parts}], "target")
+    others = sum(weights_of([text.header], "target") not in ("", ours) for text in texts)
+    if others and ours:
+        of = "this trace was" if len(texts) == 1 else f"{others} of {len(texts)} traces were"
+        print(
+            printable(f"{of} recorded with another target than the loaded one, {engine.models.name}."), file=sys.stderr
+        )
+
+
+# Replays.
+
+
+def _replays(
+    a: argparse.Namespace, first: Engine, pairs: Sequence[Pair], texts: Sequence[Trace], left_out: dict[str, str]
+) -> Iterator[Row]:
+    """Yields the rows of all drafters and settings.
+
+    first: engine with the first pair of drafters.
+    left_out: is filled with the settings that these models cannot run, and the reasons.
+    """
+    machine = machine_of(a.costs) if a.costs else None
+    path = Path(a.texts[0]) / RESULTS if a.prompts else None
+    known = _read(path)
+    written = [[text.prefill and text.prefill.prompt_token_ids, text.token_ids] for text in texts]
+    for pair in pairs:
+        models = first.models
+        for part, source in zip(PARTS, pair, strict=True):
+            if source is not None and source not in pairs[0]:
+                models = with_drafter(models, source, a.dtype, part == "second_drafter")
+        _check_role(models, pair)
+        engine = first if models is first.models else Engine(models, a.passes)
+        methods = _methods(a, pair, texts[0], models)
+        settings = parse_settings(methods, a.sweep, _base(pair, texts, models))
+        settings, refused = runnable(engine, settings, lenient=methods == "all")
+        left_out |= refused
+        facts = {part: {**own, "name": ""} for part, own in engine.parts.items()}
+        origin = [written, facts, machine and machine.name, VERSIONS]
+        keys = [digest_of([asdict(setting.config), *origin]) for setting in settings]
+        found = {key: list[ReplayOutcome]() for key in keys if key not in known}
+        for text in progress(texts, desc="replay", unit="text", leave=False) if found else ():
+            replay = Replay(engine, text)
+            for key, setting in zip(keys, settings, strict=True):
+                if key in found:
+                    found[key].append(replay.run(setting.config, machine))
+        known |= found
+        if path and found:
+            write_whole(path, msgspec.json.encode(known))
+        for key, setting in zip(keys, settings, strict=True):
+            method = METHODS[setting.config.method]
+            part = "second_drafter" if pair[1] else "eagle3" if method.eagle3 else "first_drafter"
+            weights = str(engine.parts.get(part, {}).get("weights", ""))
+            costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
+            yield Row(key, _label(pair, pairs, setting, settings, models), known[key], weights, _step(pair), costs)
+
+
+def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
+    """Returns the outcomes of earlier replays by key. Raises ``InputError`` if the file exists but cannot be read."""
+    if path is None or not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, list[ReplayOutcome]])
+    except (OSError, msgspec.DecodeError) as error:
+        raise InputError(f"cannot read {path} ({first_line(error)}); delete it to replay again") from None
+
+
+def _methods(a: argparse.Namespace, pair: Pair, text: Trace, models: Models) -> str:
+    """Returns the requested methods, or else the method for the named drafters, or else the recorded one if it drafts."""
+    drafter, second = pair
+    recorded = METHODS.get(str(text.header["method"]))
+    if a.methods:
+        return str(a.methods)
+    if (
+        recorded is not None
+        and recorded.drafts
+        and (drafter is None if second is None else recorded.second_drafter == "vp")
+    ):
+        return recorded.id
+    if second is not None:
+        return "d2sd"
+    level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
+    return "eagle3" if level else "dflash"
+
+
+def _base(pair: Pair, texts: Sequence[Trace], models: Models) -> DecodeConfig:
+    """Returns the settings that methods and sweeps change: the recorded ones, but other drafters draft as many tokens as trained.
+
+    After a server's log, drafts are chains, at most as long as the server's longest.
+    """
+    recorded = METHODS.get(str(texts[0].header["method"]))
+    if recorded is None:
+        longest = max((len(s.first_draft.ids) for text in texts for s in text.steps if s.first_draft), default=1)
+        trained = models.first.block_size if models.first else 0
+        return DecodeConfig(
+            "dflash",
+            block_size=min(1 + longest, trained) or None,
+            draft_depth=max(1, longest - 1),
+            draft_top_k=1,
+            inspect=False,
+        )
+    base = replace(recorded_config(texts[0]), inspect=False, backend="auto")
+    if recorded.drafts and pair == (None, None):
+        return base
+    return replace(base, block_size=None, second_block_size=None)
+
+
+def _label(
+    pair: Pair, pairs: Sequence[Pair], setting: BenchSetting, settings: Sequence[BenchSetting], models: Models
+) -> str:
+    """Returns the name of a row: the setting, the drafter if there are several, and a named second drafter that takes part."""
+    varied = [source for n, source in enumerate(pair) if source and len({other[n] for other in pairs}) > 1]
+    names = [*varied, *([setting.label] if len(settings) > 1 or not varied else [])]
+    if (
+        any(pair)
+        and METHODS[setting.config.method].second_drafter == "vp"
+        and models.second is not None
+        and pair[1] not in varied
+    ):
+        names.append(f"second drafter {models.second.config.name_or_path}")
+    return ", ".join(names)
+
+
+# The comparison as text, JSON and a page.
+
+
+def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], alone: bool, source: str) -> None:
+    """Prints the comparison and writes the page.
+
+    alone: whether there is one drafter, so that the base of the differences is the recorded run, not the last row.
+    source: description of the texts.
+    """
+    if alone:
+        methods = ", ".join(dict.fromkeys(str(text.header["method"]) for text in texts))
+        rows = [Row("", f"recorded: {escaped(methods)}", [recorded_outcome(text) for text in texts]), *rows]
+    steps = [[outcome.steps for outcome in row.outcomes] for row in rows]
+    groups = [str(text.header.get("domain") or "all") for text in texts]
+    figures = compare_replays([row.name for row in rows], steps, groups, 0 if alone else -1)
+    machine = machine_of(a.costs) if a.costs else None
+    more = [_more(row.outcomes, machine) for row in rows]
+    costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
+    reading = [
+        *([drafter_verdict(figures)] if len(rows) > 1 and not alone else []),
+        *(_of_log(texts, rows[-1].outcomes) if texts[0].header["method"] not in METHODS else []),
+        f"{count(len(texts), 'text')}; only the drafters ran again. {how_replayed(figures, len(texts))}",
+    ]
+    if (budget := recorded_config(texts[0]).node_budget) is not None:
+        reading.append(f"All settings without their own B verify at most {budget} nodes a step, as recorded.")
+    for table in (table for n, table in enumerate(costs) if table not in costs[:n]):
+        milliseconds = orjson.dumps(table["milliseconds"]).decode()
+        reading.append(
+            f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}"
+        )
+    if machine:
+        reading.append(
+            "ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed."
+        )
+    origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, a.argv))}", "Versions": VERSIONS}
+    origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
+    if a.html:
+        write_whole(a.html, _page(figures, rows, texts, reading, origin))
+        print(f"{a.html}: a report of {count(len(rows), 'row')}", file=sys.stderr)
+    if a.json:
+        found = [
+            {**asdict(figure), **extra, "weights": row.weights, "step": row.step}
+            for figure, extra, row in zip(figures, more, rows, strict=True)
+        ]
+        print_json({"reading": reading, "rows": found, "costs": costs, "origin": origin})
         return
-    for row in rows:
-        for line in lines(row):
-            print(printable(line))
-    print(f"{len(traces)} texts; only the drafters ran again. {how_replayed(rows, len(traces))}")
+    titles = [name.removeprefix("calculated_").replace("_", " ") for name in more[0]]
+    cells = [("", "α", "− recorded" if alone else "− last", "steps", *titles)]
+    for figure, extra in zip(figures, more, strict=True):
+        numbers = map(decimal, extra.values())
+        cells.append((figure.name, *_words(figure.whole), str(figure.whole.steps), *numbers))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells:
+        print(printable("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()))
+    print("Acceptance by position, among the steps that reach it, and α by prompt group:")
+    for figure in figures:
+        shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
+        groups = [f"{group}: α {' '.join(_words(own))}" for group, own in figure.groups.items()]
+        print(printable(f"  {figure.name}: {'; '.join([', '.join(shares) or '–', *groups])}"))
+    for sentence in reading:
+        print(printable(sentence))
 
 
-# Comparison of a server's log with the same drafter run on this machine, step by step.
+def _words(found: Replayed) -> tuple[str, str]:
+    """Returns α, and its difference from the base, with intervals."""
+    difference = "" if found.difference is None else with_interval(found.difference, signed_decimal, "[]")
+    return with_interval(found.alpha, decimal, "[]"), difference
 
 
-def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints a comparison of the server's steps with the local drafter's drafts at the same places."""
-    if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
-        raise InputError("--served compares a log with one --drafter, without --methods, --sweep and --costs")
-    arguments.drafter = drafters[0]
-    engine, source = load_engine(arguments), drafters[0]
-    first, eagle3 = engine.models.first, engine.models.eagle3
-    model = eagle3 if first is None or (source and is_eagle3(published_config(source))) else first
-    if model is None:
-        raise InputError("these models have no drafter; name the served drafter with --drafter")
-    name = model.config.name_or_path
-    steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
-    found = compare_served(list(steps), traces)
-    if arguments.json:
-        print_json({"drafter": name, "runs": len(traces), **asdict(found)})
-        return
-    print(printable(f"Reference: {name}"))
-    for line in served_lines(found, len(traces)):
-        print(printable(line))
+def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:
+    """Returns further figures by column. With a machine, they include calculated times, which are None if unknown."""
+    works = [work for outcome in outcomes for work in outcome.works]
+    hits = [hit for outcome in outcomes for hit in outcome.hits]
+    found = {
+        "nodes_per_step": sum(work.nodes for work in works) / max(1, len(works)),
+        "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
+    }
+    if machine is None:
+        return found
+    plain, steps = machine.plain(), machine.plain_steps(outcomes[0].config.method, works)
+    speedup = sum(sum(outcome.committed) for outcome in outcomes) / steps if steps else None
+    return found | {
+        "calculated_ms_per_step": steps and 1e3 * plain * steps / len(works),
+        "calculated_tokens_per_second": speedup and speedup / plain,
+        "calculated_speedup": speedup,
+    }
 
 
-def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
-    """Yields sentences that compare a server's log with the local drafter, the reference."""
-    same = len(found.places) - found.less - found.more
-    yield (
-        f"The reference drafted at the same places as the server's drafter, in {len(found.places)} steps in all. The number of accepted tokens "
-        f"was the same for both in {same} of these steps; the server's number was lower in {found.less}, and higher in {found.more}."
-    )
-    if (first := found.first) is not None:
+def _of_log(texts: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+    """Yields sentences that compare a server's log with its replay by the local drafter."""
+    for run, (text, outcome) in enumerate(zip(texts, outcomes, strict=True), 1):
+        served = [len(step.committed) for step in text.steps]
+        at = first_difference(served, [*outcome.committed])
+        if at is not None and at < min(len(served), len(outcome.committed)):
+            yield (
+                f"The first step that differs is step {at + 1} of run {run}, after {1 + sum(served[:at])} tokens of output: the server "
+                f"committed {served[at]}, and with the local drafter, {outcome.committed[at]} would be committed."
+            )
+            break
+    else:
+        yield "Every step of the server committed as many tokens as with the local drafter."
+    if others := sum(outcome.others for outcome in outcomes):
         yield (
-            f"The first step with fewer accepted tokens is step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of output: the "
-            f"server accepted {first.server} of {first.drafted} drafted tokens, and from the reference, {first.reference} would be accepted."
+            f"{others} of {sum(len(text.token_ids) for text in texts)} tokens differ from the choice of the local target, so the server's "
+            "target has other weights or rounds differently."
         )
-    yield f"Accepted tokens per step, server minus reference: {with_interval(found.difference, signed_decimal, '[]')}."
-    for name in ("server", "reference"):
-        yield f"  by position, {name}: {_shares(found.positions, name)}"
-    if found.others:
-        yield (
-            f"{found.others} of {found.tokens} tokens differ from the choice of the local target, so the server's target has other "
-            "weights or rounds differently."
-        )
-    yield "By position: share of accepted tokens, among steps with all earlier drafted tokens accepted." + (
-        f" Intervals need at least {MIN_UNITS} runs."
-        if runs < MIN_UNITS
-        else " Brackets: 95% bootstrap interval over runs."
+
+
+def _page(
+    figures: Sequence[DrafterFigures],
+    rows: Sequence[Row],
+    texts: Sequence[Trace],
+    reading: Sequence[str],
+    origin: dict[str, str],
+) -> str:
+    from d2sd.figures.measured import replay_panels
+    from d2sd.figures.report import report_page, settings
+    from d2sd.figures.style import FigureTable
+
+    return report_page(
+        f"Replays: {count(len(rows), 'row')} over {count(len(texts), 'text')}",
+        reading,
+        replay_panels(figures, [row.step for row in rows]),
+        facts=[
+            ("Origin of the figures", FigureTable(("", ""), tuple(origin.items()))),
+            *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
+        ],
     )
 
 
-def _shares(positions: Sequence[PositionShares], name: str) -> str:
-    shares = (getattr(at, name) for at in positions[:SHOWN_POSITIONS])
-    return ", ".join(f"{n}: {'–' if share is None else format(share, '.0%')}" for n, share in enumerate(shares, 1))
+def _public(word: str) -> str:
+    """Returns a word of the command line. Cuts an absolute path to its last part, since reports may be published."""
+    return Path(word).name if Path(word).is_absolute() else word

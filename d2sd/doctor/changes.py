@@ -20,12 +20,12 @@ from huggingface_hub import save_torch_state_dict
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from d2sd.doctor.redraft import Drafter
 from d2sd.doctor.settings import Form, set_keys
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import eagle3_name, is_eagle3, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.layouts import DrafterForm
+from d2sd.replay.anchors import Drafter
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 

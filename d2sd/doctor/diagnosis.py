@@ -11,7 +11,7 @@ from d2sd.doctor.evidence import UNRELATED
 from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
 from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings
 from d2sd.doctor.probes import Trial
-from d2sd.doctor.redraft import LOW, alpha, alpha_estimate
+from d2sd.replay.anchors import LOW, alpha, alpha_estimate
 
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
 TIMES = 2.0  # factor by which accepted tokens must rise if no level is known

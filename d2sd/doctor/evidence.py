@@ -9,10 +9,10 @@ from math import log
 import torch
 from torch import Tensor
 
-from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import weights_of
-from d2sd.doctor.redraft import Drafter
 from d2sd.nets.target import Target
+from d2sd.replay.anchors import Drafter
+from d2sd.replay.recorded import Text
 
 MIN_SIDE = 32  # matrices with a shorter side below this are not examined
 MANY_ZEROS = 0.05  # share of zeros in a matrix from which it is remarked on

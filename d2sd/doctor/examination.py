@@ -14,7 +14,6 @@ import torch
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
-from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
@@ -29,7 +28,6 @@ from d2sd.doctor.probes import (
     probe,
     templates,
 )
-from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -39,6 +37,11 @@ from d2sd.folders.fingerprint import changes_since
 from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.models import Models
+from d2sd.nets.target import Target
+from d2sd.replay.anchors import Drafter, TextWalk, alpha, block_size, redrafter, walk_text
+from d2sd.replay.recorded import Text, with_features
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import respond_to
 
 PROMPTS = 30  # default number of prompts
 TOKENS = 80  # generated per prompt
@@ -342,3 +345,9 @@ class Examination:
             return f"{out} was not written: the changed drafter does not work ({reason})."
         before = f"{self.found.run.alpha:.2f} → " if self.found.run else ""
         return f"{out}: {diagnosis.changes[0].description}; α {before}{run.alpha:.2f}"
+
+
+def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
+    """Returns greedy texts of at most ``tokens`` new tokens, in the prompts' order, generated as one batch."""
+    responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens))
+    return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]

@@ -11,8 +11,8 @@ from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.errors import InputError
+from d2sd.replay.anchors import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.trace.text import all_encodable
 
 

@@ -18,9 +18,11 @@ import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
-from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.redraft import (
+from d2sd.engine import Engine
+from d2sd.errors import InputError, error_line
+from d2sd.nets.target import Target
+from d2sd.replay.anchors import (
     BlockRedrafter,
     ChainRedrafter,
     Drafter,
@@ -30,9 +32,7 @@ from d2sd.doctor.redraft import (
     tokens_and_steps,
     walk_text,
 )
-from d2sd.engine import Engine
-from d2sd.errors import InputError, error_line
-from d2sd.nets.target import Target
+from d2sd.replay.recorded import Text
 
 # Screening: number of texts, stride of positions, number of variants that are kept, and the gain that they must exceed.
 SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 4, -0.15

@@ -18,7 +18,7 @@ from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
 from d2sd.doctor.probes import Trial
-from d2sd.doctor.redraft import alpha
+from d2sd.replay.anchors import alpha
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference

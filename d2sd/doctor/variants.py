@@ -15,11 +15,11 @@ from typing import Any
 from torch import Tensor
 
 from d2sd.doctor.changes import Variant, WeightEdit, weights_of
-from d2sd.doctor.redraft import Drafter
 from d2sd.doctor.settings import Form, Setting, config_line, config_values, settings_of, with_setting
 from d2sd.nets.drafter import DFlashDraftModel, plain_rope
 from d2sd.nets.layouts import DrafterForm
 from d2sd.nets.target import Target
+from d2sd.replay.anchors import Drafter
 
 SHIFTS = (-1, 1, -2, 2, -3, 3)
 BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # RoPE bases of published models

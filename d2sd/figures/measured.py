@@ -1,136 +1,62 @@
-"""Figures of the rows of a benchmark, or of the checkpoints of a training run, measured on the same texts."""
+"""Figures of the rows of a benchmark, or of drafters that were replayed over the same texts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import plotly.graph_objects as go
-
 from d2sd.calibration import Estimate
-from d2sd.calibration.replays import DrafterFigures, best, first_position
-from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
-from d2sd.figures.style import (
-    COLOURS,
-    INK,
-    ROW,
-    FigureTable,
-    Panel,
-    Trace,
-    axis,
-    draw,
-    places_axis,
-    safe,
-    scatter,
-    share_axis,
-    values_of,
-    whiskers,
-)
-
-Rows = Sequence[Mapping[str, Any]]
+from d2sd.calibration.replays import DrafterFigures
+from d2sd.calibration.sentences import decimal, percent, signed_decimal, with_interval
+from d2sd.figures.style import INK, ROW, FigureTable, Panel, axis, draw, places_axis, safe, scatter, values_of, whiskers
 
 
-def bench_panels(rows: Rows) -> Iterator[Panel]:
-    question = "How many tokens does a step commit? Lines: 95% interval over prompts."
-    yield _measured(
-        "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
-    )
-    question = "How many tokens does decoding produce per second? Lines: 95% interval over prompts."
-    yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
+def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
+    labels = [row["label"] for row in rows]
+    for id, title, question, unit, name in (
+        ("acceptance", "Mean acceptance length α", "How many tokens does a step commit?", "tokens per step", "mean_acceptance_length"),
+        ("speed", "Decoding speed", "How many tokens does decoding produce per second?", "tokens per second", "tokens_per_second"),
+    ):  # fmt: skip
+        figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
+        yield _measured(id, title, f"{question} Lines: 95% interval over prompts.", unit, labels, figures)
 
 
-def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
-    """Returns a panel with a dot for each row: the field ``name`` with its interval. The first row is at the top."""
-    figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
-    words = [with_interval(figure, decimal) for figure in figures]
-    hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
-    look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "x")}
-    dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
-    table = FigureTable(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
-    figure = draw(
-        [dots],
-        height=130 + ROW * len(rows),
-        margin={"l": 44, "r": 12, "t": 12, "b": 44},
-        xaxis=axis(unit, rangemode="tozero"),
-        yaxis=places_axis([safe(row["label"]) for row in rows], range=[len(rows) - 0.5, -0.5]),
-    )
-    return Panel(id, title, question, figure, table)
+def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -> Iterator[Panel]:
+    """Yields the panels of α, of differences of α, and of the first position.
 
-
-# Checkpoints.
-
-
-def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:
-    """Yields the panels of α and of the first position. A checkpoint whose training step is unknown appears only in the tables.
-
-    rows: result of ``compare_checkpoints``.
-    steps: training step of each row.
-    second: whether the checkpoints are second drafters.
+    rows: result of ``compare_replays``.
+    steps: training step of each row. If all are known, the panels show training steps instead of names.
     """
-    kind = "second" if second else "first"
+    over = " over training" if len(rows) > 1 and None not in steps else ""
+    names = [row.name for row in rows]
+    places = [step or 0 for step in steps] if over else ()
     alphas = [row.whole.alpha for row in rows]
-    table = [
-        (
-            row.name,
-            with_interval(row.whole.alpha, decimal, "[]"),
-            "–" if row.whole.difference is None else with_interval(row.whole.difference, signed_decimal, "[]"),
-            f"{row.whole.steps}",
+    yield _measured("alpha", f"α{over}", "How many tokens does a step commit, over the same texts? Lines: 95% interval.", "tokens per step", names, alphas, decimal, places)  # fmt: skip
+    differences = [row.whole.difference or Estimate(0.0) for row in rows]
+    yield _measured("difference", f"Difference of α from the base{over}", "Is the difference more than chance? Lines: simultaneous 95% intervals.", "tokens per step", names, differences, signed_decimal, places)  # fmt: skip
+    shares = [row.first_position for row in rows]
+    yield _measured("first-position", f"First position{over}", "In what share of all steps is the first drafted token accepted?", "accepted", names, shares, percent, places)  # fmt: skip
+
+
+def _measured(
+    id: str, title: str, question: str, unit: str, names: Sequence[str], figures: Sequence[Estimate],
+    write: Callable[[float | None], str] = decimal, steps: Sequence[int] = (),
+) -> Panel:  # fmt: skip
+    """Returns a panel with a dot and an interval for each figure: by name, the first at the top, or over training ``steps``."""
+    words = [with_interval(figure, write) for figure in figures]
+    hovers = [f"{safe(name)}: {said}" for name, said in zip(names, words, strict=True)]
+    look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "y" if steps else "x")}
+    values = values_of(figures)
+    if steps:
+        dots = scatter("lines+markers", list(steps), values, hovers, line={"color": INK, "width": 2}, **look)
+        figure = draw([dots], xaxis=axis("training steps", rangemode="tozero"), yaxis=axis(unit, nticks=6))
+    else:
+        dots = scatter("markers", values, list(range(len(names))), hovers, **look)
+        figure = draw(
+            [dots],
+            height=130 + ROW * len(names),
+            margin={"l": 44, "r": 12, "t": 12, "b": 44},
+            xaxis=axis(unit, rangemode="tozero"),
+            yaxis=places_axis([safe(name) for name in names], range=[len(names) - 0.5, -0.5]),
         )
-        for row in rows
-    ]
-    yield Panel(
-        "alpha",
-        "α over training",
-        "For every checkpoint: committed tokens per step, over the same texts.",
-        _over_steps(
-            rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
-        ),
-        FigureTable(
-            ("Checkpoint", "α [95%]", "Difference from the last checkpoint [95% for all rows]", "Steps"),
-            tuple(table),
-        ),
-    )
-    shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
-    words = [first_position(row) for row in rows]
-    yield Panel(
-        "first-position",
-        "First position over training",
-        "In what share of all steps is the first drafted token accepted?",
-        _over_steps(rows, steps, shares, [f"first position accepted: {w}" for w in words], kind, share_axis()),
-        FigureTable(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
-    )
-
-
-def _over_steps(
-    rows: Sequence[DrafterFigures],
-    steps: Sequence[int | None],
-    figures: Sequence[Estimate],
-    words: Sequence[str],
-    kind: str,
-    up: Trace,
-) -> go.Figure:
-    """Draws a line with intervals over training steps. A ring marks the best checkpoint."""
-    shown = [
-        (step, figure, f"{row.name}: {said}", row)
-        for row, step, figure, said in zip(rows, steps, figures, words, strict=True)
-        if step is not None and figure.value is not None
-    ]
-    found, colour, chosen = [figure for _, figure, _, _ in shown], COLOURS[kind], best(rows)
-    line = scatter(
-        "lines+markers",
-        [step for step, *_ in shown],
-        values_of(found),
-        [said for _, _, said, _ in shown],
-        name="checkpoint, 95% interval",
-        line={"color": colour, "width": 2},
-        marker={"size": 7, "color": colour},
-        **whiskers(found, color=colour),
-    )
-    ring = scatter(
-        "markers",
-        [step for step, _, _, row in shown if row is chosen],
-        [figure.value for _, figure, _, row in shown if row is chosen],
-        name=f"highest α: {chosen.name}",
-        marker={"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
-    )
-    return draw([line, ring], xaxis=axis("training steps", rangemode="tozero"), yaxis=up)
+    return Panel(id, title, question, figure, FigureTable(("", unit), tuple(zip(names, words, strict=True))))

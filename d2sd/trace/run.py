@@ -5,7 +5,7 @@ make each update slower than the previous one. An update therefore holds only th
 requests lines that it missed. Long lines, and blocks of lines of a finished run, are sent compressed (``pack_line``).
 
 Each step is preceded by a line with its ``d2sd.trace.metrics.StepOutcome``. A run may end with the outcomes of its replays with
-other settings (``d2sd.whatif.grid``). Traces do not have these lines.
+other settings (``d2sd.replay.grid``). Traces do not have these lines.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
 from d2sd.folders.drafters import save_eagle3
-from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
+from d2sd.nets.eagle3 import Chains, Eagle3DraftModel, default_eagle3_layers, new_eagle3
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
 from d2sd.train.drafters import Material, fit
@@ -133,31 +133,6 @@ class Unrolled(nn.Module):
             "first_accuracy": (right[0] & first).sum() / count,
         }
         return torch.stack(losses).sum() / sum(config.decay**i for i in range(config.unrolled)), metrics
-
-
-class Chains:
-    """Attention of chains that start at rows of a text; each call adds one step to every chain."""
-
-    def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
-        self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the text's rows before the first row of each chain
-        self._context = context
-        self._own: list[KeyValue] = []
-
-    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Adds a step to every chain, and returns its attention outputs (B, heads, A, D) over the text and the chain before it."""
-        self._own.append((key, value))
-        heads, kv_heads = query.shape[1], key.shape[1]
-        scale = query.shape[-1] ** -0.5
-        spread = [t.repeat_interleave(heads // kv_heads, 1) for t in self._context]
-        own = [[t.repeat_interleave(heads // kv_heads, 1) for t in pair] for pair in self._own]
-        above = (query @ spread[0].transpose(-1, -2)).masked_fill(~self._seen, float("-inf"))
-        chain = torch.stack([(query * k).sum(-1) for k, _ in own], -1)
-        weights = (torch.cat([above, chain], -1).float() * scale).softmax(-1).to(query.dtype)
-        split = above.shape[-1]
-        out = weights[..., :split] @ spread[1]
-        for step, (_, v) in enumerate(own):
-            out = out + weights[..., split + step, None] * v
-        return out
 
 
 def _take(x: Tensor, rows: Tensor) -> Tensor:

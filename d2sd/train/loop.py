@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import shutil
 import signal
 import sys
@@ -339,6 +340,16 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
 
 def digest(rows: Tensor) -> str:
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
+
+
+def training_step(folder: Path) -> int | None:
+    """Returns the training step of a drafter that a training run saved, from its folder; None if unknown."""
+    if saved := re.fullmatch(r"step-(\d+)", folder.name):
+        return int(saved[1])
+    try:
+        return int(json.loads((folder / "checkpoint" / "state.json").read_text())["step"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def digest_of(value: Any) -> str:

@@ -10,9 +10,9 @@ from app.race import tab as race_tab
 from app.race.run import Lane, Race
 from d2sd import DecodeConfig
 from d2sd.costs.machines import MACHINES
+from d2sd.replay.grid import grid_line
+from d2sd.replay.recorded import Replay
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import Replay
-from d2sd.whatif.grid import grid_line
 from tests.scripts.node import run_script
 from tools import write_constants
 
@@ -35,7 +35,7 @@ def test_run_price_is_equal_in_all_views(engine, method):
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
     works = [line["work"] for line in lines if line["event"] == "Outcome"]
     drawn = json.loads(race_tab.race_drawing(Race("the cat sat", (method,), (Lane(trace),))))
-    (outcome,) = Replay(engine, trace).run([config])
+    outcome = Replay(engine, trace).run(config)
     line = grid_line(trace, {(4, config.block_size): outcome}, None)
     on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "line": line})
     tokens = sum(outcome.committed)

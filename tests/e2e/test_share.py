@@ -19,8 +19,8 @@ from playwright.sync_api import Page, expect
 from app import models, presets
 from app.explore import questions
 from app.models import Chosen
+from d2sd.replay.grid import GridProgress
 from d2sd.trace.trace import parse_trace
-from d2sd.whatif.grid import GridProgress
 from tests.chromium import new_page
 from tests.e2e.driving import (
     PATIENCE,

@@ -19,7 +19,7 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.cost_aware import Controller
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.models import Models
-from d2sd.whatif import Replay
+from d2sd.replay.recorded import Replay
 from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, make_target
 
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
@@ -220,7 +220,7 @@ def test_experience_grows_with_generations_but_not_replays(engine, monkeypatch):
     config = engine.resolve(DecodeConfig("d2sd", 40, cost_aware=True))
     trace = engine.generate("the cat sat", config)
     taught = started[0][0].drafts.chances(4)
-    list(Replay(engine, trace).run([config]))
+    Replay(engine, trace).run(config)
     engine.generate("a dog", config)
     assert started[1][1] == started[0][1] != taught
     assert started[2][0] is started[0][0]

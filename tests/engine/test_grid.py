@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.replay.grid import replay_grid, settings_grid
 from d2sd.trace.events import Baseline
-from d2sd.whatif.grid import replay_grid, settings_grid
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,4 +1,4 @@
-"""A server's log compared with local drafting: equal for the same drafter, fewer accepted tokens for a worse one."""
+"""A server's log replayed by the local drafter: equal for the same drafter, fewer accepted tokens for a worse one."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
-from d2sd.cli.whatif import served_lines as lines
-from d2sd.doctor.served import PositionShares, ServedStep, compare_served, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
+from d2sd.replay.recorded import Replay
 from d2sd.trace.logs.requests import Counts, Texts
 from d2sd.trace.trace import write_traces
 
@@ -36,82 +35,86 @@ def logged(run):
     ).result(Texts())  # fmt: skip
 
 
-def compared(bundled, model, traces):
-    return compare_served(list(redraft_served(bundled, model, traces)), traces)
+@pytest.fixture
+def compared(tmp_path, capsys):
+    """Runs ``d2sd whatif`` on traces and returns its result."""
+
+    def run(traces, *options):
+        write_traces(tmp_path / "log.jsonl", traces)
+        assert main(["whatif", str(tmp_path / "log.jsonl"), *options, "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return run
 
 
-def test_served_comparison_with_same_drafter_is_equal(bundled):
-    for method, name in (("dflash", "first"), ("eagle3", "eagle3")):
-        model = getattr(bundled.models, name)
-        traces = written(bundled, method, **{name: model})
-        found = compared(bundled, model, traces)
-        assert (found.less, found.more, found.first, found.others) == (0, 0, None, 0)
-        assert [p.server for p in found.places if p.run == 0] == [len(s.accepted) for s in traces[0].steps]
-        assert all(at.server == at.reference for at in found.positions)
-        assert found.tokens == 64
+@pytest.mark.parametrize(("method", "name"), [("dflash", "first"), ("eagle3", "eagle3")])
+def test_replay_of_log_with_same_drafter_is_equal(bundled, compared, method, name):
+    traces = written(bundled, method, **{name: getattr(bundled.models, name)})
+    found = compared(traces, "--drafter", str(BUNDLED / "tiny" / method))
+    server, local = found["rows"]
+    assert server["name"] == "recorded: vllm"
+    assert (server["whole"]["alpha"], server["reached"]) == (local["whole"]["alpha"], local["reached"])
+    assert local["whole"]["difference"]["value"] == 0
+    assert "Every step of the server committed as many tokens as with the local drafter." in found["reading"]
 
 
-def test_served_comparison_names_first_worse_step(bundled):
+def test_replay_of_log_drafts_as_many_tokens_as_the_server(bundled, compared):
+    config = DecodeConfig("dflash", 32, block_size=4, inspect=False)
+    traces = [logged(Engine(bundled.models).generate(prompt, config)) for prompt in PROMPTS]
+    server, local = compared(traces)["rows"]
+    assert server["whole"]["alpha"] == local["whole"]["alpha"]
+    assert local["nodes_per_step"] <= 4
+
+
+def test_replay_of_log_names_first_step_that_differs(bundled, compared):
     first = bundled.models.first
-    worse = first.reformed(replace(first.form, mask_token=77))
-    traces = written(bundled, "dflash", first=worse)
-    found = compared(bundled, first, traces)
-    assert found.less > found.more
-    place = found.first
-    assert place == next(p for p in found.places if p.server < p.reference)
-    ids = traces[place.run].token_ids[: place.at]
-    again = bundled.generate(
-        [*traces[place.run].prefill.prompt_token_ids, *ids[:-1]], DecodeConfig("dflash", 16, inspect=False)
-    )
-    assert again.token_ids[0] == ids[-1]
-    assert len(again.steps[0].accepted) == place.reference
-    assert found.difference.value < 0
-    said = list(lines(found, 2))
-    assert f"step {place.step + 1} of run {place.run + 1}, after {place.at} tokens" in said[1]
-    assert "Intervals need at least" in said[-1]
-
-
-def test_served_position_shares_exclude_unknown_positions():
-    counts = ((0, 1, 2, 2, 2, False), (1, 4, 2, 1, 2, False), (2, 6, 2, 0, 0, True))
-    steps = [ServedStep(0, *step) for step in counts]
-    found = compare_served([(steps, 0)], [])
-    assert found.positions == (PositionShares(1.0, 1.0), PositionShares(0.5, 1.0))
+    traces = written(bundled, "dflash", first=first.reformed(replace(first.form, mask_token=77)))
+    found = compared(traces)
+    server, local = found["rows"]
+    assert server["whole"]["alpha"]["value"] < local["whole"]["alpha"]["value"]
+    (said,) = [sentence for sentence in found["reading"] if "first step that differs" in sentence]
+    step = int(said.split("is step ")[1].split()[0]) - 1
+    assert "of run 1" in said
+    run = traces[0]
+    ids = run.token_ids[: 1 + sum(len(s.committed) for s in run.steps[:step])]
+    assert f"after {len(ids)} tokens" in said
+    again = bundled.generate([*run.prefill.prompt_token_ids, *ids[:-1]], DecodeConfig("dflash", 16, inspect=False))
+    assert f"local drafter, {len(again.steps[0].committed)} would be committed" in said
+    assert f"the server committed {len(run.steps[step].committed)}, " in said
 
 
 def changed(trace, **header):
     return replace(trace, header={**trace.header, **header})
 
 
-def test_redraft_served_refuses_unusable_logs(bundled):
-    model = bundled.models.first
-    (run, _) = written(bundled, "dflash", first=model)
+def test_replay_refuses_unusable_logs(bundled):
+    (run, _) = written(bundled, "dflash", first=bundled.models.first)
+    other = (7,) * len(run.prefill.prompt_token_ids)
     refused = {
-        "has totals but no steps": replace(run, steps=()),
         "return_token_ids": changed(run, missing=["tokens"]),
         "needs a run at temperature 0": changed(run, config={"temperature": 1.0}),
-        "has no drafted tokens": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
         "its token ids or its length do not fit": replace(
-            run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
+            run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *other[1:]))
         ),
-        "was not generated greedily": replace(
-            run, prefill=structs.replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
-        ),
+        "was not written greedily": replace(run, prefill=structs.replace(run.prefill, prompt_token_ids=other)),
     }
     for said, trace in refused.items():
         with pytest.raises(InputError, match=said):
-            list(redraft_served(bundled, model, [trace]))
+            Replay(bundled, trace)
 
 
-def test_whatif_served_option_compares_log_with_drafter(bundled, tmp_path, capsys):
-    log = tmp_path / "log.jsonl"
-    write_traces(log, written(bundled, "dflash", first=bundled.models.first))
-    assert main(["whatif", str(log), "--served"]) == 0
-    out = capsys.readouterr().out
-    assert "lower in 0, and higher in 0." in out
-    tiny = BUNDLED / "tiny"
-    assert main(["whatif", str(log), "--served", "--drafter", str(tiny / "eagle3"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["drafter"] == "tiny/eagle3"
-    assert found["less"] + found["more"] > 0
-    assert main(["whatif", str(log), "--served", "--methods", "d2sd"]) == 2
-    assert "without --methods" in capsys.readouterr().err
+def test_replay_allows_few_tokens_that_a_server_rounded_otherwise(bundled, monkeypatch, compared):
+    """A log may contain up to a tenth of other tokens, and they are counted. A recorded run may not."""
+    traces = written(bundled, "dflash", first=bundled.models.first)
+    real, target = bundled.models.target.logits, bundled.models.target
+
+    def rounded(hidden):
+        logits = real(hidden)
+        if len(logits) == 32:
+            logits[3, (traces[0].token_ids[3] + 1) % logits.shape[-1]] = logits[3].max() + 1
+        return logits
+
+    monkeypatch.setattr(target, "logits", rounded)
+    assert Replay(bundled, traces[0]).others == 1
+    with pytest.raises(InputError, match="token 4 of its output"):
+        Replay(bundled, changed(traces[0], method="dflash"))

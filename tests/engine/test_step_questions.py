@@ -10,7 +10,7 @@ from msgspec import structs
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, StepDone
 from d2sd.methods import d2sd as d2sd_method
-from d2sd.whatif.questions import MAX_TYPED, agreeing, redraft, spaced, verify_typed
+from d2sd.replay.questions import MAX_TYPED, agreeing, redraft, spaced, verify_typed
 
 AGAIN = [method.id for method in METHODS.values() if method.second_drafter != "none"]
 PROMPT = "One day, a small dog named Max found a shiny key."

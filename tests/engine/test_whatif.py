@@ -10,15 +10,22 @@ import pytest
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load, load_trace
 from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, Machine
-from d2sd.costs.runs import works_of
 from d2sd.decoding.drafters import CachedDrafters
-from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.folders.loading import BUNDLED
-from d2sd.whatif import Replay, recorded_config
-from d2sd.whatif.questions import redraft
+from d2sd.replay.questions import redraft
+from d2sd.replay.recorded import Replay, recorded_config, recorded_outcome
+from d2sd.replay.selection import replay_selections, selections_report
 from tests.nets import CHEAP_DRAFTS
 
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
+
+
+def alpha(row):
+    return row["whole"]["alpha"]["value"]
+
+
+def seconds(outcome, machine):
+    return sum(outcome.committed) * machine.plain() / outcome.speedup(machine)
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +38,10 @@ def test_replay_equals_real_runs(engine, recorded, method):
     """Each target runs half of the settings; which half alternates by method."""
     turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
     configs = [DecodeConfig(method, 24, **settings) for settings in SETTINGS[turn % 2 :: 2]]
-    for config, outcome in zip(configs, Replay(engine, recorded).run(map(engine.resolve, configs)), strict=True):
-        real = engine.generate("the cat sat", config)
-        assert outcome.committed == tuple(len(s.committed) for s in real.steps)
-        assert outcome.works == tuple(works_of(real))
-        assert outcome.mean_acceptance_length == real.totals.mean_acceptance_length
+    replay = Replay(engine, recorded)
+    for config in configs:
+        outcome, real = replay.run(engine.resolve(config)), engine.generate("the cat sat", config)
+        assert outcome == replace(recorded_outcome(real), config=outcome.config)
 
 
 def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path, capsys):
@@ -52,20 +58,19 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
         printed = capsys.readouterr()
         return json.loads(printed.out), printed.err
 
-    drafters = [w for part in ("dflash", "vp") for w in ("--drafter", str(BUNDLED / "tiny" / part))]
-    first, second = asked(traces, *drafters)[0]["rows"]
-    assert f"α {first['whole']['alpha']['value']:.2f}" in report
-    assert list(second["groups"]) == ["O", "T"]
-    assert second["whole"]["difference"]["value"] == pytest.approx(
-        second["whole"]["alpha"]["value"] - first["whole"]["alpha"]["value"]
-    )
+    drafters = [str(BUNDLED / "tiny" / part) for part in ("eagle3", "dflash")]
+    first, last = asked(traces, "--drafter", *drafters)[0]["rows"]
+    assert (first["name"], last["name"]) == tuple(drafters)
+    assert f"α {alpha(last):.2f}" in report
+    assert list(first["groups"]) == ["O", "T"]
+    assert first["whole"]["difference"]["value"] == pytest.approx(alpha(first) - alpha(last))
+    assert last["whole"]["difference"] is None
     settings = ("--methods", "dflash", "--sweep", "gamma=2,4")
     (both, said), *single = asked(traces, *settings), *(asked([one], *settings) for one in traces)
     assert "another target" not in said
-    assert [row["setting"] for row in both["rows"]] == ["dflash:gamma=2", "dflash:gamma=4"]
+    assert [row["name"] for row in both["rows"]] == ["recorded: dflash", "dflash:gamma=2", "dflash:gamma=4"]
     for n, row in enumerate(both["rows"]):
-        assert row["steps"] == sum(one["rows"][n]["steps"] for one, _ in single)
-    assert both["recorded"]["steps"] == sum(one["recorded"]["steps"] for one, _ in single)
+        assert row["whole"]["steps"] == sum(one["rows"][n]["whole"]["steps"] for one, _ in single)
     run = load_trace(traces[0])
     target = run.header["parts"]["target"] | {"weights": "0"}
     replace(run, header=run.header | {"parts": {"target": target}}).save(traces[0])
@@ -81,10 +86,10 @@ def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
     assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert all(row["nodes_per_step"] <= 6 for row in rows)
-    recorded = trace.totals.mean_acceptance_length
-    for row in rows:
-        assert row["difference"]["value"] == pytest.approx(row["mean_acceptance_length"] - recorded)
-        assert f"{row['mean_acceptance_length']:.2f}" in printed
+    assert alpha(rows[0]) == trace.totals.mean_acceptance_length
+    for row in rows[1:]:
+        assert row["whole"]["difference"]["value"] == pytest.approx(alpha(row) - alpha(rows[0]))
+        assert f"{alpha(row):.2f}" in printed
 
 
 def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
@@ -96,14 +101,14 @@ def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
         assert main(["whatif", str(tmp_path / "run.jsonl"), *map(str, options), "--json"]) == 0
         return json.loads(capsys.readouterr().out)["rows"]
 
-    dflash, eagle3 = (asked("--drafter", tiny / part)[0] for part in ("dflash", "eagle3"))
-    assert (dflash["setting"], eagle3["setting"]) == ("dflash", "eagle3")
-    vp = "second drafter tiny/vp"
-    assert asked("--drafter", tiny / "dflash", "--methods", "d2sd,dflash")[0]["setting"] == f"d2sd, {vp}"
-    rows = asked("--drafter", tiny / "dflash", "--drafter", tiny / "eagle3")
-    assert [row["whole"]["alpha"]["value"] for row in rows] == [
-        pytest.approx(row["mean_acceptance_length"]) for row in (dflash, eagle3)
-    ]
+    dflash, eagle3 = (asked("--drafter", tiny / part)[1] for part in ("dflash", "eagle3"))
+    assert (dflash["name"], eagle3["name"]) == ("dflash", "eagle3")
+    names = [row["name"] for row in asked("--drafter", tiny / "dflash", "--methods", "d2sd,dflash")]
+    assert names == ["recorded: d2sd", "d2sd, second drafter tiny/vp", "dflash"]
+    rows = asked("--drafter", tiny / "dflash", tiny / "eagle3")
+    assert [row["whole"]["alpha"] for row in rows] == [row["whole"]["alpha"] for row in (dflash, eagle3)]
+    rows = asked("--drafter", tiny / "dflash", tiny / "eagle3", "--sweep", "gamma=2,4")
+    assert [row["name"].partition("/dflash")[2] for row in rows] == [", dflash:gamma=2", ", dflash:gamma=4", ""]
 
 
 def test_replay_refuses_sampled_runs(engine):
@@ -140,14 +145,13 @@ def test_replay_times_come_from_given_machine(engine, recorded):
     table = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
     resolved = [engine.resolve(c) for c in configs]
-    plain, fixed, adaptive = Replay(engine, recorded).run(resolved, table)
-    assert plain.tokens_per_second == pytest.approx(1 / table.plain())
+    replay = Replay(engine, recorded)
+    plain, fixed, adaptive = (replay.run(config, table) for config in resolved)
+    assert plain.speedup(table) == pytest.approx(1)
     steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts, and the fixed time of every step
-    assert fixed.seconds == pytest.approx(sum(steps))
+    assert seconds(fixed, table) == pytest.approx(sum(steps))
     assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
-    assert list(Replay(engine, recorded).run(resolved[2:], table)) == [adaptive]
-    (untimed,) = Replay(engine, recorded).run(resolved[1:2])
-    assert (untimed.seconds, untimed.tokens_per_second) == (None, None)
+    assert Replay(engine, recorded).run(resolved[2], table) == adaptive
 
 
 def test_replay_times_count_tree_and_third_level(engine):
@@ -158,10 +162,10 @@ def test_replay_times_count_tree_and_third_level(engine):
     deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 24))
     passes = [1 + bool(s.branches) + any(b.base for b in s.branches) for s in deep.steps]
     assert 3 in passes
-    configs = [engine.resolve(DecodeConfig(m, 24)) for m in ("eagle3", "d2sd_three_level")]
-    tree, three = Replay(engine, recorded).run(configs, table)
-    assert tree.seconds == pytest.approx(len(tree.nodes) * (draft + target))
-    assert three.seconds == pytest.approx(sum(draft * count + target for count in passes))
+    replay = Replay(engine, recorded)
+    tree, three = (replay.run(engine.resolve(DecodeConfig(m, 24)), table) for m in ("eagle3", "d2sd_three_level"))
+    assert seconds(tree, table) == pytest.approx(len(tree.nodes) * (draft + target))
+    assert seconds(three, table) == pytest.approx(sum(draft * count + target for count in passes))
 
 
 def test_replay_drafts_under_engine_lock(engine, monkeypatch):
@@ -177,7 +181,8 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
     for name in ("commit", "read_prompt", "propose"):
         watched(name)
     configs = [DecodeConfig("draft_model", 12), DecodeConfig("d2sd", 12, cost_aware=True)]
-    list(Replay(fresh, recorded).run([fresh.resolve(c) for c in configs]))
+    for config in configs:
+        Replay(fresh, recorded).run(fresh.resolve(config))
     assert set(held) == {("commit", True), ("read_prompt", True), ("propose", True)}
     assert not fresh.lock.locked()
 
@@ -185,7 +190,9 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
 def test_replay_at_known_boundary_equals_redraft():
     engine = load()
     trace = engine.generate("One day, a small bear climbed a tall tree and", DecodeConfig("d2sd", 48))
-    found = Replay(engine, trace).at_boundary(engine.resolve(replace(recorded_config(trace), inspect=False)))
+    found = Replay(engine, trace).run(
+        engine.resolve(replace(recorded_config(trace), inspect=False)), known_boundary=True
+    )
     assert sum(found.committed) == sum(len(step.committed) for step in trace.steps)
     assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
     boundary = trace.steps[0].actual_boundary

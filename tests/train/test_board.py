@@ -7,11 +7,12 @@ import shutil
 
 import pytest
 
-from d2sd import DecodeConfig, load, load_trace
+from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.calibration.replays import best, compare_checkpoints, drafter_verdict
+from d2sd.calibration.replays import best, compare_replays, drafter_verdict
+from d2sd.cli.board import checkpoints
 from d2sd.folders.fingerprint import changes_since
-from d2sd.train.acceptance import Board, checkpoints
+from d2sd.replay.recorded import Replay
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
@@ -73,67 +74,70 @@ def prompts(trained):
 
 def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
     assert board(trained, folder, "--json") == 0
-    rows = figures(capsys)["checkpoints"]
-    assert [(r["name"], r["step"]) for r in rows] == [("step-2", 2), ("step-4", 4), ("final", 5)]
+    rows = figures(capsys)["rows"]
+    names = [str(folder / "step-2"), str(folder / "step-4"), str(folder)]
+    assert [(r["name"], r["step"]) for r in rows] == [(names[0], 2), (names[1], 4), (names[2], 5)]
     for row, part in zip(rows, ("step-2", "step-4", ""), strict=True):
         engine = load(target=str(trained / "target"), drafter=str(folder / part))
-        assert row["alpha"]["value"] == pytest.approx(alpha(engine, "dflash", prompts(trained)))
-        assert row["alpha"]["low"] <= row["alpha"]["value"] <= row["alpha"]["high"]
-    assert [r["against_last"] is None for r in rows] == [False, False, True]
+        found = row["whole"]["alpha"]
+        assert found["value"] == pytest.approx(alpha(engine, "dflash", prompts(trained)))
+        assert found["low"] <= found["value"] <= found["high"]
+    assert [r["whole"]["difference"] is None for r in rows] == [False, False, True]
 
 
 def test_board_second_role_measures_with_first_drafter(trained, capsys):
     first = str(trained / "dflash")
     assert board(trained, trained / "vp", "--drafter", first, "--json") == 0
-    rows = figures(capsys)["checkpoints"]
-    assert [r["name"] for r in rows] == ["step-2", "step-4 (final)"]
+    rows = figures(capsys)["rows"]
+    vp = trained / "vp"
+    assert [r["name"] for r in rows] == [str(vp / "step-2"), f"{vp / 'step-4'} ({vp})"]
     engine = load(target=str(trained / "target"), drafter=first, second_drafter=str(trained / "vp"))
-    assert rows[-1]["alpha"]["value"] == pytest.approx(alpha(engine, "d2sd", prompts(trained)))
+    assert rows[-1]["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, "d2sd", prompts(trained)))
 
 
 def test_board_measures_eagle3_drafters(trained, capsys):
     assert board(trained, trained / "eagle3", "--json") == 0
-    (row,) = figures(capsys)["checkpoints"]
+    (row,) = figures(capsys)["rows"]
     engine = load(target=str(trained / "target"), drafter=str(trained / "eagle3"))
-    assert row["alpha"]["value"] == pytest.approx(alpha(engine, "eagle3", prompts(trained)))
+    assert row["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, "eagle3", prompts(trained)))
 
 
 def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, monkeypatch):
-    import d2sd.train.acceptance as module
-
-    replay, calls = module.replayed, []
+    run, calls = Replay.run, []
 
     def counted(*arguments):
         calls.append(arguments)
         if len(calls) == 6:  # within the second checkpoint's four texts
             raise KeyboardInterrupt
-        return replay(*arguments)
+        return run(*arguments)
 
-    monkeypatch.setattr(module, "replayed", counted)
+    monkeypatch.setattr(Replay, "run", counted)
     assert board(trained, folder) == 130
     captured = capsys.readouterr()
-    assert "Stopped: 1 of 3 checkpoints measured" in captured.err
-    assert "There is one checkpoint, step-2" in captured.out
+    assert "Stopped: 1 of 3 drafters measured. Texts and results are kept" in captured.err
+    assert "step-2" in captured.out
     assert board(trained, folder, "--json") == 0
     first = figures(capsys)
     assert len(calls) == 6 + 8
-    monkeypatch.setattr(module, "replayed", lambda *_: pytest.fail("measured again"))
+    monkeypatch.setattr(Replay, "run", lambda *_: pytest.fail("measured again"))
     monkeypatch.setattr("d2sd.engine.Engine.generate", lambda *_: pytest.fail("decoded again"))
     assert board(trained, folder, "--json") == 0
-    assert figures(capsys)["checkpoints"] == first["checkpoints"]
-    monkeypatch.setattr(module, "replayed", counted)
-    engine = load(target=str(trained / "target"))
-    texts = [load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
-    Board(engine.models, texts[:3], folder / "board.json").measure(checkpoints(folder)[0])
-    assert len(calls) == 14 + 3  # other texts are measured separately
+    assert figures(capsys)["rows"] == first["rows"]
+    monkeypatch.setattr(Replay, "run", counted)
+    texts = ["whatif", str(folder / "board-texts"), "--target", str(trained / "target")]
+    assert main([*texts, "--drafter", *(str(folder / f"step-{n}") for n in (4, 2)), "--json"]) == 0
+    assert [row["step"] for row in figures(capsys)["rows"]] == [2, 4]  # ordered by training step
+    assert len(calls) == 14 + 8  # without --prompts, nothing is kept
 
 
-def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path):
+def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path, capsys):
     page = tmp_path / "board.html"
     assert board(trained, folder, "--html", str(page)) == 0
     text = page.read_text()
-    weights = [m["weights"] for m in json.loads((folder / "board.json").read_bytes()).values()]
-    assert len(set(weights)) == 3
+    capsys.readouterr()
+    assert board(trained, folder, "--json") == 0
+    weights = {row["weights"] for row in figures(capsys)["rows"]}
+    assert len(weights) == 3
     for words in ("4 prompts of", "torch", "transformers", "d2sd board dflash --target target", "α over training"):
         assert words in text
     assert all(w in text for w in weights)
@@ -149,11 +153,13 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     assert "there is no folder" in said(tmp_path / "none", *target)
     assert "contains no step-N folders: train with --keep-every N" in said(trained / "target", *target)
     held = ("--prompts", trained / "held.jsonl")
-    assert "they do not fit; use --target to name the target" in said(folder, "--target", "tiny", *held)
+    assert "do not fit" in said(folder, "--target", "tiny", *held)
     assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
-    (folder / "board.json").write_text('{"a": 1}')
-    assert "delete it to measure the checkpoints again" in said(folder, *target, *held)
+    (folder / "board-texts" / "replays.json").write_text('{"a": 1}')
+    assert "delete it to replay again" in said(folder, *target, *held)
+    both = ("--drafter", "a", "b", "--second-drafter", "c", "d")
+    assert "or several second drafters, not both" in said(folder, *target, *held, *both)
 
 
 def test_checkpoints_of_unfinished_training_have_no_final(folder):
@@ -161,23 +167,23 @@ def test_checkpoints_of_unfinished_training_have_no_final(folder):
     about = json.loads(state.read_text())
     about["identity"]["steps"] = 9
     state.write_text(json.dumps(about))
-    assert [c.name for c in checkpoints(folder)] == ["step-2", "step-4"]
+    assert sorted(checkpoints(folder)) == [str(folder / "step-2"), str(folder / "step-4")]
     shutil.rmtree(folder / "checkpoint")
-    assert [(c.name, c.step) for c in checkpoints(folder)] == [("step-2", 2), ("step-4", 4), ("final", None)]
+    assert checkpoints(folder)[-1] == str(folder)
 
 
 def texts(*counts):
     """24 texts of ten steps that commit these counts, rotated from text to text."""
-    return [[counts[(n + k) % len(counts)] for k in range(10)] for n in range(24)]
+    return [([counts[(n + k) % len(counts)] for k in range(10)], False) for n in range(24)]
 
 
 def test_verdict_compares_best_and_last_checkpoint():
     low, high = texts(1, 2, 2), texts(3, 4, 4)
-    rows = compare_checkpoints(["a", "b", "c"], [low, high, low], [[False] * 24] * 3)
+    rows = compare_replays(["a", "b", "c"], [low, high, low], ["x"] * 24)
     assert best(rows).name == "b"
-    assert "The best checkpoint is b: α 3.6" in drafter_verdict(rows)
+    assert "b is the best: α 3.6" in drafter_verdict(rows)
     assert drafter_verdict(rows).endswith(", significant.")
-    rows = compare_checkpoints(["a", "b", "c"], [low, high, high], [[False] * 24] * 3)
+    rows = compare_replays(["a", "b", "c"], [low, high, high], ["x"] * 24)
     assert best(rows).name == "c"
-    assert "The last checkpoint, c, is the best" in drafter_verdict(rows)
+    assert "c is the best: α 3.6" in drafter_verdict(rows)
     assert drafter_verdict(rows).endswith("not significant.")

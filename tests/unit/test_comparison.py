@@ -15,7 +15,6 @@ from d2sd.calibration.comparison import (
     align,
     compare,
     first_difference,
-    length_difference,
     ratio,
 )
 from d2sd.calibration.report import calibrate_steps
@@ -130,17 +129,6 @@ def test_compare_pairing_by_prompt_narrows_interval():
     apart = figure(compare(side(a), side(b, [f"other {n}" for n in range(16)])), "tokens").difference
     assert paired.high - paired.low < 0.6 * (apart.high - apart.low)
     assert paired.low > 0
-
-
-def test_length_difference_needs_several_texts():
-    long, short = [4] * 40, [2] * 80
-    clear = length_difference(short, long)
-    assert clear.difference.value == 2
-    assert clear.difference.excludes_zero
-    rng = np.random.default_rng(0)
-    one, other = rng.integers(1, 9, 15).tolist(), rng.integers(1, 9, 15).tolist()
-    other[-1] += sum(one) - sum(other)
-    assert not length_difference(one, other).difference.excludes_zero
 
 
 def test_newcombe_keeps_interval_at_zero_and_one():

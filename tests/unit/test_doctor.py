@@ -19,11 +19,11 @@ from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import Exchange, Reference
 from d2sd.doctor.findings import Asked, DraftingRun, Findings
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
-from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.nets.models import Models
+from d2sd.replay.anchors import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each
 from tools.broken_ways import WAYS

@@ -12,11 +12,11 @@ import torch
 
 from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
 from d2sd.doctor.probes import change_of_alpha
-from d2sd.doctor.redraft import TextWalk
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import form_of
 from d2sd.folders.drafters import published_config
 from d2sd.folders.loading import load_drafter
+from d2sd.replay.anchors import TextWalk
 from tools.breaking import TINY
 
 RAW = published_config(str(TINY / "dflash"))

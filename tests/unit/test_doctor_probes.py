@@ -10,13 +10,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
 from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
-from d2sd.doctor.examination import drafter_of
+from d2sd.doctor.examination import drafter_of, generate_texts
 from d2sd.doctor.probes import change_of_alpha, probe, relative_gain, templates
-from d2sd.doctor.redraft import BlockRedrafter, TextWalk, generate_texts, redrafter, walk_text
 from d2sd.doctor.settings import config_values, set_keys, settings_of, with_setting
 from d2sd.doctor.variants import form_of, mask_tokens, variants
 from d2sd.engine import Engine
@@ -25,6 +23,8 @@ from d2sd.folders.drafters import published_config, read_config
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.nets.layouts import read_form
 from d2sd.nets.models import Models
+from d2sd.replay.anchors import BlockRedrafter, TextWalk, redrafter, walk_text
+from d2sd.replay.recorded import Text, with_features
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
 

@@ -20,7 +20,7 @@ PACKAGES = (
     ("cli",),
     ("doctor",),
     ("bench", "train"),
-    ("whatif",),
+    ("replay",),
     ("engine",),
     ("decoding",),
     ("folders",),

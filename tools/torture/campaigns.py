@@ -27,8 +27,8 @@ from app.session import History
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.loading import BUNDLED
+from d2sd.replay.recorded import recorded_config
 from d2sd.trace.graph import graph
-from d2sd.whatif import recorded_config
 from tools.torture import material
 
 Cases = Iterator[str | None]

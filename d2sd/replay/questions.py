@@ -16,13 +16,13 @@ from d2sd.decoding.inspection import describe_draft
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.replay.recorded import Replay, recorded_config
 from d2sd.trace.events import Draft, StepDone
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.tree.walk import agreed
-from d2sd.whatif import Replay, recorded_config
 
 MAX_TYPED = 400  # characters
 

@@ -15,10 +15,10 @@ from d2sd.costs.runs import here
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.replay.questions import check_same_weights
+from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
 from d2sd.trace.events import Baseline
 from d2sd.trace.trace import Trace
-from d2sd.whatif import Replay, ReplayOutcome, recorded_config
-from d2sd.whatif.questions import check_same_weights
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # K; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)  # γ
@@ -78,15 +78,14 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     configs = settings_grid(engine, base)
     check_same_weights(engine, trace, PARTS)
     yield GridProgress(0, len(configs))
-    outcomes = list[ReplayOutcome]()
-    for outcome in Replay(engine, trace).run(list(configs.values())):
-        outcomes.append(outcome)
-        yield GridProgress(len(outcomes), len(configs))
+    replay, points = Replay(engine, trace), dict[tuple[int, int], ReplayOutcome]()
+    for setting, config in configs.items():
+        points[setting] = replay.run(config)
+        yield GridProgress(len(points), len(configs))
     machine = None
     if baseline is not None and not baseline.disturbed:
         table = engine.costs(engine.resolve(replace(base, inspect=False)))
         machine = here(trace, baseline.tokens_per_second, baseline.unwatched, table)
-    points = dict(zip(configs, outcomes, strict=True))
     yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from d2sd.calibration.replays import DrafterFigures, compare_replays
+from d2sd.calibration.replays import compare_replays, how_replayed
+from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
 from d2sd.trace.trace import Trace
-from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
 HEAD = "| second drafts start | tokens per step | difference |\n| --- | ---: | ---: |\n"
 
@@ -26,36 +27,33 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
         raise InputError("these runs did not select prefixes; measure with a method such as D²SD")
     chosen, random = (engine.resolve(replace(recorded, method=method)) for method in ("d2sd", "random_prefix"))
     replay = Replay(engine, trace)
-    return [*replay.run([chosen, random]), replay.at_boundary(chosen)]
+    return [replay.run(chosen), replay.run(random), replay.run(chosen, known_boundary=True)]
 
 
 def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     """Returns Markdown about the outcomes of ``replay_selections`` of every text."""
     k = texts[0][0].config.num_branches
     names = [f"at the {k} likeliest prefixes", f"at {k} random prefixes", "once, at the true boundary"]
-    rows = compare_replays(
-        names,
-        [[text[n].committed for text in texts] for n in range(len(names))],
-        [""] * len(texts),
-        [[text[n].cut for text in texts] for n in range(len(names))],
-    )
-    table = "".join(map(_row, rows))
+    sides = [[outcome.steps for outcome in side] for side in zip(*texts, strict=True)]
+    rows = compare_replays(names, sides, [""] * len(texts), base=0)
+    cells = [
+        (
+            row.name,
+            with_interval(row.whole.alpha, decimal),
+            with_interval(row.whole.difference, signed_decimal) if row.whole.difference else "",
+        )
+        for row in rows
+    ]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
     return (
-        f"# What would perfect confidence bring?\n\n{_sentence(rows[2], k)} The replays cover {count(len(texts), 'text')} with "
+        f"# What would perfect confidence bring?\n\n{_sentence(rows[-1].whole.difference, k)} The replays cover {count(len(texts), 'text')} with "
         f"the same drafters. At temperature 0, a replay gives exactly the steps that decoding would give.\n\n{HEAD}{table}\n"
-        "The difference is to the first row, with simultaneous 95% intervals over texts."
+        f"The difference is to the first row. {how_replayed(rows, len(texts))}"
     )
 
 
-def _row(row: DrafterFigures) -> str:
-    difference = row.whole.difference
-    words = "" if difference is None else with_interval(difference, signed_decimal)
-    return f"| {row.name} | {with_interval(row.whole.alpha, decimal)} | {words} |\n"
-
-
-def _sentence(known: DrafterFigures, k: int) -> str:
-    difference = known.whole.difference
-    if difference is None or difference.value is None or difference.low is None:
+def _sentence(difference: Estimate | None, k: int) -> str:
+    if difference is None or difference.low is None:
         return "There are too few texts for a conclusion."
     words = with_interval(difference, signed_decimal)
     if not difference.excludes_zero:

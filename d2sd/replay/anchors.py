@@ -1,7 +1,8 @@
-"""Generates texts with the target, drafts after many positions of these texts, and computes the acceptance.
+"""Drafts after every position of a text at once, and computes the acceptance.
 
 Drafting is greedy, and a drafted token is accepted if the text continues with it. The steps over a text are the same as in decoding
-at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain.
+at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain. Many readings of one drafter are measured in this way
+(``d2sd.doctor``); ``d2sd.replay.recorded`` replays any method, one step after another.
 """
 
 from __future__ import annotations
@@ -21,17 +22,14 @@ from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Ratio, Resampler, wilson
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import attend_masked
-from d2sd.decoding.replay import Text
 from d2sd.decoding.verifier import Sampler
 from d2sd.decoding.walked_drafter import WalkedDrafter, make_drafter
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import DFlashDraftModel, attention_mask
-from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.eagle3 import Chains, Eagle3DraftModel
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
-from d2sd.train.eagle3 import Chains
-from d2sd.train.settings import RegenerateConfig
-from d2sd.train.text import respond_to
+from d2sd.replay.recorded import Text
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
@@ -39,12 +37,6 @@ CHAIN = DecodeConfig("eagle3").draft_depth + 1  # tokens of an EAGLE-3 chain; as
 ROWS = 1024  # rows per pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text
-
-
-def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
-    """Returns greedy texts of at most ``tokens`` new tokens, in the prompts' order, generated as one batch."""
-    responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens))
-    return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]
 
 
 def redrafter(
