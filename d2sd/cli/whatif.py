@@ -11,7 +11,6 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import transformers
 
 from d2sd.__about__ import __version__
 from d2sd.bench.prompts import Prompt, digest, read_prompts
-from d2sd.bench.settings import SYNTAX, BenchSetting, parse_settings, runnable
+from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.comparison import first_difference
 from d2sd.calibration.replays import DrafterFigures, Replayed, compare_replays, drafter_verdict, how_replayed
 from d2sd.calibration.sentences import count, decimal, percent, signed_decimal, with_interval
@@ -43,8 +42,10 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
+from d2sd.folders.drafters import published_config
 from d2sd.folders.loading import is_eagle3_folder, with_drafter
 from d2sd.methods import METHODS
+from d2sd.nets.layouts import read_form
 from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
 from d2sd.trace.files import make_folder, write_whole
@@ -55,8 +56,6 @@ from d2sd.train.loop import digest_of, training_step
 
 SHOWN_POSITIONS = 8
 RESULTS = "replays.json"  # in the folder of texts: outcomes by a digest of what determines them
-PARTS = ("drafter", "second_drafter")
-Pair = tuple[str | None, str | None]  # sources of ``PARTS``, as on the command line
 VERSIONS = f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
@@ -82,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
     )
     add_model_arguments(parser, several=True)
-    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="first let the target write texts about this prompt set, as for calibrate; texts and results are kept, and used again")  # fmt: skip
+    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="let the target answer this prompt set first (as for calibrate); answers and results are kept, and used again")  # fmt: skip
     add_limit_argument(parser)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a text (default: 128)")  # fmt: skip
@@ -117,14 +116,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError("--prompts writes the texts into one folder; name one folder")
     prompts = read_prompts(a.prompts, a.limit) if a.prompts else []
     texts = [] if prompts else list(read_sets(a.texts))
-    pairs = _pairs(a)
-    first = load_engine(argparse.Namespace(**{**vars(a), **dict(zip(PARTS, pairs[0], strict=True))}))
-    _check_role(first.models, pairs[0])
+    part, sources = _drafters(a)
+    one = {name: (getattr(a, name) or [None])[0] for name in ("drafter", "second_drafter")}
+    first = load_engine(argparse.Namespace(**{**vars(a), **one, part: sources[0]}))
     rows, left_out, status = list[Row](), dict[str, str](), 0
     try:
         texts = _written(a, first, prompts) if prompts else texts
         _tell_of_target(first, texts)
-        for row in _replays(a, first, pairs, texts, left_out):
+        for row in _replays(a, first, part, sources, texts, left_out):
             if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
                 rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
             else:
@@ -132,38 +131,34 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         status = 130
         kept = " Texts and results are kept; the same command continues from them." if prompts else ""
-        print(f"Stopped: {len(rows)} of {count(len(pairs), 'drafter')} measured.{kept}", file=sys.stderr)
+        print(f"Stopped: {len(rows)} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
     if rows:
-        alone = len(pairs) == 1 and not prompts
-        source = (
-            "recorded runs"
-            if not prompts
-            else f"greedy answers to {count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]})"
-        )
-        _show(a, texts, rows, alone, source)
+        of_prompts = f"greedy answers to {count(len(prompts), 'prompt')} of {_public(str(a.prompts))}"
+        source = f"{of_prompts} (sha256 {digest(a.prompts, prompts)[:16]})" if prompts else "recorded runs"
+        _show(a, texts, rows, len(sources) == 1 and not prompts, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
     return status
 
 
-def _pairs(a: argparse.Namespace) -> list[Pair]:
-    """Returns the first and second drafters to compare; checkpoints of a training run in the order of their training steps."""
-    firsts, seconds = a.drafter or [None], a.second_drafter or [None]
-    if len(firsts) > 1 and len(seconds) > 1:
+def _drafters(a: argparse.Namespace) -> tuple[str, list[str | None]]:
+    """Returns the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training.
+
+    Raises ``InputError`` if a VP-Drafter was named as first drafter.
+    """
+    part = "second_drafter" if len(a.second_drafter or ()) > 1 else "drafter"
+    if part == "second_drafter" and len(a.drafter or ()) > 1:
         raise InputError("compare several first drafters or several second drafters, not both")
-    return sorted(product(firsts, seconds), key=lambda pair: inf if (step := _step(pair)) is None else step)
+    for source in a.drafter or ():
+        if not is_eagle3_folder(source) and read_form(published_config(source)).second_role:
+            raise InputError(
+                f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
+            )
+    return part, sorted(getattr(a, part) or [None], key=lambda source: inf if (step := _step(source)) is None else step)
 
 
-def _step(pair: Pair) -> int | None:
-    return next((step for part in pair[::-1] if part and (step := training_step(Path(part))) is not None), None)
-
-
-def _check_role(models: Models, pair: Pair) -> None:
-    """Raises ``InputError`` if a VP-Drafter was named as first drafter."""
-    if pair[0] and models.first is not None and models.first.form.second_role and not is_eagle3_folder(pair[0]):
-        raise InputError(
-            f"{pair[0]} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
-        )
+def _step(source: str | None) -> int | None:
+    return training_step(Path(source)) if source else None
 
 
 def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
@@ -202,29 +197,32 @@ def _tell_of_target(engine: Engine, texts: Sequence[Trace]) -> None:
 
 
 def _replays(
-    a: argparse.Namespace, first: Engine, pairs: Sequence[Pair], texts: Sequence[Trace], left_out: dict[str, str]
+    a: argparse.Namespace,
+    first: Engine,
+    part: str,
+    sources: Sequence[str | None],
+    texts: Sequence[Trace],
+    left_out: dict[str, str],
 ) -> Iterator[Row]:
     """Yields the rows of all drafters and settings.
 
-    first: engine with the first pair of drafters.
+    first: engine with the first drafter.
+    part, sources: see ``_drafters``.
     left_out: is filled with the settings that these models cannot run, and the reasons.
     """
     machine = machine_of(a.costs) if a.costs else None
     path = Path(a.texts[0]) / RESULTS if a.prompts else None
     known = _read(path)
     written = [[text.prefill and text.prefill.prompt_token_ids, text.token_ids] for text in texts]
-    for pair in pairs:
-        models = first.models
-        for part, source in zip(PARTS, pair, strict=True):
-            if source is not None and source not in pairs[0]:
-                models = with_drafter(models, source, a.dtype, part == "second_drafter")
-        _check_role(models, pair)
-        engine = first if models is first.models else Engine(models, a.passes)
-        methods = _methods(a, pair, texts[0], models)
-        settings = parse_settings(methods, a.sweep, _base(pair, texts, models))
-        settings, refused = runnable(engine, settings, lenient=methods == "all")
+    for source in sources:
+        models, engine = first.models, first
+        if source is not None and source != sources[0]:
+            models = with_drafter(models, source, a.dtype, part == "second_drafter")
+            engine = Engine(models, a.passes)
+        methods, base = _settings(a, source, texts, models)
+        settings, refused = runnable(engine, parse_settings(methods, a.sweep, base), lenient=methods == "all")
         left_out |= refused
-        facts = {part: {**own, "name": ""} for part, own in engine.parts.items()}
+        facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
         origin = [written, facts, machine and machine.name, VERSIONS]
         keys = [digest_of([asdict(setting.config), *origin]) for setting in settings]
         found = {key: list[ReplayOutcome]() for key in keys if key not in known}
@@ -237,11 +235,14 @@ def _replays(
         if path and found:
             write_whole(path, msgspec.json.encode(known))
         for key, setting in zip(keys, settings, strict=True):
-            method = METHODS[setting.config.method]
-            part = "second_drafter" if pair[1] else "eagle3" if method.eagle3 else "first_drafter"
-            weights = str(engine.parts.get(part, {}).get("weights", ""))
+            method, names = METHODS[setting.config.method], [source] if len(sources) > 1 and source else []
+            names += [setting.label] if len(settings) > 1 or not names else []
+            if (a.drafter or a.second_drafter) and method.second_drafter == "vp" and part == "drafter":
+                names.append(f"second drafter {models.names()['second_drafter']}")
+            used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
-            yield Row(key, _label(pair, pairs, setting, settings, models), known[key], weights, _step(pair), costs)
+            weights = str(engine.parts.get(used, {}).get("weights", ""))
+            yield Row(key, ", ".join(names), known[key], weights, _step(source), costs)
 
 
 def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
@@ -254,60 +255,27 @@ def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
         raise InputError(f"cannot read {path} ({first_line(error)}); delete it to replay again") from None
 
 
-def _methods(a: argparse.Namespace, pair: Pair, text: Trace, models: Models) -> str:
-    """Returns the requested methods, or else the method for the named drafters, or else the recorded one if it drafts."""
-    drafter, second = pair
-    recorded = METHODS.get(str(text.header["method"]))
-    if a.methods:
-        return str(a.methods)
-    if (
-        recorded is not None
-        and recorded.drafts
-        and (drafter is None if second is None else recorded.second_drafter == "vp")
-    ):
-        return recorded.id
-    if second is not None:
-        return "d2sd"
-    level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
-    return "eagle3" if level else "dflash"
+def _settings(
+    a: argparse.Namespace, drafter: str | None, texts: Sequence[Trace], models: Models
+) -> tuple[str, DecodeConfig]:
+    """Returns the methods to replay, and the settings that they change.
 
-
-def _base(pair: Pair, texts: Sequence[Trace], models: Models) -> DecodeConfig:
-    """Returns the settings that methods and sweeps change: the recorded ones, but other drafters draft as many tokens as trained.
-
-    After a server's log, drafts are chains, at most as long as the server's longest.
+    These are the recorded ones, but named drafters draft alone, or as second drafters with the method d2sd, and as many tokens as they
+    were trained for. After a server's log, drafts are chains, at most as long as the server's longest.
     """
-    recorded = METHODS.get(str(texts[0].header["method"]))
+    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1)
     if recorded is None:
         longest = max((len(s.first_draft.ids) for text in texts for s in text.steps if s.first_draft), default=1)
-        trained = models.first.block_size if models.first else 0
-        return DecodeConfig(
-            "dflash",
-            block_size=min(1 + longest, trained) or None,
-            draft_depth=max(1, longest - 1),
-            draft_top_k=1,
-            inspect=False,
-        )
-    base = replace(recorded_config(texts[0]), inspect=False, backend="auto")
-    if recorded.drafts and pair == (None, None):
-        return base
-    return replace(base, block_size=None, second_block_size=None)
-
-
-def _label(
-    pair: Pair, pairs: Sequence[Pair], setting: BenchSetting, settings: Sequence[BenchSetting], models: Models
-) -> str:
-    """Returns the name of a row: the setting, the drafter if there are several, and a named second drafter that takes part."""
-    varied = [source for n, source in enumerate(pair) if source and len({other[n] for other in pairs}) > 1]
-    names = [*varied, *([setting.label] if len(settings) > 1 or not varied else [])]
-    if (
-        any(pair)
-        and METHODS[setting.config.method].second_drafter == "vp"
-        and models.second is not None
-        and pair[1] not in varied
-    ):
-        names.append(f"second drafter {models.second.config.name_or_path}")
-    return ", ".join(names)
+        size = min(1 + longest, models.first.block_size if models.first else 0)
+        base = replace(base, block_size=size or None, draft_depth=max(1, longest - 1))
+    else:
+        base = recorded_config(texts[0])
+        if recorded.drafts and not a.drafter and not a.second_drafter:
+            return a.methods or recorded.id, replace(base, inspect=False, backend="auto")
+        base = replace(base, block_size=None, second_block_size=None)
+    level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
+    alone = "d2sd" if a.second_drafter else "eagle3" if level else "dflash"
+    return a.methods or alone, replace(base, inspect=False, backend="auto")
 
 
 # The comparison as text, JSON and a page.
