@@ -24,10 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
-from d2sd.nets.attention import Backend
-from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache, Ring
+from d2sd.nets.caches import DeltaRows, LayerCache, Ring
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
-from d2sd.nets.tree_attention import PassRows
+from d2sd.nets.tree_attention import PassAttention, PassRows
 
 EPSILON = 1e-6  # added to the squared norm of queries and keys, as in transformers
 
@@ -68,16 +67,14 @@ def _forward(
     hidden_states: Tensor,
     attention_mask: Tensor | None = None,
     rows: PassRows | None = None,
-    backend: Backend | None = None,
-    tree_mask: Tensor | None = None,
-    window: CacheWindow | Ring | None = None,
+    attend: PassAttention | None = None,
     **others: Any,
 ) -> Tensor:
-    """Returns the layer's output, (B, R, hidden). ``backend`` and ``tree_mask`` are only for attention layers."""
-    cache = others.pop(cache_name, None)
+    """Returns the layer's output, (B, R, hidden). ``attend`` is only for attention layers."""
+    held = others.pop(cache_name, None)
     refuse_unknown("linear layers", others)
-    cache = window.cache if isinstance(window, Ring) else cache
-    if not isinstance(cache, LayerCache) or not (cache.length or isinstance(window, Ring)):
+    cache = held.cache if isinstance(held, Ring) else held
+    if not isinstance(cache, LayerCache) or not (cache.length or isinstance(held, Ring)):
         return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
     if attention_mask is not None:  # transformers creates no mask for our attention function
         refuse_unknown("linear layers", {"attention_mask": attention_mask})

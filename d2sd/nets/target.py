@@ -25,7 +25,7 @@ from d2sd.nets.lean import Attend, Kernels, MergedLayers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
-from d2sd.nets.tree_attention import ATTENTION, PassRows, tree_attention
+from d2sd.nets.tree_attention import ATTENTION, PassAttention, PassRows, pass_attention
 from d2sd.nets.types import (
     check_supported,
     eager_reason,
@@ -273,15 +273,15 @@ class Target:
             self.taps.restore(outputs)
             return hidden
         rows = PassRows(positions, tree_mask) if self.rows_differ else None
-        others = {"backend": backend, "tree_mask": tree_mask, "window": shown, "rows": rows}
+        attend = pass_attention(len(ids), backend, tree_mask, rows, shown)
         if merged is not None and shown is not None:
-            attend = self._in_window(merged, shown, others)
+            in_window = self._in_window(merged, shown, attend)
 
             def keep(index: int, output: Tensor) -> None:
                 self.taps.keep(index, output, copy=merged.kernels.in_place)
 
-            return merged.run(self._embed(ids)[None], positions, shown.capacity, attend, keep)[0]
-        return self.read(ids[None], cache, positions[None], **others)[0]
+            return merged.run(self._embed(ids)[None], positions, shown.capacity, in_window, keep)[0]
+        return self.read(ids[None], cache, positions[None], attend=attend, rows=rows)[0]
 
     def read(
         self, ids: Tensor, cache: KeyValueCache | CacheWindow | Ring, positions: Tensor | None = None, **others: Any
@@ -302,16 +302,14 @@ class Target:
         factor = getattr(self._text, "embedding_multiplier", 1.0)
         return x if factor == 1 else x * factor
 
-    def _in_window(self, merged: MergedLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
+    def _in_window(self, merged: MergedLayers, window: CacheWindow, attend: PassAttention) -> Attend:
         """Returns the attention function for ``merged.run``. It computes what the layers' modules compute."""
 
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
-            key, value = window.update(key, value, layer)
-            out, _ = tree_attention(module, query, key, value, None, merged.scale, sliding_window=size, **others)
-            return out.transpose(1, 2)
+        def in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            size = self._window if self.kinds[layer] == "sliding" else None
+            return attend(query, *window.update(key, value, layer), merged.scale, size, None)
 
-        return attend
+        return in_layer
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""

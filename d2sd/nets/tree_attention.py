@@ -1,8 +1,13 @@
-"""The attention function of a target's layers, registered with transformers: rows of a tree attend to a prefix and the tree."""
+"""Attention of a target's layers in one pass: a prompt, a token tree, one row, or one token of each text of a batch.
+
+The function for a pass is chosen once (``pass_attention``). The function that is registered with transformers calls it in every layer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -121,18 +126,99 @@ def attend_windowed(
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
-def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
+def attend_row(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor | None, sinks: Tensor | None = None
+) -> Tensor:
     """Returns attention of one token per text over the visible slots of its text.
 
     query: (B, H, 1, D).
     key, value: (B, KV heads, S, D).
-    seen: (B, 1, 1, S) bool, True = visible.
+    seen: (B, 1, 1, S) or (1, S) bool, True = visible; None if all slots are visible.
     sinks: (H,), see ``d2sd.nets.attention``; None without sinks.
     """
     if sinks is not None:
         return attend_with_sinks(query, key, value, seen, scale, sinks)
+    # heads with the same keys become rows of one product, so keys and values are not repeated
     grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
-    return F.scaled_dot_product_attention(grouped, key, value, attn_mask=seen, scale=scale).reshape(query.shape)
+    return F.scaled_dot_product_attention(grouped, key, value, seen, scale=scale).reshape(query.shape)
+
+
+# The attention function of a pass: (query, keys, values, scale, window, sinks) → (B, H, R, D).
+# Keys and values are what the pass's cache returned for the layer. window and sinks: None in layers without them.
+
+
+PassAttention = Callable[[Tensor, Tensor, Tensor, float, int | None, Tensor | None], Tensor]
+
+
+def pass_attention(
+    count: int, backend: Backend | None, mask: Tensor | None, rows: PassRows | None, window: CacheWindow | None
+) -> PassAttention:
+    """Returns the attention function of a pass over ``count`` rows.
+
+    mask: (R, R) bool, the tree mask; None for a causal chain on an empty cache.
+    rows: needed if some layers have a window.
+    window: the cache of a fixed-shape pass; None if the cache's views end with the pass's rows.
+    """
+    if backend is None or mask is None:
+        return attend_chain
+    if window is None:
+        tree = partial(_attend_tree, backend, mask, rows)
+    else:
+        tree = partial(_attend_tree_in_window, backend, mask, rows, window)
+    return partial(_attend_one, backend, window, tree) if count == 1 else tree
+
+
+def attend_chain(
+    query: Tensor, key: Tensor, value: Tensor, scale: float, size: int | None, sinks: Tensor | None
+) -> Tensor:
+    """Returns causal attention of a prompt."""
+    if size is not None or sinks is not None:
+        return attend_windowed(query, key, value, scale, size, sinks)
+    causal = query.shape[2] > 1
+    return F.scaled_dot_product_attention(query, key, value, is_causal=causal, scale=scale, enable_gqa=True)
+
+
+def attend_ring(
+    ring: Ring, query: Tensor, key: Tensor, value: Tensor, scale: float, size: int | None, sinks: Tensor | None
+) -> Tensor:
+    """Returns attention of one token of each text of a batch."""
+    return attend_row(query, key, value, scale, ring.seen(size), sinks)
+
+
+def _attend_one(
+    backend: Backend, window: CacheWindow | None, tree: PassAttention, query: Tensor, key: Tensor, value: Tensor, scale: float,
+    size: int | None, sinks: Tensor | None,
+) -> Tensor:  # fmt: skip
+    if size is not None or sinks is not None:
+        return tree(query, key, value, scale, size, sinks)
+    filled = None if window is None else window.filled
+    if filled is not None and hasattr(backend, "plan"):
+        return backend(query, (key, value), None, None, scale, None, filled)
+    return attend_row(query, key, value, scale, None if filled is None else filled[None])
+
+
+def _attend_tree(
+    backend: Backend, mask: Tensor, rows: PassRows | None, query: Tensor, key: Tensor, value: Tensor, scale: float,
+    size: int | None, sinks: Tensor | None,
+) -> Tensor:  # fmt: skip
+    own, seen, context = mask.to(query.device), None, key.shape[2] - query.shape[2]
+    if size is not None and rows is not None:
+        low = max(0, context - size + 1)
+        seen, own = rows.within(size, low, context, query.device)
+        key, value, context = key[:, :, low:], value[:, :, low:], context - low
+    prefix, block = ((key[:, :, at], value[:, :, at]) for at in (slice(context), slice(context, None)))
+    return backend(query, prefix, block, own, scale, (key, value), seen, sinks)
+
+
+def _attend_tree_in_window(
+    backend: Backend, mask: Tensor, rows: PassRows | None, window: CacheWindow, query: Tensor, key: Tensor, value: Tensor,
+    scale: float, size: int | None, sinks: Tensor | None,
+) -> Tensor:  # fmt: skip
+    own, seen = mask.to(query.device), window.seen
+    if size is not None and rows is not None:
+        within, own = rows.within(size, 0, key.shape[2], query.device)
+        seen = seen if within is None else within & seen
+    return backend(query, (key, value), window.fresh, own, scale, None, seen, sinks)
 
 
 # The function that transformers calls.
@@ -141,61 +227,30 @@ def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: T
 ATTENTION = "token_tree"
 
 
-def tree_attention(
+def attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    backend: Backend | None = None,
-    tree_mask: Tensor | None = None,
-    window: CacheWindow | Ring | None = None,
-    rows: PassRows | None = None,
+    attend: PassAttention = attend_chain,
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
+    rows: PassRows | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Returns attention of R new rows over C cached keys and the rows' own keys. Without ``tree_mask``, the rows are a causal chain.
+    """Calls ``attend``, the attention function of the pass.
 
     sliding_window: number of tokens that a row sees; passed by layers with a sliding window.
     s_aux: sinks (H,); passed by layers with sinks.
+    rows: not used; layers with states read it (``d2sd.nets.linear_attention``).
     """
     if attention_mask is not None:  # transformers creates no mask for this function
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
-    count, scale = query.shape[2], query.shape[-1] ** -0.5 if scaling is None else scaling
-    if isinstance(window, Ring):
-        return attend_ring(query, key, value, scale, window.seen(sliding_window), s_aux).transpose(1, 2), None
-    context = key.shape[2] - count if window is None else key.shape[2]
-    limited = sliding_window is not None or s_aux is not None
-    filled = None if window is None else window.filled
-    if count == 1 and filled is not None and not limited and hasattr(backend, "plan"):
-        assert backend is not None
-        out = backend(query, (key, value), None, None, scale, None, filled)
-    elif count == 1 and not limited:
-        # heads with the same keys become rows of one product, so keys and values are not repeated
-        grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
-        mask = None if filled is None else filled[None]
-        out = F.scaled_dot_product_attention(grouped, key, value, mask, scale=scale).reshape(query.shape)
-    elif limited and (backend is None or tree_mask is None or rows is None):
-        out = attend_windowed(query, key, value, scale, sliding_window, s_aux)
-    elif backend is None or tree_mask is None:  # a prompt, with an empty cache
-        out = F.scaled_dot_product_attention(query, key, value, is_causal=count > 1, scale=scale, enable_gqa=True)
-    else:
-        own, seen = tree_mask.to(query.device), None if window is None else window.seen
-        if rows is not None and sliding_window is not None:
-            low = max(0, context - sliding_window + 1) if window is None else 0
-            within, own = rows.within(sliding_window, low, context, query.device)
-            seen = within if seen is None else seen if within is None else within & seen
-            key, value, context = key[:, :, low:], value[:, :, low:], context - low
-        if window is None:
-            prefix = key[:, :, :context], value[:, :, :context]
-            block = key[:, :, context:], value[:, :, context:]
-            out = backend(query, prefix, block, own, scale, (key, value), seen, s_aux)
-        else:
-            out = backend(query, (key, value), window.fresh, own, scale, None, seen, s_aux)
-    return out.transpose(1, 2), None
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return attend(query, key, value, scale, sliding_window, s_aux).transpose(1, 2), None
 
 
-AttentionInterface.register(ATTENTION, tree_attention)
+AttentionInterface.register(ATTENTION, attention)

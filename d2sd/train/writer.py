@@ -10,6 +10,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from d2sd.errors import first_line
 from d2sd.nets.caches import LayerCache, Ring
 from d2sd.nets.passes import PassRecorder
 from d2sd.nets.target import Target
+from d2sd.nets.tree_attention import attend_ring
 from d2sd.train.settings import RegenerateConfig
 
 STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
@@ -100,7 +102,7 @@ class Rows:
     def _step(self) -> tuple[()]:
         ring = Ring(self.cache, self._slot, self.place)
         ids = self.text.gather(1, self.place[:, None])
-        hidden = self._target.read(ids, ring, self.place[:, None], window=ring)
+        hidden = self._target.read(ids, ring, self.place[:, None], attend=partial(attend_ring, ring))
         ring.commit()
         tokens = self._choose(self._target.logits(hidden[:, -1]))
         after = (self.place + 1).clamp_max(self.text.shape[1] - 1)

@@ -13,7 +13,7 @@ from d2sd.nets import linear_attention as delta_net
 from d2sd.nets import self_check
 from d2sd.nets.caches import LinearState
 from d2sd.nets.self_check import check_passes
-from d2sd.nets.tree_attention import ATTENTION, tree_attention
+from d2sd.nets.tree_attention import ATTENTION, attention
 from tests.target_nets import TARGETS, WINDOW, make_typed
 
 VERSION = transformers.__version__
@@ -46,7 +46,7 @@ def without(argument):
         monkeypatch.setitem(
             AttentionInterface._global_mapping,
             ATTENTION,
-            lambda *rows, **given: tree_attention(*rows, **{k: v for k, v in given.items() if k != argument}),
+            lambda *rows, **given: attention(*rows, **{k: v for k, v in given.items() if k != argument}),
         )
 
     return break_it
@@ -57,7 +57,7 @@ BREAKS = {
     "the state of another row": ("qwen3_5_text", another_row),
     "no window": ("olmo3", without("sliding_window")),
     "no sinks": ("gpt_oss", without("s_aux")),
-    "no tree": ("ministral", without("tree_mask")),
+    "no tree": ("ministral", without("attend")),
 }
 
 
