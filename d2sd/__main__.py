@@ -17,14 +17,14 @@ COMMANDS = {
     "app": "open the web page",
     "generate": "generate text from a prompt",
     "bench": "compare methods on a prompt file, or check that they are lossless",
-    "board": "rank a training run's checkpoints on the same texts",
+    "board": "rank a training run's checkpoints on the same texts: short for whatif",
     "calibrate": "measure how reliable the first drafter's confidence is",
     "doctor": "find out why a drafter's tokens are rejected: check its folder, and measure what single changes bring",
     "compare": "compare two sets of recorded runs, with confidence intervals",
     "get": "download a target that is too large to be bundled",
     "train": "train DFlash, VP- and EAGLE-3 drafters for a target",
     "trace": "check, show, summarise and convert recorded traces",
-    "whatif": "compute how many tokens per step other settings would have committed in a recorded greedy run",
+    "whatif": "compute how many tokens per step other settings or drafters would have committed over recorded greedy texts",
 }
 
 

@@ -18,7 +18,7 @@ TRIES = {
     "quantised": "Quantisation of the target: try it in 16 bits. Quantisation is often suspected, but not always the cause. With one pair of models, the acceptance rate was 8 to 9% "
     "for all quantisations from 3.5 to 5.5 bits per weight (z-lab/dflash issue 152).",
     "engine": "Another engine with the same drafter: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
-    "ids, `d2sd whatif LOG --served` compares the server's steps with a local run of the same drafter.",
+    "ids, `d2sd whatif LOG --drafter DRAFTER` compares the server's steps with the same drafter here.",
     "training": "Training, if you trained the drafter yourself: wrong padding and wrong hidden states led to very low acceptance (SpecForge issue "
     "471, pull request 473).",
     "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts were longer than the "
