@@ -100,7 +100,9 @@ def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence
 def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
     whole = [count - 1 for text, cut in texts for count in (text[:-1] if cut else text)]
     counts = reached(whole, [text[-1] for text, cut in texts if cut])
-    return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in counts)
+    # after the last accepted position, which may be the end of the drafts, nothing is known
+    known = [(there, further) for k, (there, further) in enumerate(counts) if further or not k]
+    return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in known)
 
 
 def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:

@@ -235,11 +235,12 @@ def _replays(
         if path and found:
             write_whole(path, msgspec.json.encode(known))
         for key, setting in zip(keys, settings, strict=True):
-            method, names = METHODS[setting.config.method], [source] if len(sources) > 1 and source else []
+            method, loaded = METHODS[setting.config.method], models.names()
+            used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
+            names = [str(loaded[used])] if len(sources) > 1 else []
             names += [setting.label] if len(settings) > 1 or not names else []
             if (a.drafter or a.second_drafter) and method.second_drafter == "vp" and part == "drafter":
-                names.append(f"second drafter {models.names()['second_drafter']}")
-            used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
+                names.append(f"second drafter {loaded['second_drafter']}")
             costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
             weights = str(engine.parts.get(used, {}).get("weights", ""))
             yield Row(key, ", ".join(names), known[key], weights, _step(source), costs)
@@ -332,11 +333,12 @@ def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], al
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print(printable("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()))
-    print("Acceptance by position, among the steps that reach it, and α by prompt group:")
+    print("Acceptance by position, among the steps that reach it:")
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
-        groups = [f"{group}: α {' '.join(_words(own))}" for group, own in figure.groups.items()]
-        print(printable(f"  {figure.name}: {'; '.join([', '.join(shares) or '–', *groups])}"))
+        print(printable(f"  {figure.name}: {', '.join(shares) or '–'}"))
+        for group, own in figure.groups.items():
+            print(printable(f"    {group}: α {'  '.join(_words(own))}".rstrip()))
     for sentence in reading:
         print(printable(sentence))
 

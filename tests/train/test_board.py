@@ -75,7 +75,7 @@ def prompts(trained):
 def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
     assert board(trained, folder, "--json") == 0
     rows = figures(capsys)["rows"]
-    names = [str(folder / "step-2"), str(folder / "step-4"), str(folder)]
+    names = ["dflash/step-2", "dflash/step-4", f"{folder.parent.name}/dflash"]
     assert [(r["name"], r["step"]) for r in rows] == [(names[0], 2), (names[1], 4), (names[2], 5)]
     for row, part in zip(rows, ("step-2", "step-4", ""), strict=True):
         engine = load(target=str(trained / "target"), drafter=str(folder / part))
@@ -89,8 +89,7 @@ def test_board_second_role_measures_with_first_drafter(trained, capsys):
     first = str(trained / "dflash")
     assert board(trained, trained / "vp", "--drafter", first, "--json") == 0
     rows = figures(capsys)["rows"]
-    vp = trained / "vp"
-    assert [r["name"] for r in rows] == [str(vp / "step-2"), f"{vp / 'step-4'} ({vp})"]
+    assert [r["name"] for r in rows] == ["vp/step-2", f"vp/step-4 ({trained.name}/vp)"]
     engine = load(target=str(trained / "target"), drafter=first, second_drafter=str(trained / "vp"))
     assert rows[-1]["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, "d2sd", prompts(trained)))
 
