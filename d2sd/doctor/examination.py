@@ -251,7 +251,7 @@ class Examination:
             self._at("drafting over the texts", done, len(self._texts))
             with self._engine.lock:
                 self._texts[done] = with_features(self.target, text, taps)
-                walks.append(walk_text(drafter, self._texts[done], believed=True))
+                walks.append(walk_text(drafter, self._texts[done]))
         self.found = replace(self.found, run=self._run(model, walks))
 
     def _run(self, model: Drafter, walks: Sequence[TextWalk]) -> DraftingRun:

@@ -23,9 +23,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.target import Target
 from d2sd.replay.anchors import (
-    BlockRedrafter,
-    ChainRedrafter,
     Drafter,
+    Redrafter,
     TextWalk,
     alpha,
     redrafter,
@@ -79,7 +78,7 @@ def change_of_alpha(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: 
     return _resampler(len(walks)).difference(own, before, np.arange(len(walks)), tests)
 
 
-def changed(target: Target, model: Drafter, visible: int, variant: Variant) -> BlockRedrafter | ChainRedrafter:
+def changed(target: Target, model: Drafter, visible: int, variant: Variant) -> Redrafter:
     """Returns an object that drafts over texts with the changed drafter."""
     return redrafter(target, variant.apply(model), visible, lag=variant.lag, ahead=variant.ahead)
 
@@ -115,9 +114,7 @@ def probe(
         yield Trial(variant, gain, clear and alpha(walks) >= alpha(base), walks)
 
 
-def _screened(
-    drafter: BlockRedrafter | ChainRedrafter, texts: Sequence[Text], unchanged: Sequence[TextWalk]
-) -> list[TextWalk]:
+def _screened(drafter: Redrafter, texts: Sequence[Text], unchanged: Sequence[TextWalk]) -> list[TextWalk]:
     """Drafts at some positions of these texts. Stops if the gain is below ``SCREEN_STOP``."""
     walks: list[TextWalk] = []
     for text in texts:

@@ -39,23 +39,15 @@ GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text
 
 
-def redrafter(
-    target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN, lag: int = 0, ahead: int = 0
-) -> BlockRedrafter | ChainRedrafter:
+def redrafter(target: Target, model: Drafter, visible: int = 0, lag: int = 0, ahead: int = 0) -> Redrafter:
     """Returns an object that drafts over texts with a drafter of either kind.
 
     visible: number of tokens after the anchor that a block drafter is shown.
-    chain: length of the chains that an EAGLE-3 drafter drafts.
     lag, ahead: displacement of the inputs (see ``Variant``).
     """
     if isinstance(model, DFlashDraftModel):
         return BlockRedrafter(target, model, visible, lag, ahead)
-    return ChainRedrafter(target, model, chain, lag, ahead)
-
-
-def _late(features: Tensor, lag: int) -> Tensor:
-    """Returns features (1, T, width) moved to later positions by ``lag``."""
-    return torch.cat([features[:, :1].expand(-1, lag, -1), features[:, : features.shape[1] - lag]], 1)
+    return ChainRedrafter(target, model, lag, ahead)
 
 
 def block_size(model: Drafter) -> int:
@@ -63,65 +55,77 @@ def block_size(model: Drafter) -> int:
     return model.form.block_size if isinstance(model, DFlashDraftModel) else CHAIN + 1
 
 
-class BlockRedrafter:
-    """Drafts blocks after any token of a text. Each block depends only on the text before it.
+class Redrafter:
+    """Drafts after any token of a text. Each draft depends only on the text before it.
 
-    visible: number of tokens after the anchor that the drafter is shown; at least 1 for a VP-Drafter.
-    lag, ahead: see ``redrafter``.
-    beliefs: to be set to a list, which collects what the drafter believes: for each anchor, rows (probability of the drafted
-        token, the confidence head's probability) by position, up to the first rejected token. The second is NaN without this head.
+    visible: number of tokens after the anchor that the drafter is shown.
     """
+
+    visible: int = 0
+
+    def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Returns the number of accepted tokens after each anchor, (N,), and what the drafter believes, (N, positions, 2).
+
+        Beliefs are the probability of the drafted token and the confidence head's probability, up to the first rejected token. The
+        second is NaN without this head.
+        """
+        raise NotImplementedError
+
+    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
+        """Returns the number of accepted tokens after each anchor."""
+        counts: list[int] = self.draft(text, anchors)[0].tolist()
+        return counts
+
+
+def _late(features: Tensor, lag: int) -> Tensor:
+    """Returns features (1, T, width) moved to later positions by ``lag``."""
+    return torch.cat([features[:, :1].expand(-1, lag, -1), features[:, : features.shape[1] - lag]], 1)
+
+
+class BlockRedrafter(Redrafter):
+    """Drafts blocks. visible: at least 1 for a VP-Drafter. lag, ahead: see ``redrafter``."""
 
     def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0, lag: int = 0, ahead: int = 0):
         self.model, self.form, self.visible, self.lag, self.ahead = model, model.form, visible, lag, ahead
-        self.beliefs: list[Tensor] | None = None
         passes = Passes("eager", "dense", 1, target.device)
         self.drafter = make_drafter("first", model, target, passes, GREEDY)
 
     @torch.inference_mode()
-    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """Returns for each anchor the number of accepted tokens."""
+    def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
         features = _late(text.features_of(self.form.taps).to(self.drafter.dtype), self.lag)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         context = self.model.project_context(features, positions)
         size = max(1, ROWS // self.form.rows)
-        counts: list[int] = []
-        for begin in range(0, len(anchors), size):
-            counts += self._accepted(text, anchors[begin : begin + size], context)
-        return counts
+        parts = [self._draft(text, anchors[at : at + size], context) for at in range(0, len(anchors), size)]
+        counts, beliefs = zip(*parts, strict=True)
+        return torch.cat(counts), torch.cat(beliefs)
 
-    def _accepted(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> list[int]:
+    def _draft(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> tuple[Tensor, Tensor]:
         block = self._blocks(text, anchors)
         hidden = self._hidden(block, anchors, context)
-        rows = hidden[:, 1 - self.form.shift :][:, self.visible :]
+        rows = hidden[:, 1 - self.form.shift :]
         goal = block[:, 1 + self.visible :]
+        sure = torch.full((*goal.shape, 2), torch.nan, device=hidden.device)
         if isinstance(self.drafter, WalkedDrafter):
             begun = block.clone()
             begun[:, 1 + self.visible :] = -1
-            logits = self.drafter.logits(hidden[:, 1 - self.form.shift :])
-            noise = torch.empty(len(goal[0]) + self.visible, 0)
-            tokens, logs, picks, _ = self.drafter.chain(hidden, logits, begun, 0.0, noise)
-            if self.beliefs is not None:
-                sure = logs.gather(-1, picks)[..., 0].exp().float()
-                head = self.drafter.trained(hidden, begun, tokens)
-                both = torch.stack([sure, torch.full_like(sure, torch.nan) if head is None else head], -1)
-                self.beliefs += both[:, self.visible :].cpu()
-            return (tokens[:, self.visible :] == goal).cumprod(1).sum(1).tolist()
-        sure = torch.full((*goal.shape, 2), torch.nan, device=hidden.device)
+            noise = torch.empty(rows.shape[1], 0)
+            tokens, logs, picks, _ = self.drafter.chain(hidden, self.drafter.logits(rows), begun, 0.0, noise)
+            sure[..., 0] = logs.gather(-1, picks)[:, self.visible :, 0].exp()
+            if (head := self.drafter.trained(hidden, begun, tokens)) is not None:
+                sure[..., 1] = head[:, self.visible :]
+            return (tokens[:, self.visible :] == goal).cumprod(1).sum(1), sure
         count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
         left = torch.arange(len(anchors), device=hidden.device)
         for at in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
-            scores = self.drafter.logits(rows[left, at])
+            scores = self.drafter.logits(rows[left, self.visible + at])
             best = self.drafter.own_ids(scores.argmax(-1))
-            if self.beliefs is not None:
-                sure[left, at, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
+            sure[left, at, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
             left = left[best == goal[left, at]]
             count[left] += 1
             if not len(left):
                 break
-        if self.beliefs is not None:
-            self.beliefs += sure.cpu()
-        return count.tolist()
+        return count, sure
 
     def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
         """Returns each anchor and the γ − 1 tokens after it, (anchors, γ)."""
@@ -147,21 +151,18 @@ class BlockRedrafter:
         return self.model(self.drafter.embed(ids), positions, context, attends)
 
 
-class ChainRedrafter:
-    """Drafts a greedy EAGLE-3 chain after any token of a text. Every pass drafts the next token of all chains."""
+class ChainRedrafter(Redrafter):
+    """Drafts a greedy EAGLE-3 chain. Every pass drafts the next token of all chains. lag, ahead: see ``redrafter``."""
 
-    visible = 0
-
-    def __init__(self, target: Target, model: Eagle3DraftModel, length: int, lag: int = 0, ahead: int = 0):
-        self.model, self.length, self.lag, self.ahead = model, length, lag, ahead
-        self.beliefs: list[Tensor] | None = None  # as for ``BlockRedrafter``
+    def __init__(self, target: Target, model: Eagle3DraftModel, lag: int = 0, ahead: int = 0):
+        self.model, self.lag, self.ahead = model, lag, ahead
         self.embedding = target.embedding if model.embedding is None else model.embedding
 
     @torch.inference_mode()
-    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
+    def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
         model = self.model
         features = _late(text.features_of(model.target_layer_ids).to(model.dtype), self.lag)
-        ids = torch.tensor([*text.ids, *[NO_TOKEN] * (self.length + 1)], device=features.device)
+        ids = torch.tensor([*text.ids, *[NO_TOKEN] * (CHAIN + 1)], device=features.device)
         count = len(text.ids) - 1
         at = torch.arange(count, device=features.device)
         feature = model.project(features)
@@ -172,22 +173,18 @@ class ChainRedrafter:
         state = feature[:, rows[0]]
         right = torch.ones(len(anchors), dtype=torch.bool, device=features.device)
         counts = torch.zeros(len(anchors), dtype=torch.int64, device=features.device)
-        sure = torch.full((len(anchors), self.length, 2), torch.nan, device=features.device)
-        for step in range(self.length):
+        sure = torch.full((len(anchors), CHAIN, 2), torch.nan, device=features.device)
+        for step in range(CHAIN):
             place = rows + step
             hidden = model(self._embedded(read[place[0] + 1])[None], state, place, chains)
             scores = model.logits(hidden)[0]
-            if self.beliefs is not None:
-                sure[:, step, 0] = scores.softmax(-1).amax(-1)
-            best = model.token_ids[scores.argmax(-1)]
-            right = right & (best == ids[place[0] + 2])
+            sure[:, step, 0] = scores.softmax(-1).amax(-1)
+            right = right & (model.token_ids[scores.argmax(-1)] == ids[place[0] + 2])
             if not bool(right.any()):
                 break
             counts += right
             state = model.following(hidden)
-        if self.beliefs is not None:
-            self.beliefs += sure.cpu()
-        return counts.tolist()
+        return counts, sure
 
     def _embedded(self, ids: Tensor) -> Tensor:
         return self.embedding(ids.clamp_min(0)).to(self.model.dtype)
@@ -203,7 +200,7 @@ class TextWalk:
     accepted: number of accepted tokens of each step, including visible ones; the text's end may cut the last step.
     tokens: number of generated tokens.
     by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
-    beliefs: for each step, what the drafter believed by position (see ``BlockRedrafter``); empty if it was not asked.
+    beliefs: for each step, what the drafter believed by position (see ``Redrafter.draft``).
     """
 
     accepted: tuple[int, ...]
@@ -212,20 +209,15 @@ class TextWalk:
     beliefs: tuple[list[tuple[float, float]], ...] = ()
 
 
-def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text, believed: bool = False) -> TextWalk:
-    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token.
-
-    believed: whether to return what the drafter believed.
-    """
-    drafter.beliefs = [] if believed else None
-    by_anchor = drafter.accepted(text, text.anchors)
-    at, end, accepted, beliefs = text.start, len(text.ids) - 1, [], []
+def walk_text(drafter: Redrafter, text: Text) -> TextWalk:
+    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
+    counts, sure = (found.tolist() for found in drafter.draft(text, text.anchors))
+    at, end, accepted, beliefs = 0, len(text.ids) - 1 - text.start, [], []
     while at < end:
-        if drafter.beliefs is not None:
-            beliefs.append(drafter.beliefs[at - text.start].tolist())
-        accepted.append(min(drafter.visible + by_anchor[at - text.start], end - at))
+        beliefs.append(sure[at])
+        accepted.append(min(drafter.visible + counts[at], end - at))
         at += accepted[-1] + 1
-    return TextWalk(tuple(accepted), end - text.start, tuple(by_anchor), tuple(beliefs))
+    return TextWalk(tuple(accepted), end, tuple(counts), tuple(beliefs))
 
 
 def tokens_and_steps(walks: Sequence[TextWalk]) -> Ratio:
