@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-from contextlib import suppress
 from pathlib import Path
 
 from d2sd.cli import whatif
@@ -25,10 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def checkpoints(folder: Path) -> list[str]:
-    """Returns the drafters ``step-N`` of a training run, and the final drafter unless training is unfinished.
-
-    Raises ``InputError`` if there is no folder ``step-N``.
-    """
+    """Returns the drafters ``step-N`` of a training run, and its newest drafter. Raises ``InputError`` without a folder ``step-N``."""
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
     found = [str(path.parent) for path in folder.glob("step-*/config.json")]
@@ -36,8 +31,4 @@ def checkpoints(folder: Path) -> list[str]:
         raise InputError(
             f"{folder} contains no step-N folders: train with --keep-every N to save a drafter every N steps"
         )
-    finished = (folder / "config.json").is_file()
-    with suppress(OSError, ValueError, KeyError, TypeError):  # the folder may be a copy without the training checkpoint
-        state = json.loads((folder / "checkpoint" / "state.json").read_text())
-        finished &= state["step"] == state["identity"]["steps"]
-    return [*found, *([str(folder)] if finished else [])]
+    return [*found, *([str(folder)] if (folder / "config.json").is_file() else [])]

@@ -27,13 +27,18 @@ from d2sd.tree.walk import agreed
 MAX_TYPED = 400  # characters
 
 
-def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDone:
+def drafted_step(
+    trace: Trace, config: DecodeConfig, step: int, what: str
+) -> tuple[StepDone, Draft, list[int], list[int]]:
     """Returns a step of a run at temperature 0, where the text determines which tokens the target accepts.
+
+    Returned are the step, its first draft, the tokens of prompt and output up to and including its anchor, and the tokens after it.
 
     step: number of the step, from 0.
     what: plural noun for the error message.
 
-    Raises ``InputError`` above temperature 0, and for a step that the run does not have.
+    Raises ``InputError`` above temperature 0, and for a step that the run does not have, that drafted nothing, or that does not match
+    the text.
     """
     if config.temperature != 0:
         raise InputError(
@@ -42,21 +47,14 @@ def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDon
         )
     if not 0 <= step < len(trace.steps):
         raise InputError(f"this run has no step {step + 1}; the last one is step {len(trace.steps)}")
-    return trace.steps[step]
-
-
-def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
-    """Returns the tokens of prompt and output up to and including a step's anchor, and the tokens after it.
-
-    Raises ``InputError`` if the anchor is not at its position in the text.
-    """
+    event = trace.steps[step]
+    if event.first_draft is None or not event.first_draft.ids:
+        raise InputError(f"nothing was drafted in step {step + 1}; choose another step")
     ids = [*(trace.prefill.prompt_token_ids if trace.prefill else ()), *trace.token_ids]
     start = event.anchor_position
     if ids[start : start + 1] != [event.anchor]:
-        raise InputError(
-            f"step {event.step + 1} of this trace does not match the text, so this step cannot be drafted again"
-        )
-    return ids[: start + 1], ids[start + 1 :]
+        raise InputError(f"step {step + 1} of this trace does not match the text, so this step cannot be drafted again")
+    return event, event.first_draft, ids[: start + 1], ids[start + 1 :]
 
 
 def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
@@ -106,11 +104,17 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     engine's target or second drafter has other weights than the run's.
     """
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
-    first, event = _first_draft(trace, config, step)
-    second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
-    check_same_weights(engine, trace, ["target", second])
-    start = event.anchor_position
-    _, goal = text_around(trace, event)
+    method = METHODS[config.method]
+    if method.second_drafter == "none":
+        raise InputError(
+            f"the method of this run, {method.name}, has no second drafter; choose a run of a method with a second drafter, such as "
+            f"{METHODS['d2sd'].name}"
+        )
+    event, first, before, goal = drafted_step(trace, config, step, "re-drafts")
+    check_same_weights(
+        engine, trace, ["target", "second_drafter" if method.second_drafter == "vp" else "first_drafter"]
+    )
+    start = len(before) - 1
     drafters = engine.drafters(config, start + 1)
     drafter, size = drafters.second, 1 + len(first.ids) + drafters.extension
     assert drafter is not None, "resolved settings of a method with a second drafter"
@@ -139,21 +143,6 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
         same=None if there is None else there.ids == block.ids,
     )
-
-
-def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
-    """Returns the first draft of a step, and the step. Raises ``InputError`` if a second drafter cannot re-draft it."""
-    if METHODS[config.method].second_drafter == "none":
-        raise InputError(
-            f"the method of this run, {METHODS[config.method].name}, has no second drafter; choose a run of a method with "
-            f"a second drafter, such as {METHODS['d2sd'].name}"
-        )
-    event = step_of(trace, config, step, "re-drafts")
-    if event.first_draft is None or not event.first_draft.ids:
-        raise InputError(
-            f"nothing was drafted in step {step + 1}, so there is nothing to re-draft; choose another step"
-        )
-    return event.first_draft, event
 
 
 def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collection[int]) -> None:
@@ -202,18 +191,12 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     target has other weights than the run's.
     """
     config = replace(recorded_config(trace), inspect=False, backend="auto")
-    event = step_of(trace, config, step, "typed drafts")
-    room = 0 if event.first_draft is None else len(event.first_draft.ids)
-    if not room:
-        raise InputError(
-            f"nothing was drafted in step {step + 1}, so there is no draft to compare with; choose another step"
-        )
+    _, first, before, after = drafted_step(trace, config, step, "typed drafts")
     if not words.strip():
         raise InputError("the draft is empty; type the words that come next")
     if len(words) > MAX_TYPED:
         raise InputError(f"the draft has {len(words)} characters; the maximum is {MAX_TYPED}")
     check_same_weights(engine, trace, ["target"])
-    before, after = text_around(trace, event)
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
     words = spaced(pieces, encodable(words))
     count, read = agreeing(pieces, words)
@@ -221,7 +204,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     # typed special tokens are tokenised as plain text
     rest = target.tokenizer(words[read:], add_special_tokens=False, split_special_tokens=True)["input_ids"]
     typed = [*after[:count], *rest]
-    ids = [*before, *typed[:room]]
+    ids = [*before, *typed[: len(first.ids)]]
     if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
         raise InputError(
             f"this run was not made with the model {engine.models.name}: its token ids or its length do not fit"

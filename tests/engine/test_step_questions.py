@@ -183,7 +183,7 @@ def test_verify_typed_refuses_unusable_words_or_run(bundled, story):
     ):
         with pytest.raises(InputError, match=sentence):
             verify_typed(bundled, story, 1, words)
-    with pytest.raises(InputError, match="no draft to compare with"):
+    with pytest.raises(InputError, match="nothing was drafted in step 1"):
         verify_typed(bundled, bundled.generate(PROMPT, DecodeConfig("autoregressive", 4)), 0, "a")
 
 
