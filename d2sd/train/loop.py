@@ -347,7 +347,10 @@ def training_step(folder: Path) -> int | None:
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])
     try:
-        return int(json.loads((folder / "checkpoint" / "state.json").read_text())["step"])
+        state = json.loads((folder / "checkpoint" / "state.json").read_text())
+        return (
+            int(state["step"]) if state["step"] == state["identity"]["steps"] else None
+        )  # None while training goes on
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

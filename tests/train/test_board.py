@@ -15,6 +15,7 @@ from d2sd.folders.fingerprint import changes_since
 from d2sd.replay.recorded import Replay
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.loop import training_step
 from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
 from tests.train.texts import prompt_of, save_run
 
@@ -159,6 +160,15 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     assert "delete it to replay again" in said(folder, *target, *held)
     both = ("--drafter", "a", "b", "--second-drafter", "c", "d")
     assert "or several second drafters, not both" in said(folder, *target, *held, *both)
+
+
+def test_training_step_is_unknown_while_training_goes_on(folder):
+    state = folder / "checkpoint" / "state.json"
+    assert [training_step(path) for path in (folder, folder / "step-2", folder / "gone")] == [5, 2, None]
+    about = json.loads(state.read_text())
+    about["identity"]["steps"] = 9
+    state.write_text(json.dumps(about))
+    assert training_step(folder) is None
 
 
 def test_checkpoints_end_with_newest_drafter(folder):
