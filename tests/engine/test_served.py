@@ -13,8 +13,9 @@ from d2sd.__main__ import main
 from d2sd.cli.whatif import served_lines as lines
 from d2sd.doctor.served import PositionShares, ServedStep, compare_served, redraft_served
 from d2sd.folders.loading import BUNDLED
+from d2sd.logs import Figures, Texts
+from d2sd.logs.steps import Request
 from d2sd.nets.models import Models
-from d2sd.trace.logs.requests import Counts, Texts
 from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
@@ -30,8 +31,9 @@ def written(bundled, method, **models):
 def logged(run):
     accepted = tuple(len(s.accepted) for s in run.steps)
     drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
-    return Counts(
-        "vllm", "log", len(accepted), sum(accepted), sum(drafted), accepted=accepted, drafted=drafted,
+    figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
+    return Request(
+        figures=figures, place="log", accepted=accepted, drafted=drafted,
         prompt_ids=run.prefill.prompt_token_ids, output_ids=tuple(run.token_ids),
     ).result(Texts())  # fmt: skip
 

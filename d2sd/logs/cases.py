@@ -31,6 +31,7 @@ TRIES = {
     "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
     "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
     "replica": "Weights and settings of the drafter on that engine, and whether that engine gets other kinds of text.",
+    "drafter fails": "Context size, KV cache and memory of the drafter: it may have room for fewer tokens than the target. Without the drafter, the server runs at the same speed.",
     "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block. DSpark on one target (vLLM issue "
     "51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613) had this profile.",
 }  # fmt: skip
@@ -47,9 +48,10 @@ PUBLISHED = {
 }
 
 
-def published_alpha(*names: str | None) -> str | None:
-    """Returns a sentence about the published α of the drafter with one of these names; None if no α is known."""
-    for part, (alpha, drafted, texts, source) in PUBLISHED.items():
-        if any(part in name.lower() for name in names if name):
-            return f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens per step on {texts} ({source})."
-    return None
+def published_alpha(*names: str | None) -> list[str]:
+    """Returns a sentence about the published α of the drafter with one of these names; none if no α is known."""
+    return [
+        f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens per step on {texts} ({source})."
+        for part, (alpha, drafted, texts, source) in PUBLISHED.items()
+        if any(part in name.lower() for name in names if name)
+    ][:1]

@@ -1,0 +1,239 @@
+"""Figures of a log: of one request, of a row that a program printed, or of a source, whose rows have the same engine, models and settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import chain, pairwise
+from statistics import median, median_low
+from typing import Any, Literal
+
+from d2sd.calibration.sentences import count, percent
+from d2sd.trace.text import escaped
+
+MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
+MAX_SOURCES = 20
+MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
+UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these tokens are reported
+ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
+SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
+LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
+MOST_ENGINES = 1000  # larger numbers are process ids
+
+# The requests in a row: one request, or all requests in an interval, since the program's start ("running"), or in a benchmark.
+Unit = Literal["request", "interval", "running", "benchmark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Figures of the requests that ``unit`` covers. A figure is None, or empty, if it is unknown.
+
+    log: name of the log, if there are several.
+    model, drafter: names of target and drafter in the log.
+    replica: number of the engine, if several serve the same model.
+    start: how often the program was restarted before these figures, inferred from its counters.
+    requests: number of requests; 0 if unknown.
+    tokens: number of output tokens.
+    steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
+    stated_alpha, stated_rate: α and acceptance rate as printed. ``alpha`` and ``rate`` use the counts instead, if these are known.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known only if all drafts had the same length.
+    by_length: (length of the text in tokens, α), for each step or for each row about a single request.
+    gamma: drafted tokens per step, from the options in the log, or deduced.
+    seconds: decoding time of the requests, without prefill.
+    token_seconds: mean time of an output token of one request.
+    draft_seconds: time of the drafter per step.
+    tokens_per_second: speed of all concurrent requests together.
+    at_once: number of requests that were decoded concurrently while these times were measured.
+    running, waiting: numbers of decoded and of queued requests, one per row.
+    kv_use: used share of the KV cache, one per row.
+    remote_prefill: whether prompts are processed on another server.
+    failures: number of times that the drafter returned an error.
+    """
+
+    engine: str
+    unit: Unit = "request"
+    log: str = ""
+    model: str | None = None
+    drafter: str | None = None
+    replica: int | None = None
+    start: int = 0
+    requests: int = 0
+    tokens: int | None = None
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    stated_alpha: float | None = None
+    stated_rate: float | None = None
+    by_position: tuple[float, ...] = ()
+    by_length: tuple[tuple[int, float], ...] = ()
+    gamma: float | None = None
+    seconds: float | None = None
+    token_seconds: float | None = None
+    draft_seconds: float | None = None
+    tokens_per_second: float | None = None
+    at_once: int | None = None
+    running: tuple[float, ...] = ()
+    waiting: tuple[float, ...] = ()
+    kv_use: tuple[float, ...] = ()
+    remote_prefill: bool = False
+    failures: int = 0
+
+    @property
+    def alpha(self) -> float | None:
+        """Mean acceptance length: accepted tokens per step, plus 1 for the bonus token."""
+        return 1 + self.accepted / self.steps if self.steps and self.accepted is not None else self.stated_alpha
+
+    @property
+    def rate(self) -> float | None:
+        """Acceptance rate: accepted ÷ drafted tokens."""
+        return self.accepted / self.drafted if self.drafted and self.accepted is not None else self.stated_rate
+
+    @property
+    def draft_length(self) -> float | None:
+        """Drafted tokens per step."""
+        if self.steps and self.drafted is not None:
+            return self.drafted / self.steps
+        return float(len(self.by_position)) or self.gamma
+
+    @property
+    def drafts(self) -> bool:
+        """Whether there are figures of drafts; False for plain decoding."""
+        return (self.alpha, self.accepted, self.steps, self.rate) != (None,) * 4
+
+    @property
+    def undrafted(self) -> int:
+        """Number of tokens from steps without a draft, which vLLM does not count as steps; 0 if they are few or unknown."""
+        if self.engine != "vllm" or not self.tokens or not self.steps or self.accepted is None:
+            return 0
+        left = (
+            self.tokens - self.requests - self.steps - self.accepted
+        )  # the first token of a request belongs to no step
+        return left if left > UNDRAFTED * self.tokens else 0
+
+    @property
+    def committed(self) -> float:
+        """Tokens per step, including steps without a draft; 1 for plain decoding."""
+        if self.undrafted and self.tokens and self.steps:
+            return self.tokens / (self.steps + self.undrafted)
+        return self.alpha or 1.0
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Time of a step of one request."""
+        return self.token_seconds and self.token_seconds * self.committed
+
+    @property
+    def equally_long(self) -> bool:
+        """Whether all drafts seem to have the same length. If not, some steps did not draft the last positions."""
+        return self.draft_length is None or len(self.by_position) < 2 or self.draft_length > 0.9 * len(self.by_position)
+
+    @property
+    def origin(self) -> str:
+        """Names of log, engine and models."""
+        names = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
+        return (f"{escaped(self.log)}: " if self.log else "") + self.engine + (f", {names}" if names else "")
+
+    @property
+    def server(self) -> str:
+        """Name of one of several engines, which vLLM identifies by a number or a process id."""
+        return f"{'engine' if (self.replica or 0) < MOST_ENGINES else 'process'} {self.replica}"
+
+    def __str__(self) -> str:
+        parts = [self.origin] if self.replica is None else [self.origin, self.server]
+        if not self.drafts:
+            parts.append("no draft statistics")
+            if self.token_seconds:
+                parts.append(f"a token takes {milliseconds(self.token_seconds)}{self.with_requests}")
+        if self.steps is not None:
+            parts.append(count(self.steps, "step"))
+        if self.draft_length is not None and self.drafts:
+            parts.append(f"{self.draft_length:.3g} drafted {'token' if self.draft_length == 1 else 'tokens'} per step")
+        if self.alpha is not None:
+            parts.append(f"α {self.alpha:.2f}")
+        elif self.rate is not None:
+            parts.append(f"{percent(self.rate)} of the drafted tokens accepted, steps unknown")
+        if self.by_position:
+            last, most = self.last, len(self.by_position)
+            shares = [f"{k}: {percent(share)}" for k, share in enumerate(self.by_position[:last], 1)]
+            if last < most:
+                shares.append(f"{f'{last + 1} to ' if last + 1 < most else ''}{most}: 0%")
+            parts.append(f"accepted up to position {', '.join(shares)}")
+        return ", ".join(parts)
+
+    @property
+    def with_requests(self) -> str:
+        return f" with {count(self.at_once, 'request')}{' at once' if self.at_once > 1 else ''}" if self.at_once else ""
+
+    @property
+    def last(self) -> int:
+        """The last position that is accepted; 0 if there is none."""
+        return max((k for k, share in enumerate(self.by_position, 1) if share >= 0.0005), default=0)
+
+    @property
+    def unknown(self) -> str:
+        """A sentence about what the log lacks."""
+        lacking = [] if self.unit == "request" else ["single requests"]
+        lacking += [] if self.alpha else ["the number of steps and therefore α"]
+        lacking += ["the order of the steps" if self.by_position else "acceptance by position"]
+        return f"not in this log: {', '.join(lacking)}, the places in the text where steps end, and confidences"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""
+        load = {name: span(getattr(self, name)) for name in LOAD}
+        derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
+        known = {name: getattr(self, name) for name in (*(f.name for f in fields(self)), *derived)} | load
+        del known["by_length"]
+        return known
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:.0f} ms"
+
+
+def span(values: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the lowest, the median and the highest value; zeros if there are none."""
+    return (min(values), median(values), max(values)) if values else (0, 0, 0)
+
+
+def joined(rows: Sequence[Figures]) -> Figures:
+    """Returns the figures of several rows of one source: sums over the rows, and means over all steps and tokens.
+
+    If only α is known, as in SGLang's periodic lines, its mean is weighted by the number of running requests.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Figures)}
+    sums: dict[str, Any] = {name: None if None in columns[name] else sum(columns[name]) for name in SUMS}
+    weights = columns["steps"] if sums["steps"] else [one or 1 for one in columns["at_once"]]
+
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        over = sum(weight for _, weight in known)
+        return sum(value * weight for value, weight in known) / over if over else None
+
+    # requests with shorter drafts accepted nothing at the further positions
+    positions = max(map(len, columns["by_position"]))
+    padded = [shares and (*shares, *[0.0] * (positions - len(shares))) for shares in columns["by_position"]]
+    lists: dict[str, Any] = {name: tuple(chain(*columns[name])) for name in ("by_length", *LOAD)}
+    speeds = [speed for speed in columns["tokens_per_second"] if speed]
+    whole = replace(
+        rows[0], **sums, **lists,
+        by_position=tuple(mean(shares[k] if shares else None for shares in padded) or 0.0 for k in range(positions)),
+        stated_alpha=mean(row.alpha for row in rows), stated_rate=mean(row.rate for row in rows),
+        draft_seconds=next((seconds for seconds in columns["draft_seconds"] if seconds is not None), None),
+        tokens_per_second=median(speeds) if speeds and rows[0].unit != "request" else None,
+        remote_prefill=any(columns["remote_prefill"]), token_seconds=None, at_once=None,
+    )  # fmt: skip
+    timed = [(row.seconds, row.tokens) for row in rows if row.seconds and row.tokens]
+    if timed:
+        seconds, tokens = map(sum, zip(*timed, strict=True))
+        return replace(whole, seconds=seconds, token_seconds=seconds / tokens)
+    # An interval counts only if it begins and ends with the same number of requests, which then hardly changed in between. A few
+    # intervals that were slowed down by waiting hardly affect the median.
+    steady = [b for a, b in pairwise(rows) if a.at_once == b.at_once and b.token_seconds]
+    at_once, most = Counter(row.at_once for row in steady).most_common(1)[0] if steady else (None, 0)
+    if most <= len(steady) / 4:
+        return whole
+    steps = ((row.alpha or 1.0) * (row.token_seconds or 0.0) for row in steady if row.at_once == at_once)
+    return replace(whole, token_seconds=median_low(steps) / (whole.alpha or 1.0), at_once=at_once)

@@ -1,0 +1,380 @@
+"""Reads replies of serving engines, and the dump of a llama.cpp fork as traces.
+
+docs/import.md describes what each engine logs and how to enable it. In llama.cpp, the target's pass over the prompt gives the
+first token. Every further pass is a step, which gives the accepted tokens and a bonus token. The number of passes is therefore
+``predicted_n`` − ``draft_n_accepted``. Every part of a streamed reply has running totals, so each step is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
+from math import isclose
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
+
+from d2sd.errors import InputError
+from d2sd.logs.equations import figures_of
+from d2sd.logs.figures import Figures
+from d2sd.logs.forms import KEYS, scaled
+from d2sd.logs.records import PARTS, Record, convert, first_choice
+from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token, chain_step, header
+from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
+    Alternative,
+    Committed,
+    Count,
+    Event,
+    Finished,
+    PrefillDone,
+    Probability,
+)
+from d2sd.trace.trace import Trace
+
+VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
+SGLANG_OPTION = '"return_spec_tokens_details": true'
+MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
+Amount = Annotated[float, Meta(ge=0)]
+Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
+PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
+Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
+
+
+# Replies in OpenAI's format: text, token ids, usage.
+
+
+class Usage(Struct):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class Message(Struct):
+    content: str | None = None
+
+
+class Output(Struct):
+    """An entry of ``choices`` in a reply. Readers of single engines read additional fields."""
+
+    text: str | None = None
+    message: Message | None = None
+    token_ids: Ids | None = None
+    prompt_token_ids: Ids | None = None
+    finish_reason: str | None = None
+
+
+class Reply(Struct):
+    """A whole reply. ``prompt`` is not part of OpenAI's format, but a log may contain it."""
+
+    choices: Annotated[list[Output], Meta(max_length=1024)] = []
+    usage: Usage | None = None
+    prompt: str | None = None
+    prompt_token_ids: Ids | None = None
+    model: str | None = None
+
+    def request(self, engine: str, place: str, stats: dict[str, Any], **more: Any) -> Request:
+        """Returns the request of this reply. ``choices`` is used only if it has one entry.
+
+        stats: the engine's figures by key. more: further parts of the ``Request``, instead of those of the reply.
+
+        Raises ``InputError`` if the figures contradict each other.
+        """
+        only, usage = self.choices[0] if len(self.choices) == 1 else Output(), self.usage or Usage()
+        stats = {"completion_tokens": usage.completion_tokens, "model": self.model} | stats
+        parts: dict[str, Any] = {
+            "prompt_tokens": usage.prompt_tokens, "prompt": self.prompt, "prompt_ids": tuple(self.prompt_token_ids or only.prompt_token_ids or ()),
+            "text": only.text if only.text is not None else only.message and only.message.content,
+            "output_ids": None if only.token_ids is None else tuple(only.token_ids), "finish": only.finish_reason,
+        }  # fmt: skip
+        return Request(figures=_figures(engine, place, stats), place=place, **parts | more)
+
+
+def _figures(engine: str, place: str, stats: dict[str, Any]) -> Figures:
+    known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
+    steps, accepted, drafted = known.get("steps"), known["accepted"], known["drafted"]
+    if accepted > drafted:
+        raise InputError(f"{place}: {accepted} tokens accepted of {drafted} drafted")
+    counted = {"alpha": 1 + accepted / steps if steps else None, "rate": accepted / drafted if drafted else None}
+    for key, name in KEYS[engine].items():
+        stated, value = stats.get(key), counted.get(name)
+        if stated and value is not None and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
+            raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
+    return figures_of(engine, "request", {"model": stats["model"], "decode": stats.get("e2e_latency"), **known})
+
+
+# vLLM.
+
+
+class VllmStats(Struct):
+    """vLLM's figures of one request."""
+
+    num_spec_steps: Count
+    num_accepted_draft_tokens: Count
+    num_draft_tokens: Count
+    acceptance_histogram: Histogram | dict[str, Count]
+    num_spec_tokens: Count | None = None
+    mean_acceptance_length: Amount | None = None
+    draft_acceptance_rate: Amount | None = None
+    per_step_accepted: PerStep | None = None
+    per_step_drafted: PerStep | None = None
+
+
+class VllmMetrics(Struct):
+    """The per-request metrics of vLLM."""
+
+    speculative_decoding: VllmStats | None = None
+    generation_time_ms: Amount | None = None
+    time_to_first_token_ms: Amount | None = None
+
+
+def read_vllm(record: dict[str, Any], where: str) -> Request:
+    place, metrics = (
+        f"{where}: metrics.speculative_decoding",
+        convert(record.get("metrics") or {}, VllmMetrics, f"{where}: metrics"),
+    )
+    found = metrics.speculative_decoding
+    if found is None:
+        raise InputError(
+            f"{place}: it is missing; start the server with {VLLM_OPTION} and request one output per prompt"
+        )
+    histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
+    if longest is not None and len(histogram) > longest + 1:
+        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted per step")
+    if (found.per_step_accepted is None) != (found.per_step_drafted is None):
+        lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
+        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is present")
+    return convert(record, Reply, where).request(
+        "vllm", place, {**asdict(metrics), **asdict(found), "acceptance_histogram": histogram}, accepted=found.per_step_accepted,
+        drafted=found.per_step_drafted, histogram=histogram, longest=longest, prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
+    )  # fmt: skip
+
+
+def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
+    """Returns a histogram as a tuple. The keys of a dict are numbers of accepted tokens."""
+    if not isinstance(histogram, dict):
+        return tuple(histogram)
+    if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
+        raise InputError(f"{where}: its keys must be numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
+    return tuple(histogram.get(str(j), 0) for j in range(1 + max(map(int, histogram), default=-1)))
+
+
+# SGLang.
+
+
+class SglangDetails(Struct):
+    """SGLang's figures of one request. Correct drafts are the accepted drafted tokens, without the bonus token."""
+
+    spec_num_correct_drafts: Count
+    spec_num_proposed_drafts: Count
+    spec_verify_ct: Count
+    spec_correct_drafts_histogram: Histogram | None = None
+    spec_accept_rate: Amount | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    e2e_latency: Amount | None = None
+
+
+OLDER = {"spec_accept_token_num": "spec_num_correct_drafts", "spec_draft_token_num": "spec_num_proposed_drafts"}
+
+
+def read_sglang(record: dict[str, Any], where: str) -> Request:
+    place, details = next(_sglang_details(record), ("sglext.spec_tokens_details", None))
+    place = f"{where}: {place}"
+    if details is None:
+        raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
+    if isinstance(details, dict):
+        details = {OLDER.get(name, name): value for name, value in details.items()}
+    found, reply = convert(details, SglangDetails, place), convert(record, Reply, where)
+    reply = replace(reply, usage=reply.usage or Usage(found.prompt_tokens, found.completion_tokens))
+    histogram = found.spec_correct_drafts_histogram
+    return reply.request("sglang", place, asdict(found), histogram=None if histogram is None else tuple(histogram))
+
+
+def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields places of SGLang's figures of drafts, and their contents."""
+    extra = record.get("sglext")
+    if isinstance(extra, dict) and "spec_tokens_details" in extra:
+        yield "sglext.spec_tokens_details", extra["spec_tokens_details"]
+    for place, holder in (("meta_info", record), ("choices[0].meta_info", first_choice(record))):
+        meta = holder.get("meta_info")
+        if isinstance(meta, dict) and "spec_verify_ct" in meta:
+            yield place, meta
+
+
+# llama.cpp.
+
+
+class Timings(Struct):
+    """llama.cpp's totals of one request; the draft fields are absent if nothing was drafted."""
+
+    predicted_n: Count
+    predicted_ms: Amount
+    prompt_n: Count = 0
+    prompt_ms: Amount = 0.0
+    cache_n: Count = 0
+    draft_n: Count = 0
+    draft_n_accepted: Count = 0
+
+
+class Piece(Struct):
+    """A token of the prompt, from ``/tokenize``."""
+
+    id: Count
+    piece: Any
+
+
+def read_llamacpp(record: dict[str, Any], where: str) -> Request:
+    place = f"{where}: timings"
+    parts = [p for p in record.get(PARTS, ()) if isinstance(p.get("timings"), dict)]
+    if sum(isinstance(p.get("tokens"), list) for p in parts) > 1:
+        return read_llamacpp_stream(None, [], parts)
+    found = convert(record.get("timings"), Timings, place)
+    if not found.draft_n:
+        raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
+    if found.draft_n_accepted > found.predicted_n:
+        raise InputError(
+            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
+        )
+    more = {"text": record["content"]} if isinstance(record.get("content"), str) else {}
+    return convert(record, Reply, where).request(
+        "llama.cpp", place, asdict(found), prompt_tokens=found.prompt_n + found.cache_n, prefill_seconds=found.prompt_ms / 1e3, **more
+    )  # fmt: skip
+
+
+def read_llamacpp_stream(
+    prompt: str | None, prompt_tokens: Sequence[Piece], parts: Sequence[dict[str, Any]]
+) -> Request:
+    """Returns a streamed reply of llama.cpp's server, by step if the steps can be separated.
+
+    Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
+    drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent for this step, and only the figures
+    of the request are known.
+
+    parts: the parts of the reply that have ``timings``.
+    """
+    timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
+    written = [pair for pair in timed if pair[0].get("tokens")]
+    # a part without a list of ids still belongs to a step
+    ids: list[Any] = [
+        i for part, _ in written for i in (part["tokens"] if isinstance(part["tokens"], list) else [None])
+    ]
+    pieces = tuple(str(part.get("content", "")) for part, _ in written)
+    ends = [[*group][-1][1] for _, group in groupby(written, lambda pair: pair[1].predicted_ms)]
+    steps = [
+        (b.draft_n - a.draft_n, b.draft_n_accepted - a.draft_n_accepted, b.predicted_n - a.predicted_n)
+        for a, b in pairwise(ends)
+    ]
+    first = ends and (ends[0].draft_n, ends[0].draft_n_accepted, ends[0].predicted_n)
+    clear = first == (0, 0, 1) and all(1 <= n <= a + 1 and 0 <= a <= d for d, a, n in steps)
+    whole = (
+        clear and len(ids) == len(pieces) == ends[-1].predicted_n and all(isinstance(i, int) and i >= 0 for i in ids)
+    )
+    (end, totals), model = timed[-1], timed[-1][0].get("model")
+    known = {
+        "steps": len(steps) if clear else None, "accepted": totals.draft_n_accepted, "drafted": totals.draft_n,
+        "predicted": totals.predicted_n, "decode": totals.predicted_ms / 1e3,
+        "model": model.rpartition("/")[2] if isinstance(model, str) else None,
+    }  # fmt: skip
+    return Request(
+        figures=figures_of("llama.cpp", "request", known), place="reply", drafted=tuple(d for d, _, _ in steps) if clear else None,
+        accepted=tuple(a for _, a, _ in steps) if clear else None, elapsed=tuple(end.predicted_ms / 1e3 for end in ends[1:]) if clear else (),
+        prompt_tokens=totals.prompt_n + totals.cache_n, prompt=prompt, prompt_ids=tuple(p.id for p in prompt_tokens),
+        prompt_pieces=tuple(str(p.piece) for p in prompt_tokens), output_ids=tuple(ids) if whole else None, pieces=pieces if whole else (),
+        text="".join(pieces), finish={"eos": "stop", "limit": "length"}.get(str(end.get("stop_type"))), prefill_seconds=totals.prompt_ms / 1e3,
+    )  # fmt: skip
+
+
+# For each source: a function that recognises its records, and a function that reads a record, given its place in the log.
+READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Request]], ...] = (
+    (lambda r: "sglext" in r or any(_sglang_details(r)), read_sglang),
+    (lambda r: "metrics" in r, read_vllm),
+    (lambda r: "timings" in r, read_llamacpp),
+)
+
+
+# ``LLAMA_SPEC_DUMP``.
+
+
+class DumpedAlternative(Struct):
+    """One of the drafter's likeliest tokens at a position."""
+
+    tok: Count
+    p: Probability
+
+
+class DumpedToken(DumpedAlternative):
+    """A drafted token; ``acc``: whether the target accepted it."""
+
+    i: Count
+    acc: bool
+    top: Annotated[list[DumpedAlternative], Meta(max_length=256)] = []
+
+
+class DumpedStep(Struct):
+    step: Count
+    n_draft: Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
+    n_accepted: Count
+    pos: Annotated[list[DumpedToken], Meta(max_length=MAX_ITEMS)]
+    seq: Count = 0
+
+
+def is_dump(record: dict[str, Any]) -> bool:
+    return {"n_draft", "n_accepted", "pos"} <= record.keys()
+
+
+def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
+    """Yields one trace per sequence. If the step number of a ``seq`` does not increase, a new sequence begins."""
+    found: dict[int, list[tuple[str, DumpedStep]]] = {}
+    for where, record in records:
+        step = convert(record, DumpedStep, f"{where}: step")
+        _check_dumped(step, where)
+        if step.seq in found and step.step <= found[step.seq][-1][1].step:
+            yield _dumped_trace(found.pop(step.seq), texts)
+        if len(found) == MAX_SEQUENCES and step.seq not in found:
+            raise InputError(f"{where}: seq: more than {MAX_SEQUENCES} sequences are open at once")
+        found.setdefault(step.seq, []).append((where, step))
+    for steps in found.values():
+        yield _dumped_trace(steps, texts)
+
+
+def _check_dumped(step: DumpedStep, where: str) -> None:
+    if len(step.pos) != step.n_draft:
+        raise InputError(f"{where}: pos: {len(step.pos)} positions, but n_draft is {step.n_draft}")
+    if step.n_accepted > step.n_draft:
+        raise InputError(f"{where}: n_accepted: {step.n_accepted} tokens accepted of {step.n_draft} drafted")
+    for at, position in enumerate(step.pos):
+        if position.i != at:
+            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; positions are numbered from 0")
+        if position.acc != (at < step.n_accepted):
+            raise InputError(
+                f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"
+            )
+
+
+def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
+    first = header("llama.cpp", None, None, ["prompt", "target", "times"])
+    return Trace.of(first, _dumped_events(steps, texts))
+
+
+def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterator[Event]:
+    yield PrefillDone((), (), 0.0, (Committed(NOT_KNOWN.id, NOT_KNOWN.text, "target", None),))
+    written = [NOT_KNOWN]
+    for number, (where, step) in enumerate(steps):
+        drafted = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
+        tops = tuple(
+            tuple(
+                Alternative(t.tok, texts.label(t.tok, f"{where}: pos[{at}].top[{k}].tok"), t.p)
+                for k, t in enumerate(p.top)
+            )
+            for at, p in enumerate(step.pos)
+        )
+        sure, at = tuple(p.p for p in step.pos), len(written) - 1
+        done = chain_step(
+            number, written[-1], at, drafted, step.n_accepted, NOT_KNOWN, confidence=sure, alternatives=tops
+        )
+        written += [Token(c.token, c.text) for c in done.committed]
+        yield done
+    text, ids = "".join(t.text for t in written), tuple(t.id for t in written)
+    yield Finished("stopped", text, ids, len(steps), 0.0, 0.0)

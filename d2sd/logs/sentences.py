@@ -1,0 +1,347 @@
+"""Sentences about the figures of one source of a log, and things to try.
+
+Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. Figures are reported as unusual
+only if chance does not explain them. Possible causes are listed as things to try, with figures quoted from public cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
+from math import sqrt
+from statistics import fmean, geometric_mean, median, variance
+from typing import NamedTuple
+
+from d2sd.calibration.resampling import wilson
+from d2sd.calibration.sentences import count, percent
+from d2sd.logs.cases import TRIES, published_alpha
+from d2sd.logs.figures import Figures, milliseconds, span
+
+NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
+MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
+DEAD = 3  # smallest number of last positions without acceptance that is reported
+FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
+ENOUGH = 20  # steps or rows needed for a judgement
+FEW_STEPS = 100  # number of steps below which the report warns
+HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
+FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
+MANY_RUNNING = 32  # concurrent requests
+LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
+MOST_TRIES = 5
+SHORTER = 0.6  # if this share of the draft has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
+MOST_CHAIN = 16  # if acceptance by position is unknown, more drafted tokens than this may be a tree, not a chain
+MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
+MOST_DRAFTED = 1000
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # attention windows of published models, in tokens
+
+ORDINARY = "Acceptance by position looks normal."
+NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
+NO_ALPHA = "This log has neither α nor acceptance by position."
+RATE = (
+    "The acceptance rate of a drafter falls as γ grows, so look at α instead. In llama.cpp, official drafters had rates of 15% "
+    "at an α of about 3 (llama.cpp issue 25792)."
+)
+WHOLE = 0.95  # acceptance rate above which almost every token is accepted
+EVERY = (
+    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
+    "α is lower."
+)
+WHOLE_DRAFTS = (
+    "For hybrid and recurrent models, whose state cannot be partly rolled back, llama.cpp's rate counts only drafts that were accepted "
+    "completely. The lines “statistics” of its log count all drafts."
+)
+FAILS = (
+    "The drafter failed {} (“llama_decode returned -1”): these steps drafted nothing, so the server decoded as without a drafter. Find the "
+    "first error or warning about the drafter in the log."
+)
+NEVER = ("convention", "quantised drafter", "tokenizer")
+SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
+
+
+class Said(NamedTuple):
+    """A sentence. tries: keys of ``TRIES``, likeliest first; empty if the sentence names nothing unusual."""
+
+    text: str
+    tries: tuple[str, ...] = ()
+
+
+def tries(said: Sequence[Said]) -> list[str]:
+    """Returns the things to try."""
+    return [TRIES[name] for name in [*dict.fromkeys(name for one in said for name in one.tries)][:MOST_TRIES]]
+
+
+def names_fault(said: Sequence[Said]) -> bool:
+    """Returns whether a sentence names something unusual; a high load is not a fault."""
+    return any(name != "busy" for one in said for name in one.tries)
+
+
+def sentences(p: Figures) -> Iterator[Said]:
+    """Yields the sentences about the figures of one source."""
+    yield Said(f"{p}.")
+    if p.failures:
+        yield Said(FAILS.format(count(p.failures, "time")), ("drafter fails",))
+    server = [*_server(p)]
+    if not p.drafts:
+        yield from server or _load(p)
+        return
+    found = [*_out_of_the_ordinary(p), *_falls_with_length(p)]
+    low = all(one.tries is SIMPLE_LOW for one in found)
+    if found and p.remote_prefill:
+        found[0] = Said(found[0].text, ("handover", *found[0].tries))
+    yield from map(Said, _times(p))
+    yield from found or [Said(_ordinary(p))]
+    yield from server or (_load(p) if any(p.waiting) else ())
+    notes = [*_fewer(p)] if low else []
+    if not found and (p.steps is None or p.steps >= ENOUGH):
+        notes += _more(p)
+    if p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None:
+        notes.append(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
+    if p.undrafted:
+        notes.append(
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
+            f"{p.committed:.2f} tokens per step."
+        )
+    if _is_whole(p):
+        notes.append(EVERY)
+    if p.engine == "llama.cpp" and p.unit == "request" and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
+        notes.append(WHOLE_DRAFTS)
+    if p.alpha and p.draft_length and p.alpha > 2.5 and (p.alpha - 1) / p.draft_length < 0.25:
+        notes.append(RATE)
+    notes += published_alpha(p.drafter, p.model)
+    yield from map(Said, notes)
+
+
+def _ordinary(p: Figures) -> str:
+    """Returns the sentence about acceptance if nothing is unusual."""
+    drafted = round(p.draft_length or 0)
+    if p.alpha is None:
+        return NO_ALPHA
+    if len(p.by_position) > 1 or (p.by_position and drafted == 1):
+        return ORDINARY
+    if p.draft_length and drafted < 1:
+        return f"Few steps have a draft: {p.draft_length:.2g} tokens are drafted per step on average."
+    if not 1 <= drafted <= MOST_DRAFTED:
+        return NO_DRAFTED
+    if abs(drafted - (p.draft_length or 0.0)) > 0.1:
+        return f"Drafts have different lengths, {p.draft_length:.3g} tokens on average. This log has no acceptance by position."
+    return f"{_as_if_constant(p.alpha, drafted)} This log has no acceptance by position."
+
+
+def _as_if_constant(alpha: float, drafted: int) -> str:
+    rate = percent(_constant_rate(alpha - 1, drafted))
+    return f"α is {alpha:.2f} of at most {drafted + 1}, as if every position were accepted {rate} of the time."
+
+
+def _out_of_the_ordinary(p: Figures) -> Iterator[Said]:
+    """Yields sentences about unusual acceptance; at most one is about the shape of acceptance by position."""
+    shares = p.by_position
+    if not shares:
+        if p.alpha is not None and p.alpha < 1 + 2 * NONE:
+            yield Said(f"Almost nothing is accepted: α is {p.alpha:.2f}.", NEVER)
+        else:
+            yield from _low_alpha(p)
+        return
+    first, upper = shares[0], _upper(shares[0], p.steps)
+    if upper < 2 * NONE and first < NONE:
+        yield Said(
+            f"Position 1 is accepted in {percent(first)} of the steps: almost never. Even a weak drafter reaches more.",
+            NEVER,
+        )
+        return
+    if not p.equally_long:
+        yield Said(
+            f"Drafts have different lengths, {p.draft_length:.3g} tokens on average and at most {len(shares)}. Steps with a shorter draft "
+            "do not draft the last positions, so acceptance there looks lower than it is."
+        )
+        return
+    yield from _form(p)
+    if upper < LOW:
+        yield Said(f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW)
+    elif len(shares) == 1:
+        yield from _low_alpha(p)
+
+
+def _low_alpha(p: Figures) -> Iterator[Said]:
+    """Checks whether α is low for the number of drafted tokens, if acceptance by position is unknown."""
+    drafted = round(p.draft_length or 0)
+    if p.alpha is None or not 1 <= drafted <= MOST_DRAFTED or (p.steps is not None and p.steps < ENOUGH):
+        return
+    if _constant_rate(p.alpha - 1, drafted) < LOW:
+        yield Said(f"{_as_if_constant(p.alpha, drafted)} This is low and limits the gain of drafting.", SIMPLE_LOW)
+
+
+def _upper(share: float, steps: int | None) -> float:
+    """Returns the upper end of a share's 95% interval, or the share itself if the number of steps is unknown."""
+    if not steps:
+        return share
+    return wilson(share, steps)[1]
+
+
+def _form(p: Figures) -> Iterator[Said]:
+    """Finds the position where acceptance ends or falls."""
+    shares, steps, last = p.by_position, p.steps, p.last
+    rest = len(shares) - last
+    # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
+    onward = [b / a for a, b in pairwise(shares[:last])]
+    reach = [share * (steps or 1000) for share in shares]
+    if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
+        yield Said(
+            f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW else ''}",
+            ("first only", "window", "block"),
+        )
+        return
+    if last and rest >= max(DEAD, len(shares) / 3):
+        usual = geometric_mean(onward) if onward else shares[0]
+        expected = reach[last - 1] * usual
+        if expected < 1:
+            return
+        chance = (
+            f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
+            if expected >= 3
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether acceptance ends there."
+        )
+        yield Said(
+            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
+            f"per step (γ = {last + 1}) would have committed the same tokens with less work. {chance}",
+            ("window", "block", "position"),
+        )
+        return
+    for k in range(1, len(onward)):
+        usual = median(onward[:k])
+        if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
+            yield Said(
+                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach this position accept it, compared with "
+                f"{percent(usual)} (median) at the positions before.",
+                ("block", "window", "position"),
+            )
+            return
+
+
+def _falls_with_length(p: Figures) -> Iterator[Said]:
+    """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
+    falls = []
+    for window in WINDOWS:
+        short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
+        if min(len(short), len(long)) < ENOUGH:
+            continue
+        before, after = fmean(short), fmean(long)
+        error = sqrt(variance(short) / len(short) + variance(long) / len(long))
+        if after - 1 < FALL * (before - 1) and before - after > 4 * error:
+            falls.append((before - after, window, before, after))
+    if falls:
+        _, window, before, after = max(falls)
+        yield Said(
+            f"Acceptance falls in long texts: α is {before:.2f} in texts up to {window} tokens and {after:.2f} in longer ones. The requests may "
+            "differ in more than length; the log of a single long answer would show whether length is the cause.",
+            ("window", "position", "language"),
+        )
+
+
+# Times and load.
+
+
+def _times(p: Figures) -> Iterator[str]:
+    if p.step_seconds is not None and p.token_seconds is not None and p.alpha is not None:
+        drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
+        yield (
+            f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.committed:.2f} tokens: drafting pays only if plain "
+            f"decoding takes more than {milliseconds(p.token_seconds)} per token."
+        )
+
+
+def _server(p: Figures) -> Iterator[Said]:
+    """Yields a sentence about the effect of the server's load on drafting."""
+    (_, running, _), (_, waiting, _), (_, kv_use, _) = (span(values) for values in (p.running, p.waiting, p.kv_use))
+    if waiting > 0 and kv_use >= FULL:
+        yield Said(
+            f"The server is full ({_load_of(p)}): requests wait for space in the KV cache. Speculative decoding cannot "
+            "shorten that wait, and the drafter's own cache takes part of the space.",
+            ("full",),
+        )
+    elif running >= MANY_RUNNING:
+        yield Said(
+            f"Many requests run at once ({_load_of(p)}): verifying drafted tokens takes time that other requests need, so "
+            "drafting gains less than with one request, or even slows the server down.",
+            ("busy",),
+        )
+
+
+def _load(p: Figures) -> Iterator[Said]:
+    if span(p.running)[2] > 1 or any(p.waiting) or span(p.kv_use)[2] >= HALF_FULL:
+        yield Said(f"Load: {_load_of(p)}.")
+
+
+def _load_of(p: Figures) -> str:
+    parts = [f"{_range(p.running)} running"] if p.running else []
+    parts += [f"{_range(p.waiting)} waiting"] if any(p.waiting) else []
+    parts += [f"KV cache {_range([100 * share for share in p.kv_use])}%"] if span(p.kv_use)[2] >= 0.01 else []
+    return ", ".join(parts)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+# How many tokens to draft.
+
+
+def _fewer(p: Figures) -> Iterator[str]:
+    """Suggests a shorter draft if it would commit almost as many tokens as now."""
+    drafted = round(p.draft_length or 0)
+    if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
+        return
+    if len(p.by_position) > 1:
+        brought = list(accumulate(p.by_position))
+    elif drafted > MOST_CHAIN:
+        return
+    else:
+        brought = list(accumulate(_constant_rate(p.alpha - 1, drafted) ** k for k in range(1, drafted + 1)))
+    low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
+    if low > SHORTER * drafted:
+        return
+    far = (
+        f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. "
+        if p.alpha - 1 < FAR * drafted
+        else ""
+    )
+    assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
+    which = count(low, "token") if low == high else f"{low} to {high} tokens"
+    yield (
+        f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
+        f"{which}. This leaves less to verify, and less to draft if the drafter is autoregressive."
+    )
+
+
+def _is_whole(p: Figures) -> bool:
+    """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
+    return (
+        p.alpha is not None
+        and p.draft_length is not None
+        and p.draft_length > 1.5
+        and p.alpha - 1 > WHOLE * p.draft_length
+    )
+
+
+def _more(p: Figures) -> Iterator[str]:
+    """Suggests a longer draft if most of the draft is accepted."""
+    if p.alpha is None or not p.draft_length or not p.equally_long or _is_whole(p):
+        return
+    whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
+    if whole or (p.alpha - 1) / p.draft_length >= LONGER[1]:
+        last = (
+            f"Position {len(p.by_position)} is still accepted in {percent(p.by_position[-1])} of the steps"
+            if whole
+            else "Most drafted tokens are accepted"
+        )
+        yield f"{last}: try a longer draft, if the drafter was trained for one."
+
+
+def _constant_rate(accepted: float, drafted: int) -> float:
+    """Returns the constant acceptance rate per position that leads to ``accepted`` = Σ rate^k over k = 1 … drafted."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        rate = (low + high) / 2
+        low, high = (rate, high) if sum(rate**k for k in range(1, drafted + 1)) < accepted else (low, rate)
+    return low

@@ -1,0 +1,265 @@
+"""Steps of logged requests. A request with counts of every step becomes a ``Trace``; of other requests, only the ``Figures`` are known."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from d2sd.errors import InputError, first_line
+from d2sd.logs.figures import Figures
+from d2sd.trace.checks import SCHEMA
+from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
+    Alternative,
+    Choice,
+    Committed,
+    Draft,
+    Event,
+    Finished,
+    Node,
+    PrefillDone,
+    StageSeconds,
+    State,
+    StepDone,
+    StopReason,
+)
+from d2sd.trace.text import Detokenizer, TokenTexts
+from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import boundary_posterior
+
+STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a token is 0
+
+
+class Texts:
+    """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
+
+    def __init__(self, tokenizer: Any = None):
+        self._labels = TokenTexts(tokenizer) if tokenizer is not None else None
+        self._size = len(tokenizer) if tokenizer is not None else 0
+        self._tokenizer = tokenizer
+
+    def label(self, token: int, where: str) -> str:
+        """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
+        if self._labels is None:
+            return f" {token}"
+        if token >= self._size:
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {self._size - 1}")
+        return self._labels[token]
+
+    def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
+        labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
+        if self._labels is None:
+            return labels
+        feed = Detokenizer(self._tokenizer).feed
+        return [feed(token) for token in tokens]
+
+
+def open_texts(folder: str | None) -> Texts:
+    """Returns the texts of a tokenizer. Raises ``InputError`` if the tokenizer cannot be read.
+
+    folder: folder or hub id of the tokenizer; None: token ids are used as texts.
+    """
+    if folder is None:
+        return Texts()
+    from transformers import AutoTokenizer
+
+    try:
+        return Texts(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read the tokenizer {folder}: {first_line(error, 160)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: int
+    text: str
+
+
+NOT_KNOWN = Token(0, UNKNOWN)
+
+
+def chain_step(
+    number: int,
+    anchor: Token,
+    position: int,
+    drafted: Sequence[Token],
+    accepted: int,
+    bonus: Token | None,
+    *,
+    decided: bool = True,
+    in_text: int | None = None,
+    confidence: tuple[float, ...] = (),
+    alternatives: tuple[tuple[Alternative, ...], ...] = (),
+    seconds: float = 0.0,
+    elapsed: float = 0.0,
+) -> StepDone:
+    """Returns the event of a step that drafted and verified a chain.
+
+    number: number of the step, from 0.
+    position: number of tokens before the anchor.
+    accepted: number of ``drafted`` tokens that the target accepted.
+    bonus: the token that the target added; None if the text ended before it.
+    decided: whether ``accepted`` is the boundary; False if the text ended before the boundary was known.
+    in_text: number of accepted tokens that are in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    confidence, alternatives: one entry per drafted token, or empty.
+    seconds: time of the step.
+    elapsed: time from the end of prefill to the end of this step.
+    """
+    boundary = accepted if drafted and decided else None
+    accepted = accepted if in_text is None else in_text
+    ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
+    draft = Draft("first", 0, ids, texts, confidence, alternatives) if ids else None
+    nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
+    for k, token in enumerate(drafted, 1):
+        rejected = bonus is not None and k == accepted + 1
+        state: State = "accepted" if k <= accepted else "rejected" if rejected else "unreached"
+        sure = confidence[k - 1] if confidence else None
+        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, sure, None, None))
+    path = tuple(range(1, accepted + 1))
+    committed = [Committed(drafted[k - 1].id, drafted[k - 1].text, "first", k) for k in path]
+    if bonus is not None:
+        committed.append(Committed(bonus.id, bonus.text, "target", None))
+    choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
+    posterior, full = boundary_posterior(confidence)
+    return StepDone(
+        number, anchor.id, anchor.text, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
+        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
+
+    place: place in the log, for error messages.
+    accepted, drafted: numbers of accepted and of drafted tokens, by step.
+    elapsed: time of the output up to the end of each step.
+    histogram: [j]: number of steps that accepted j tokens.
+    longest: largest number of drafted tokens per step.
+    prompt_tokens: number of tokens of the prompt.
+    pieces, prompt_pieces: texts of ``output_ids`` and ``prompt_ids``, if the engine returned them.
+    domain: prompt group.
+    """
+
+    figures: Figures
+    place: str
+    accepted: tuple[int, ...] | None = None
+    drafted: tuple[int, ...] | None = None
+    elapsed: tuple[float, ...] = ()
+    histogram: tuple[int, ...] | None = None
+    longest: int | None = None
+    prompt_tokens: int | None = None
+    prompt: str | None = None
+    prompt_ids: tuple[int, ...] = ()
+    prompt_pieces: tuple[str, ...] = ()
+    text: str | None = None
+    output_ids: tuple[int, ...] | None = None
+    pieces: tuple[str, ...] = ()
+    finish: str | None = None
+    prefill_seconds: float = 0.0
+    domain: str | None = None
+
+    def result(self, texts: Texts) -> Trace | Figures:
+        """Returns the request as a trace, or its figures if its single steps are unknown.
+
+        Raises ``InputError``, which names line and field, if the figures contradict each other.
+        """
+        for wrong in self._contradictions():
+            raise InputError(self.place + wrong)
+        if not self.accepted or self.drafted is None:
+            return self.figures
+        # a whole output has a token from prefill, and each step's accepted and bonus tokens; more tokens are from steps without a draft
+        most, ids = 1 + sum(self.accepted) + len(self.accepted), self.output_ids
+        ids = None if ids is None or len(ids) > most else ids
+        missing = ["confidence"]
+        if ids is None:
+            missing.append("tokens")
+        elif self.accepted != self.drafted:
+            missing.append("rejected")
+        if not self.elapsed:
+            missing.append("times")
+        known = {"prompt_tokens": self.prompt_tokens, "domain": self.domain}
+        first = header(self.figures.engine, self.figures.model, self.prompt, missing)
+        first |= {name: value for name, value in known.items() if value is not None}
+        return Trace.of(first, self._events(texts, self.accepted, self.drafted, most, ids))
+
+    def _contradictions(self) -> Iterator[str]:
+        """Yields an error message for each contradiction between the figures, to append to ``place``."""
+        whole, histogram, accepted, drafted = self.figures, self.histogram, self.accepted, self.drafted
+        counts = list[tuple[str, int, int | None]]()
+        if histogram is not None:
+            counts += [
+                (": the histogram counts {} steps", sum(histogram), whole.steps),
+                (
+                    ": the histogram holds {} accepted tokens",
+                    sum(j * n for j, n in enumerate(histogram)),
+                    whole.accepted,
+                ),
+            ]
+        if accepted is not None and drafted is not None:
+            if len(accepted) != len(drafted):
+                yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
+            most = min(self.longest or MAX_ITEMS, MAX_ITEMS - 1)
+            for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+                if a > d:
+                    yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
+                if d > most:
+                    yield f".per_step_drafted[{at}]: {d} tokens, but at most {most} are drafted per step"
+            counts += [
+                (".per_step_accepted: {} steps", len(accepted), whole.steps),
+                (".per_step_accepted: {} in total", sum(accepted), whole.accepted),
+                (".per_step_drafted: {} in total", sum(drafted), whole.drafted),
+            ]
+        if self.output_ids is not None:
+            counts.append((": {} output ids", len(self.output_ids), whole.tokens))
+        for said, found, reported in counts:
+            if reported not in (None, found):
+                yield f"{said.format(found)}, but {reported} are reported"
+        if accepted and histogram not in (None, tuple(accepted.count(j) for j in range(len(histogram or ())))):
+            yield ".acceptance_histogram: it does not match per_step_accepted"
+
+    def _events(
+        self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int], most: int, ids: Sequence[int] | None
+    ) -> Iterator[Event]:
+        """Yields the events of the trace. ids: the output, if its tokens can be assigned to steps."""
+        seconds = self.figures.seconds or 0.0
+        length = len(self.output_ids) if self.output_ids is not None else self.figures.tokens
+        least = most - accepted[-1]
+        if length is not None and length < least:
+            raise InputError(f"{self.place}: {length} output tokens, but the steps committed at least {least}")
+        left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
+        if ids is not None:
+            tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
+        else:
+            tokens = [NOT_KNOWN] * min(most - left_out, MAX_TEXTS)
+        prompt = self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
+        first = Committed(tokens[0].id, tokens[0].text, "target", None)
+        yield PrefillDone(self.prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
+        before = len(self.prompt_ids) or self.prompt_tokens or 0
+        at, last = 1, len(accepted) - 1
+        for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+            end = at + a + 1 - (left_out if number == last else 0)
+            own = tokens[at:end]
+            committed = min(a, len(own))
+            chain = [*own[:committed], *[NOT_KNOWN] * (d - committed)]
+            bonus = own[committed] if len(own) > committed else None
+            # without times per step, only the end of the last step is known
+            elapsed = self.elapsed[number] if self.elapsed else seconds if number == last else 0.0
+            position = before + at - 1
+            yield chain_step(number, tokens[at - 1], position, chain, a, bonus, in_text=committed, elapsed=elapsed)
+            at = end
+        text = self.text if self.text is not None and ids is None else "".join(t.text for t in tokens)
+        end_reason = STOP_REASONS.get(self.finish, "stopped")
+        yield Finished(end_reason, text, tuple(t.id for t in tokens), len(accepted), seconds, self.prefill_seconds)
+
+
+def header(engine: str, model: str | None, prompt: str | None, missing: Sequence[str]) -> dict[str, object]:
+    """Returns the header of an imported trace. missing: the parts that the log lacks."""
+    return {
+        "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": engine, "config": {}, "models": {"target": model} if model else {},
+        "versions": {}, "hardware": {}, "prompt": prompt, "missing": missing,
+    }  # fmt: skip
