@@ -4,36 +4,28 @@ from __future__ import annotations
 
 # Things to try, each with a public case.
 TRIES = {
-    "convention": "Anchor convention: which row predicts which token (fill or next). With the wrong convention, under 1% of a "
-    "DSpark drafter's tokens were accepted (vLLM issue 56792).",
-    "quantised drafter": "Quantisation of the drafter: SGLang's server quantises it like the target by default, and acceptance fell to 0 (SGLang "
-    "pull request 35629).",
+    "convention": "Anchor convention (fill or next): with the wrong one, under 1% of a DSpark drafter's tokens were accepted (vLLM issue 56792).",
+    "quantised drafter": "Quantisation of the drafter: SGLang quantises it like the target by default; acceptance fell to 0 (SGLang pull request 35629).",
     "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tests them.",
-    "taps": "Taps (target layers) that are off by one layer: 5.6 instead of 6.6 accepted tokens per step (Avarok-Cybersecurity/atlas pull "
-    "request 394; vLLM pull request 42704).",
-    "thinking": "Thinking on or off, as in training: for Qwen3-8B, the acceptance rate was 25% with thinking and 60% without (z-lab/dflash issue 133). "
-    "For Qwen3.5-35B-A3B, the rate was higher with thinking (issue 60).",
-    "template": "Chat template: without it, clearly fewer tokens of EAGLE-3 drafters for Llama 3.3 are accepted (TensorRT-LLM pull request 4802).",
-    "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
-    "quantised": "Quantisation of the target: try it in 16 bits. Quantisation is often suspected, but not always the cause. With one pair of models, the acceptance rate was 8 to 9% "
-    "for all quantisations from 3.5 to 5.5 bits per weight (z-lab/dflash issue 152).",
-    "engine": "Another engine with the same drafter: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
-    "ids, `d2sd whatif LOG --served` compares the server's steps with a local run of the same drafter.",
-    "training": "Training, if you trained the drafter yourself: wrong padding and wrong hidden states led to very low acceptance (SpecForge issue "
-    "471, pull request 473).",
-    "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts were longer than the "
-    "window (AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898). Compare short texts with long ones.",
-    "position": "Position ids of the draft: when they were one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
-    "(ik_llama.cpp pull request 2296).",
+    "taps": "Taps that are off by one layer: 5.6 instead of 6.6 accepted tokens (Avarok-Cybersecurity/atlas pull request 394; vLLM pull request 42704).",
+    "thinking": "Thinking on or off, as in training: the acceptance rate of Qwen3-8B was 25% with thinking and 60% without (z-lab/dflash issue 133); for "
+    "Qwen3.5-35B-A3B, it was higher with thinking (issue 60).",
+    "template": "Chat template: EAGLE-3 drafters for Llama 3.3 have fewer tokens accepted without it (TensorRT-LLM pull request 4802).",
+    "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese (z-lab/dflash issue 7).",
+    "engine": "Another engine: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
+    "ids, `d2sd whatif LOG --served` compares the server's steps with a local run of the drafter.",
+    "window": "Sliding-window layers that run as full attention: acceptance ended at position 2 to 5 of 15 in texts longer than the "
+    "window (AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898).",
+    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens (ik_llama.cpp pull request 2296).",
     "block": "More drafted tokens than in training: with 7 instead of 5, the acceptance rate fell from 35% to 4% (vLLM pull request 41834).",
-    "handover": "Prompts are processed on another server. Check that, for the prompt, the drafter receives its own KV cache or the target's "
-    "hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). To test this, use one server for prompts and decoding.",
+    "handover": "Prompts are processed on another server: check that the drafter receives its KV cache or the target's hidden states of the prompt "
+    "(vllm-ascend issue 13665; SGLang issues 7927 and 34285).",
     "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
     "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
-    "replica": "Weights and settings of the drafter on that engine, and whether that engine gets other kinds of text.",
-    "drafter fails": "Context size, KV cache and memory of the drafter: it may have room for fewer tokens than the target. Without the drafter, the server runs at the same speed.",
-    "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block. DSpark on one target (vLLM issue "
-    "51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613) had this profile.",
+    "replica": "Weights and settings of the drafter on that engine, and whether it gets other kinds of text.",
+    "drafter fails": "Context size, KV cache and memory of the drafter.",
+    "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block (DSpark: vLLM issue 51009; DFlash: "
+    "vllm-project/speculators issue 613).",
 }  # fmt: skip
 
 # Published α by a part of the drafter's name: (α, drafted tokens per step, texts, source).

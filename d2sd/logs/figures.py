@@ -87,7 +87,9 @@ class Figures:
     @property
     def rate(self) -> float | None:
         """Acceptance rate: accepted ÷ drafted tokens."""
-        return self.accepted / self.drafted if self.drafted and self.accepted is not None else self.stated_rate
+        if self.drafted and self.accepted is not None:
+            return self.accepted / self.drafted
+        return (self.alpha - 1) / self.draft_length if self.alpha and self.draft_length else self.stated_rate
 
     @property
     def draft_length(self) -> float | None:
@@ -173,10 +175,8 @@ class Figures:
     @property
     def unknown(self) -> str:
         """A sentence about what the log lacks."""
-        lacking = [] if self.unit == "request" else ["single requests"]
-        lacking += [] if self.alpha else ["the number of steps and therefore α"]
-        lacking += ["the order of the steps" if self.by_position else "acceptance by position"]
-        return f"not in this log: {', '.join(lacking)}, the places in the text where steps end, and confidences"
+        what = "the order of the steps" if self.by_position else "acceptance by position"
+        return f"not in this log: {what}, the places in the text where steps end, and confidences"
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""

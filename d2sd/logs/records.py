@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,35 +89,33 @@ def parsed(line: bytes) -> Any:
         return None
 
 
+def record_in(raw: bytes, where: str) -> dict[str, Any]:
+    """Returns the record in a line. Raises ``InputError`` if the line is not a JSON object."""
+    try:
+        data = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: not a JSON object")
+    return data
+
+
 def read_records(lines: Iterator[tuple[int, bytes]], most: int, bad: Bad | None) -> Iterator[Record]:
     """Yields the records in the lines from ``numbered``. Raises ``InputError`` for a record that is not a JSON object.
 
     bad: in JSON lines, called with the error message instead; the line is then skipped.
     """
-    found = 0
-    for number, line in lines:
+    first = next(lines)
+    if first[1].lstrip().startswith(b"[") or (first[1].lstrip().startswith(b"{") and parsed(first[1]) is None):
+        yield from _document(first[1], lines, most)
+        return
+    for number, line in chain([first], lines):
         try:
-            data = orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            if not found and line.lstrip()[:1] in (b"{", b"["):
-                yield from _document(line, lines, most)
-                return
-            _refuse(f"line {number}: not JSON ({error})", bad)
-            continue
-        found += 1
-        if isinstance(data, list) and found == 1:
-            yield from _entries(data)
-            return
-        if not isinstance(data, dict):
-            _refuse(f"line {number}: not a JSON object", bad)
-            continue
-        yield f"line {number}", data
-
-
-def _refuse(sentence: str, bad: Bad | None) -> None:
-    if bad is None:
-        raise InputError(sentence)
-    bad(sentence)
+            yield f"line {number}", record_in(line, f"line {number}")
+        except InputError as error:
+            if bad is None:
+                raise
+            bad(str(error))
 
 
 def _document(line: bytes, lines: Iterator[tuple[int, bytes]], most: int) -> Iterator[Record]:
@@ -130,11 +129,7 @@ def _document(line: bytes, lines: Iterator[tuple[int, bytes]], most: int) -> Ite
         data = orjson.loads(whole)
     except orjson.JSONDecodeError as error:
         raise NotJSON(f"line 1: neither JSON lines nor one JSON document ({error})", bytes(whole)) from None
-    yield from _entries(data if isinstance(data, list) else [data])
-
-
-def _entries(entries: list[Any]) -> Iterator[Record]:
-    for number, entry in enumerate(entries, 1):
+    for number, entry in enumerate(data if isinstance(data, list) else [data], 1):
         if not isinstance(entry, dict):
             raise InputError(f"entry {number}: not a JSON object")
         yield f"entry {number}", entry
@@ -156,21 +151,13 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     for number, line in lines:
         line = line.strip()
         if not line.startswith(b"data:"):
-            if line and not line.startswith(STREAM_FIELDS):
+            if not line.startswith(STREAM_FIELDS):
                 raise InputError(f"line {number}: not a line of an event stream, which begins with data:")
             continue
         body = line[5:].strip()
-        part: Any = None
-        if body != b"[DONE]":
-            try:
-                part = orjson.loads(body)
-            except orjson.JSONDecodeError as error:
-                raise InputError(f"line {number}: not JSON ({error})") from None
-            if not isinstance(part, dict):
-                raise InputError(f"line {number}: not a JSON object")
+        part = None if body == b"[DONE]" else record_in(body, f"line {number}")
         # llama.cpp's own interface marks the last part with stop
-        ended = parts and (part is None or part.get("id") != parts[-1].get("id") or parts[-1].get("stop") is True)
-        if ended:
+        if parts and (part is None or part.get("id") != parts[-1].get("id") or parts[-1].get("stop") is True):
             yield f"line {began}", merged(parts)
             parts = []
         if part is not None:

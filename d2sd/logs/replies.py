@@ -20,16 +20,12 @@ from d2sd.logs.equations import figures_of
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import KEYS, scaled
 from d2sd.logs.records import PARTS, Record, convert, first_choice
-from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token, chain_step, header
+from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token
 from d2sd.trace.events import (
     MAX_ITEMS,
     MAX_TEXTS,
     Alternative,
-    Committed,
     Count,
-    Event,
-    Finished,
-    PrefillDone,
     Probability,
 )
 from d2sd.trace.trace import Trace
@@ -324,7 +320,7 @@ def is_dump(record: dict[str, Any]) -> bool:
     return {"n_draft", "n_accepted", "pos"} <= record.keys()
 
 
-def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace]:
+def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figures]:
     """Yields one trace per sequence. If the step number of a ``seq`` does not increase, a new sequence begins."""
     found: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
@@ -353,16 +349,10 @@ def _check_dumped(step: DumpedStep, where: str) -> None:
             )
 
 
-def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
-    first = header("llama.cpp", None, None, ["prompt", "target", "times"])
-    return Trace.of(first, _dumped_events(steps, texts))
-
-
-def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterator[Event]:
-    yield PrefillDone((), (), 0.0, (Committed(NOT_KNOWN.id, NOT_KNOWN.text, "target", None),))
-    written = [NOT_KNOWN]
-    for number, (where, step) in enumerate(steps):
-        drafted = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
+def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace | Figures:
+    drafts, output = [], [NOT_KNOWN]
+    for where, step in steps:
+        chain = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
         tops = tuple(
             tuple(
                 Alternative(t.tok, texts.label(t.tok, f"{where}: pos[{at}].top[{k}].tok"), t.p)
@@ -370,11 +360,10 @@ def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterato
             )
             for at, p in enumerate(step.pos)
         )
-        sure, at = tuple(p.p for p in step.pos), len(written) - 1
-        done = chain_step(
-            number, written[-1], at, drafted, step.n_accepted, NOT_KNOWN, confidence=sure, alternatives=tops
-        )
-        written += [Token(c.token, c.text) for c in done.committed]
-        yield done
-    text, ids = "".join(t.text for t in written), tuple(t.id for t in written)
-    yield Finished("stopped", text, ids, len(steps), 0.0, 0.0)
+        drafts.append((chain, tuple(p.p for p in step.pos), tops))
+        output += [*chain[: step.n_accepted], NOT_KNOWN]
+    return Request(
+        figures=Figures(engine="llama.cpp"), place=steps[0][0], accepted=tuple(step.n_accepted for _, step in steps),
+        drafted=tuple(step.n_draft for _, step in steps), output_ids=tuple(token.id for token in output),
+        pieces=tuple(token.text for token in output), drafts=drafts, missing=("prompt", "target", "times"),
+    ).result(texts)  # fmt: skip

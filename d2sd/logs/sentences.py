@@ -38,8 +38,8 @@ ORDINARY = "Acceptance by position looks normal."
 NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
 NO_ALPHA = "This log has neither α nor acceptance by position."
 RATE = (
-    "The acceptance rate of a drafter falls as γ grows, so look at α instead. In llama.cpp, official drafters had rates of 15% "
-    "at an α of about 3 (llama.cpp issue 25792)."
+    "The acceptance rate falls as γ grows, so look at α instead: official drafters had rates of 15% at an α of about 3 (llama.cpp "
+    "issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate above which almost every token is accepted
 EVERY = (
@@ -47,13 +47,11 @@ EVERY = (
     "α is lower."
 )
 WHOLE_DRAFTS = (
-    "For hybrid and recurrent models, whose state cannot be partly rolled back, llama.cpp's rate counts only drafts that were accepted "
-    "completely. The lines “statistics” of its log count all drafts."
+    "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
+    "log count all drafts."
 )
-FAILS = (
-    "The drafter failed {} (“llama_decode returned -1”): these steps drafted nothing, so the server decoded as without a drafter. Find the "
-    "first error or warning about the drafter in the log."
-)
+FAILS = "The drafter failed {} (“llama_decode returned -1”), and nothing was drafted in these steps: look for its first error in the log."
+TRY_LONGER = "try a longer draft, if the drafter was trained for one."
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -105,7 +103,7 @@ def sentences(p: Figures) -> Iterator[Said]:
         notes.append(EVERY)
     if p.engine == "llama.cpp" and p.unit == "request" and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
         notes.append(WHOLE_DRAFTS)
-    if p.alpha and p.draft_length and p.alpha > 2.5 and (p.alpha - 1) / p.draft_length < 0.25:
+    if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
         notes.append(RATE)
     notes += published_alpha(p.drafter, p.model)
     yield from map(Said, notes)
@@ -150,8 +148,8 @@ def _out_of_the_ordinary(p: Figures) -> Iterator[Said]:
         return
     if not p.equally_long:
         yield Said(
-            f"Drafts have different lengths, {p.draft_length:.3g} tokens on average and at most {len(shares)}. Steps with a shorter draft "
-            "do not draft the last positions, so acceptance there looks lower than it is."
+            f"Drafts have different lengths, {p.draft_length:.3g} tokens on average and at most {len(shares)}. In steps with a shorter draft, "
+            "the last positions are not drafted, so acceptance there looks lower than it is."
         )
         return
     yield from _form(p)
@@ -199,7 +197,7 @@ def _form(p: Figures) -> Iterator[Said]:
         chance = (
             f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether acceptance ends there."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show."
         )
         yield Said(
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
@@ -292,50 +290,37 @@ def _fewer(p: Figures) -> Iterator[str]:
     drafted = round(p.draft_length or 0)
     if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
-    if len(p.by_position) > 1:
-        brought = list(accumulate(p.by_position))
-    elif drafted > MOST_CHAIN:
+    known = len(p.by_position) > 1
+    if not known and drafted > MOST_CHAIN:
         return
-    else:
-        brought = list(accumulate(_constant_rate(p.alpha - 1, drafted) ** k for k in range(1, drafted + 1)))
+    rate = _constant_rate(p.alpha - 1, drafted)
+    brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
     low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
-    if low > SHORTER * drafted:
-        return
-    far = (
-        f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. "
-        if p.alpha - 1 < FAR * drafted
-        else ""
-    )
-    assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
-    which = count(low, "token") if low == high else f"{low} to {high} tokens"
-    yield (
-        f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens{assumed}: draft "
-        f"{which}. This leaves less to verify, and less to draft if the drafter is autoregressive."
-    )
+    if low <= SHORTER * drafted:
+        far = (
+            f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if (p.rate or 1.0) < FAR else ""
+        )
+        yield (
+            f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
+            f"{'' if known else ', if all positions are accepted equally often'}: draft "
+            f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
+        )
 
 
 def _is_whole(p: Figures) -> bool:
     """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
-    return (
-        p.alpha is not None
-        and p.draft_length is not None
-        and p.draft_length > 1.5
-        and p.alpha - 1 > WHOLE * p.draft_length
-    )
+    return (p.draft_length or 0.0) > 1.5 and (p.rate or 0.0) > WHOLE
 
 
 def _more(p: Figures) -> Iterator[str]:
     """Suggests a longer draft if most of the draft is accepted."""
-    if p.alpha is None or not p.draft_length or not p.equally_long or _is_whole(p):
+    last = p.by_position[-1] if len(p.by_position) > 1 else 0.0
+    if not p.draft_length or not p.equally_long or _is_whole(p):
         return
-    whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
-    if whole or (p.alpha - 1) / p.draft_length >= LONGER[1]:
-        last = (
-            f"Position {len(p.by_position)} is still accepted in {percent(p.by_position[-1])} of the steps"
-            if whole
-            else "Most drafted tokens are accepted"
-        )
-        yield f"{last}: try a longer draft, if the drafter was trained for one."
+    if last >= LONGER[0]:
+        yield f"Position {len(p.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}"
+    elif (p.rate or 0.0) >= LONGER[1]:
+        yield f"Most drafted tokens are accepted: {TRY_LONGER}"
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:

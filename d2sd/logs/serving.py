@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.logs.records import convert, parsed
+from d2sd.logs.records import convert, record_in
 from d2sd.logs.replies import Piece, read_llamacpp_stream, read_sglang, read_vllm
 from d2sd.logs.steps import Request
 from d2sd.trace.trace import MAX_LINE_BYTES
@@ -45,13 +45,13 @@ class Server:
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
-        return self._object(b"".join(self._lines(path, data)), path)
+        return record_in(b"".join(self._lines(path, data)), f"{self.address}{path}")
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request`` does."""
         for line in self._lines(path, data):
             if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
-                yield self._object(line[6:], path)
+                yield record_in(line[6:], f"{self.address}{path}")
 
     def _lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
         body, size = None if data is None else orjson.dumps(data), 0
@@ -72,12 +72,6 @@ class Server:
             raise InputError(
                 f"{self.address} {'broke off its reply' if size else 'does not answer'} ({problem})"
             ) from None
-
-    def _object(self, raw: bytes, path: str) -> dict[str, Any]:
-        data = parsed(raw)
-        if not isinstance(data, dict):
-            raise InputError(f"{self.address}{path}: the reply is not a JSON object")
-        return data
 
 
 def _is_loopback(host: str) -> bool:

@@ -94,7 +94,7 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
 
     The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """
-    pairs = [(row.alpha, row.rate) for row in rows if row.alpha and row.rate]
+    pairs = [(row.alpha, row.stated_rate) for row in rows if row.alpha and row.stated_rate]
     rules: tuple[Callable[[float, int], float], ...] = (lambda a, n: a / (n + 1), lambda a, n: (a - 1) / n)
     fitting = [
         float(n)
@@ -107,27 +107,27 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
 
 def _with_counters(found: Sequence[Figures]) -> Iterator[Figures]:
     """Yields the figures, with those of llama.cpp's requests and of their drafter since the program started in one."""
-    counters = [one for one in found if (one.engine, one.unit) == ("llama.cpp", "running")]
-    for one in [one for one in found if one not in counters]:
-        used = [c for c in counters if c.steps and c.start == one.start]
+    counters = [one for one in found if (one.engine, one.unit) == ("llama.cpp", "running") and one.steps]
+    for one in found:
+        used = [c for c in counters if c.start == one.start]
+        if (one.engine, one.unit) == ("llama.cpp", "running"):
+            continue
         if (one.engine, one.unit) == ("llama.cpp", "request") and one.drafts and used:
             one = replace(one, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
             if len(used) == 1:
                 counters.remove(used[0])
                 one = _with_its_drafter(one, used[0])
         yield one
-    yield from (c for c in counters if c.steps)
+    yield from counters
 
 
 def _with_its_drafter(own: Figures, since: Figures) -> Figures:
     """Merges ``own``, the figures of requests, with ``since``, the totals of their drafter since the program started."""
-    partly = ended = own.steps is None
-    if own.steps and since.steps and own.drafted and since.drafted:
-        # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
-        ended = own.drafted == since.drafted and since.steps > own.steps and since.drafted % since.steps == 0
-        partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
-    merged = replace(own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position)
-    if (ended or partly) and since.alpha:
-        counts = {name: getattr(since, name) for name in ("steps", "drafted", "accepted", "stated_alpha")}
-        merged = replace(merged, stated_rate=own.rate, **counts)
-    return merged
+    # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
+    ended = own.drafted == since.drafted and (since.steps or 0) > (own.steps or 0)
+    partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
+    counts = since if ended or partly or not own.steps else own
+    return replace(
+        own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position, stated_rate=own.rate,
+        steps=counts.steps, drafted=counts.drafted, accepted=counts.accepted, stated_alpha=counts.stated_alpha,
+    )  # fmt: skip

@@ -142,6 +142,8 @@ class Request:
     longest: largest number of drafted tokens per step.
     prompt_tokens: number of tokens of the prompt.
     pieces, prompt_pieces: texts of ``output_ids`` and ``prompt_ids``, if the engine returned them.
+    drafts: drafted tokens, confidences and alternatives of each step.
+    missing: the parts that the log lacks, if they differ from those of a reply.
     domain: prompt group.
     """
 
@@ -162,6 +164,8 @@ class Request:
     finish: str | None = None
     prefill_seconds: float = 0.0
     domain: str | None = None
+    drafts: Sequence[tuple[Sequence[Token], tuple[float, ...], tuple[tuple[Alternative, ...], ...]]] = ()
+    missing: Sequence[str] = ()
 
     def result(self, texts: Texts) -> Trace | Figures:
         """Returns the request as a trace, or its figures if its single steps are unknown.
@@ -172,20 +176,31 @@ class Request:
             raise InputError(self.place + wrong)
         if not self.accepted or self.drafted is None:
             return self.figures
-        # a whole output has a token from prefill, and each step's accepted and bonus tokens; more tokens are from steps without a draft
-        most, ids = 1 + sum(self.accepted) + len(self.accepted), self.output_ids
-        ids = None if ids is None or len(ids) > most else ids
-        missing = ["confidence"]
-        if ids is None:
-            missing.append("tokens")
-        elif self.accepted != self.drafted:
-            missing.append("rejected")
-        if not self.elapsed:
-            missing.append("times")
+        # a whole output has a token from prefill, and each step's accepted and bonus tokens
+        whole, ids = 1 + sum(self.accepted) + len(self.accepted), self.output_ids
+        length = self.figures.tokens if ids is None else len(ids)
+        if length is not None and length < whole - self.accepted[-1]:
+            raise InputError(
+                f"{self.place}: {length} output tokens, but the steps committed at least {whole - self.accepted[-1]}"
+            )
+        tokens = [NOT_KNOWN] * min(whole, length or whole, MAX_TEXTS)
+        cut = ids is not None and len(ids) <= whole  # otherwise, some tokens are from steps without a draft
+        if ids is not None and cut:
+            tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
+        missing = {
+            "confidence": True,
+            "tokens": not cut,
+            "rejected": cut and self.accepted != self.drafted,
+            "times": not self.elapsed,
+        }
         known = {"prompt_tokens": self.prompt_tokens, "domain": self.domain}
-        first = header(self.figures.engine, self.figures.model, self.prompt, missing)
-        first |= {name: value for name, value in known.items() if value is not None}
-        return Trace.of(first, self._events(texts, self.accepted, self.drafted, most, ids))
+        header = {
+            "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.figures.engine, "config": {}, "versions": {}, "hardware": {},
+            "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.prompt,
+            "missing": self.missing or [what for what, lacks in missing.items() if lacks],
+        } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
+        text = self.text if self.text is not None and not cut else "".join(t.text for t in tokens)
+        return Trace.of(header, self._events(texts, tokens, text, self.accepted, self.drafted))
 
     def _contradictions(self) -> Iterator[str]:
         """Yields an error message for each contradiction between the figures, to append to ``place``."""
@@ -223,43 +238,26 @@ class Request:
             yield ".acceptance_histogram: it does not match per_step_accepted"
 
     def _events(
-        self, texts: Texts, accepted: Sequence[int], drafted: Sequence[int], most: int, ids: Sequence[int] | None
+        self, texts: Texts, tokens: Sequence[Token], text: str, accepted: Sequence[int], drafted: Sequence[int]
     ) -> Iterator[Event]:
-        """Yields the events of the trace. ids: the output, if its tokens can be assigned to steps."""
-        seconds = self.figures.seconds or 0.0
-        length = len(self.output_ids) if self.output_ids is not None else self.figures.tokens
-        least = most - accepted[-1]
-        if length is not None and length < least:
-            raise InputError(f"{self.place}: {length} output tokens, but the steps committed at least {least}")
-        left_out = max(0, most - length) if length is not None else 0  # the text ended within the last step
-        if ids is not None:
-            tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
-        else:
-            tokens = [NOT_KNOWN] * min(most - left_out, MAX_TEXTS)
-        prompt = self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
+        seconds, prompt = self.figures.seconds or 0.0, self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
         yield PrefillDone(self.prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
-        before = len(self.prompt_ids) or self.prompt_tokens or 0
-        at, last = 1, len(accepted) - 1
+        before, at = len(self.prompt_ids) or self.prompt_tokens or 0, 1
         for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
-            end = at + a + 1 - (left_out if number == last else 0)
-            own = tokens[at:end]
+            own = tokens[at : at + a + 1]  # fewer in the last step if the text ended within it
             committed = min(a, len(own))
-            chain = [*own[:committed], *[NOT_KNOWN] * (d - committed)]
-            bonus = own[committed] if len(own) > committed else None
             # without times per step, only the end of the last step is known
-            elapsed = self.elapsed[number] if self.elapsed else seconds if number == last else 0.0
-            position = before + at - 1
-            yield chain_step(number, tokens[at - 1], position, chain, a, bonus, in_text=committed, elapsed=elapsed)
-            at = end
-        text = self.text if self.text is not None and ids is None else "".join(t.text for t in tokens)
-        end_reason = STOP_REASONS.get(self.finish, "stopped")
-        yield Finished(end_reason, text, tuple(t.id for t in tokens), len(accepted), seconds, self.prefill_seconds)
-
-
-def header(engine: str, model: str | None, prompt: str | None, missing: Sequence[str]) -> dict[str, object]:
-    """Returns the header of an imported trace. missing: the parts that the log lacks."""
-    return {
-        "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": engine, "config": {}, "models": {"target": model} if model else {},
-        "versions": {}, "hardware": {}, "prompt": prompt, "missing": missing,
-    }  # fmt: skip
+            elapsed = self.elapsed[number] if self.elapsed else seconds if number == len(accepted) - 1 else 0.0
+            chain, confidence, alternatives = (
+                self.drafts[number] if self.drafts else ([*own[:committed], *[NOT_KNOWN] * (d - committed)], (), ())
+            )
+            yield chain_step(
+                number, tokens[at - 1], before + at - 1, chain, a, own[committed] if len(own) > committed else None, in_text=committed,
+                confidence=confidence, alternatives=alternatives, elapsed=elapsed,
+            )  # fmt: skip
+            at += a + 1
+        ids = tuple(t.id for t in tokens)
+        yield Finished(
+            STOP_REASONS.get(self.finish, "stopped"), text, ids, len(accepted), seconds, self.prefill_seconds
+        )
