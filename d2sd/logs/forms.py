@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from d2sd.logs.equations import MAX_POSITIONS
-from d2sd.logs.figures import Unit
+from d2sd.logs.figures import MAX_POSITIONS, Unit
 
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
 ROUNDED = 0.01  # precision of printed α and rates by position
@@ -20,7 +19,7 @@ Untrue = tuple[str, Callable[[dict[str, Any]], bool]]  # name of a value, and wh
 class Form:
     """A format in which a program prints its figures. Figures that belong together are called a row.
 
-    Patterns contain ``<name>`` in place of a value. The names are those of ``d2sd.logs.equations``; ``at`` is acceptance at one
+    Patterns contain ``<name>`` in place of a value. The names are those of ``d2sd.logs.figures``; ``at`` is acceptance at one
     position, printed once per position, and ``…_ms`` and ``…_percent`` are values in these units.
 
     begins: pattern of the line that begins a row.
@@ -47,7 +46,7 @@ class Form:
 KEYS = {
     "vllm": {
         "completion_tokens": "generated", "num_spec_steps": "steps", "mean_acceptance_length": "alpha", "num_accepted_draft_tokens": "accepted",
-        "num_draft_tokens": "drafted", "draft_acceptance_rate": "rate", "generation_time_ms": "decode_ms", "acceptance_histogram": "counts",
+        "num_draft_tokens": "drafted", "draft_acceptance_rate": "rate", "generation_time_ms": "seconds_ms", "acceptance_histogram": "counts",
     },
     "sglang": {
         "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "alpha", "spec_accept_rate": "rate",
@@ -55,7 +54,7 @@ KEYS = {
         "spec_accept_token_num": "accepted", "spec_draft_token_num": "drafted",
     },
     "llama.cpp": {
-        "predicted_n": "predicted", "predicted_ms": "decode_ms", "draft_n": "drafted", "draft_n_accepted": "accepted",
+        "predicted_n": "predicted", "predicted_ms": "seconds_ms", "draft_n": "drafted", "draft_n_accepted": "accepted",
         "total_predicted": "written", "total_draft": "drafted", "total_draft_accepted": "accepted",
     },
     "tensorrt-llm": {"numDraftTokens": "drafted", "numAcceptedTokens": "accepted", "numRequestsWithDraftTokens": "steps"},
@@ -121,7 +120,7 @@ FORMS = (
         r"(?<![0-9.])(?=[0-9]{1,15} accepted)<accepted> accepted\s*/<drafted>",
         r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
     ), (
-        r"(?<!prompt )eval time\s*=<decode_ms> ms\s*/<predicted>",
+        r"(?<!prompt )eval time\s*=<seconds_ms> ms\s*/<predicted>",
     ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} (?:tokens|runs)"),
     Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
         r"statistics\s+<drafter>", r"#calls\(b,g,a\)\s*=\s*[0-9]{1,12}<calls>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<reached>", r"#gen tokens\s*=<drafted>",
@@ -130,7 +129,7 @@ FORMS = (
     )),
     Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
         r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
-    ), (r"decoded\s+[0-9]{1,12} tokens in<decode> seconds",), keys=True),
+    ), (r"decoded\s+[0-9]{1,12} tokens in<seconds> seconds",), keys=True),
     Form("llama.cpp", "request", r"\bpred=\s*[0-9]{1,9}\s+draft=", (  # llama.cpp's mtp-bench.py
         r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
     )),

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from d2sd.logs.equations import MAX_POSITIONS, row_of
-from d2sd.logs.figures import Figures
+from d2sd.logs.figures import MAX_POSITIONS, Figures, row_of
 from d2sd.logs.forms import PATTERNS, Form, begins, values
 
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
@@ -27,7 +26,6 @@ STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|load
 MODEL = re.compile(
     r"((?:speculative_draft_)?model_path|\bmodel|loading (?:draft )?model)['\"]?\s{0,3}[:=]?\s{0,3}['\"]([^'\"\s]{1,200})['\"]"
 )
-Names = tuple[str | None, str | None]  # names of target and drafter
 # Options for the number of drafted tokens per step; SGLang's option also counts the root.
 DRAFTED_OPTION = re.compile(
     r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
@@ -67,16 +65,14 @@ class _Found:
 
     drafts: whether it is a row with drafts.
     before: the lines before the first line of the row.
-    names: last printed names of target and drafter.
-    gamma: drafted tokens per step, from the last printed options.
+    stated: last printed names of target and drafter, and number of drafted tokens per step.
     """
 
     form: Form
     drafts: bool
     lines: list[str]
     before: str
-    names: Names
-    gamma: int | None
+    stated: dict[str, Any]
 
     def takes(self, form: Form | None, drafts: bool, line: str) -> bool:
         """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
@@ -107,8 +103,7 @@ class _Found:
             known["running"] = form.requests
         if "Prefill batch" in self.before:
             known["prompts"] = inf
-        model, drafter = self.names
-        known |= {"option": self.gamma, "model": model, "drafter": drafter or known.get("drafter")}
+        known |= {name: value for name, value in self.stated.items() if value}
         backend = known.get("backend")
         yield from row_of(backend if backend in BACKENDS else form.engine, form.unit, known)
 
@@ -127,8 +122,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
     pages = _Pages()
     row: _Found | None = None
-    names: Names = (None, None)
-    gamma: int | None = None
+    stated: dict[str, Any] = {}
     recent: deque[str] = deque(maxlen=AROUND)
     for line in _split(lines):
         if sample := SAMPLE.match(line):
@@ -143,30 +137,34 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
                 yield from row.figures()
             row = None
         if form is not None:
-            row = _Found(form, drafts, [line], "\n".join(recent) if drafts else "", names, gamma)
+            row = _Found(form, drafts, [line], "\n".join(recent) if drafts else "", dict(stated))
             recent.clear()
         elif row is not None:
             row.lines.append(line)
         if form is None or not drafts:
             recent.append(line)
-        if "draft" in line or "spec" in line:
-            for option in DRAFTED_OPTION.finditer(line):
-                gamma = int(option[2]) - (option["root"] is not None)
-        if "model" in line and STARTED.search(line):
-            names = _names(line, names)
+        stated |= _stated(line)
     if row is not None:
         yield from row.figures()
     yield from pages.rows()
 
 
-def _names(line: str, known: Names) -> Names:
-    """Returns the names of target and drafter, updated from this line. A drafter is labelled "draft" or is the second name."""
-    found = MODEL.findall(line)
-    drafters = [name for key, name in found if "draft" in key]
-    others = list(dict.fromkeys(name for key, name in found if "draft" not in key))
-    if not others:
-        return (known[0], drafters[0]) if drafters else known
-    return others[0], next(iter([*drafters, *others[1:]]), None)
+def _stated(line: str) -> dict[str, Any]:
+    """Returns the names of target and drafter, and the number of drafted tokens per step, if a line states them."""
+    found: dict[str, Any] = {}
+    if "draft" in line or "spec" in line:
+        for option in DRAFTED_OPTION.finditer(line):
+            found["option"] = int(option[2]) - (option["root"] is not None)
+    if "model" in line and STARTED.search(line):
+        names = MODEL.findall(line)
+        others = list(dict.fromkeys(name for key, name in names if "draft" not in key))
+        # a drafter is labelled "draft" or is the second name
+        drafters = [*(name for key, name in names if "draft" in key), *others[1:]]
+        if others:
+            found |= {"model": others[0], "drafter": None}
+        if drafters:
+            found["drafter"] = drafters[0]
+    return found
 
 
 # Pages of ``/metrics``, in Prometheus' text format.
@@ -213,11 +211,9 @@ class _Pages:
 
     def _row(self, key: tuple[str, str, str]) -> Iterator[Figures]:
         engine, model, replica = key
-        known = self._series[key] | {
-            "model": model or None,
-            "replica": int(replica) if replica.isdecimal() else None,
-        }
-        if reached := self._series[key].get("reached"):
+        page, number = self._series[key], int(replica) if replica.isdecimal() else None
+        known: dict[str, Any] = {**page, "model": model or None, "replica": number}
+        if reached := page.get("reached"):
             known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
         yield from row_of(engine, "running" if engine == "vllm" else "interval", known)
 

@@ -16,8 +16,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from d2sd.errors import InputError
-from d2sd.logs.equations import figures_of
-from d2sd.logs.figures import Figures
+from d2sd.logs.figures import Figures, figures_of
 from d2sd.logs.forms import KEYS, scaled
 from d2sd.logs.records import PARTS, Record, convert, first_choice
 from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token
@@ -97,7 +96,7 @@ def _figures(engine: str, place: str, stats: dict[str, Any]) -> Figures:
         stated, value = stats.get(key), counted.get(name)
         if stated and value is not None and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
-    return figures_of(engine, "request", {"model": stats["model"], "decode": stats.get("e2e_latency"), **known})
+    return figures_of(engine, "request", {"model": stats["model"], "seconds": stats.get("e2e_latency"), **known})
 
 
 # vLLM.
@@ -270,7 +269,7 @@ def read_llamacpp_stream(
     (end, totals), model = timed[-1], timed[-1][0].get("model")
     known = {
         "steps": len(steps) if clear else None, "accepted": totals.draft_n_accepted, "drafted": totals.draft_n,
-        "predicted": totals.predicted_n, "decode": totals.predicted_ms / 1e3,
+        "predicted": totals.predicted_n, "seconds": totals.predicted_ms / 1e3,
         "model": model.rpartition("/")[2] if isinstance(model, str) else None,
     }  # fmt: skip
     return Request(

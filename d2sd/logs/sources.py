@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from d2sd.errors import InputError
-from d2sd.logs.equations import figures_of
-from d2sd.logs.figures import Figures, joined
+from d2sd.logs.figures import Figures, figures_of, joined
 from d2sd.trace.trace import Trace
 
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
@@ -34,7 +33,7 @@ def of_trace(trace: Trace) -> Figures:
     positions = max(-(-drafted // (steps or 1)), len(reached))
     known = {
         "model": model if isinstance(model, str) else None, "steps": steps, "drafted": drafted, "accepted": reached.total(), "reached": [reached[k] for k in range(positions)],
-        "by_length": tuple(lengths), "predicted": len(trace.token_ids), "decode": (trace.finished and trace.finished.seconds) or None,
+        "by_length": tuple(lengths), "predicted": len(trace.token_ids), "seconds": (trace.finished and trace.finished.seconds) or None,
     }  # fmt: skip
     return figures_of(str(trace.header["method"]), "request", known)
 
