@@ -17,8 +17,8 @@ from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.probes import Trial
 from d2sd.doctor.redraft import alpha
-from d2sd.logs.report import WHAT_TO_TRY, Answer, side_by_side
-from d2sd.logs.sentences import names_fault, tries
+from d2sd.logs.report import Answer, side_by_side, what_to_try
+from d2sd.logs.sentences import names_fault
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
@@ -73,8 +73,8 @@ def markdown_of_logs(found: Sequence[Answer]) -> str:
         lines += [figures, *others]
     if table := side_by_side([figures for figures, _ in found]):
         lines.append("\n".join(_table(*(list(map(text, row)) for row in table))))
-    if ideas := dict.fromkeys(one for _, said in found for one in tries(said)):
-        lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in ideas)]
+    if ideas := what_to_try(found):
+        lines += [ideas[0], "\n".join(ideas[1:])]
     return "\n\n".join(lines)
 
 

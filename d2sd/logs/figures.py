@@ -223,6 +223,7 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("alpha", lambda emitted, steps: emitted / steps),
     ("accepted", lambda alpha, steps: (alpha - 1) * steps),
     ("rates", _of_counts),
+    ("rates", lambda histogram: histogram),
     ("rates", lambda reached, steps: tuple(n / steps for n in reached) if max(reached) <= steps else None),
     ("calls", lambda steps: steps),
     ("draft_seconds", lambda draft, calls: draft / calls),

@@ -76,25 +76,23 @@ _BENCHMARK = (
     "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", r"(?m:^\W*Concurrency):<running>", "Total generated tokens:<generated>",
     r"Output token throughput \(tok/s\):<tokens_per_second>", r"Mean TPOT \(ms\):<token_seconds_ms>", r"Mean ITL \(ms\):<chunk_ms>", "Output tokens:<generated>",
 )  # fmt: skip
+_VLLM_LOAD = (
+    r"\bpid=<replica>", r"Engine\s<replica>", "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+    "(?<!CPU )(?:GPU )?KV cache usage:<kv_use_percent>",
+    "External prefix cache hit rate:<external_percent>",
+)  # fmt: skip
 FORMS = (
     Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
         "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
         "[Dd]raft acceptance rate:<rate_percent>",
-    ), (
-        r"\bpid=<replica>", r"Engine\s<replica>", "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
-        "(?:GPU )?KV cache usage:<kv_use_percent>", "(?<!External )[Pp]refix cache hit rate:(?: GPU:)?<hits_percent>",
-        "External prefix cache hit rate:<external_percent>",
-    ), alone="Avg generation throughput:", keys=True, untrue=(CUT,)),
+    ), _VLLM_LOAD, alone="Avg generation throughput:", keys=True, untrue=(CUT,)),
     Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
         "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
     )),
     Form("vllm", "running", "Speculative metrics:", (  # vLLM 0
         "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
         r"Number of emitted tokens(?: tokens)?:<emitted>",
-    ), (
-        "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
-        "GPU KV cache usage:<kv_use_percent>",
-    )),
+    ), _VLLM_LOAD),
     Form("vllm", "benchmark", r"Acceptance rate \(%\):", (  # vllm bench serve
         r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
         "Accepted tokens:<accepted>", r"Position [0-9]{1,4}:<at_percent>",
@@ -187,7 +185,7 @@ def _of_lengths(text: str) -> tuple[float, ...]:
 WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
     "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)]),
-    "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "backend": (r"[\w.-]{1,40}", str),
+    "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
     "replica": (r"[0-9]{1,8}", int),
 }  # fmt: skip
 UNITS = {"ms": 1000, "percent": 100}

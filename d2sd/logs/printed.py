@@ -20,7 +20,6 @@ MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
-BACKENDS = ("sglang", "vllm")
 # Lines in which a server names its models.
 STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
 MODEL = re.compile(
@@ -94,8 +93,6 @@ class _Found:
         known = dict(values(before, self.before)) | dict(reversed(own))
         if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
             known["rates"] = at
-        elif "histogram" in known:
-            known["rates"] = known["histogram"]
         for name, untrue in form.untrue:
             if name in known and untrue(known):
                 del known[name]
@@ -104,8 +101,7 @@ class _Found:
         if "Prefill batch" in self.before:
             known["prompts"] = inf
         known |= {name: value for name, value in self.stated.items() if value}
-        backend = known.get("backend")
-        yield from row_of(backend if backend in BACKENDS else form.engine, form.unit, known)
+        yield from row_of(known.get("backend", form.engine), form.unit, known)
 
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
@@ -195,7 +191,7 @@ class _Pages:
 
     def add(self, sample: re.Match[str]) -> Iterator[Figures]:
         """Adds a line of a page. Yields the row of the page before, if a new page begins."""
-        labels = dict(LABEL.findall(sample[3] or ""))
+        labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
         key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
         name, value, at = VALUES.get(sample[2].removesuffix("_total")), float(sample[4]), labels.get("position", "")
         if name is None or not 0 <= value < MOST or (key not in self._series and len(self._series) == MAX_SERIES):

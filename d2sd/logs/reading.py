@@ -1,31 +1,44 @@
-"""Recognises which engine a log comes from, and reads its requests one by one."""
+"""Reads a log: recognises its format and the engine, and reads its requests one by one, up to size limits.
+
+A log is JSON lines, a JSON document, a stream of server-sent events, or printed text; plain or gzip.
+"""
 
 from __future__ import annotations
 
+import codecs
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
+from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from d2sd.errors import InputError
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import begins
 from d2sd.logs.printed import MAX_LINE, SAMPLE, read_printed
-from d2sd.logs.records import Bad, NotJSON, Record, is_stream, numbered, parsed, read_records, read_stream
-from d2sd.logs.replies import READERS, is_dump, read_dump
+from d2sd.logs.replies import READERS, STREAM_FIELDS, is_dump, read_dump, read_stream, record_in
 from d2sd.logs.steps import Request, Texts
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
+from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
 
+MAX_DOCUMENT = 96 * 10**6
 HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
 FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding were recognised; supported are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
-    "TensorRT-LLM, their benchmarks, /metrics pages and JSON replies"
+    "no figures of speculative decoding were recognised; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
+    "llama.cpp, and benchmarks of TensorRT-LLM"
 )
+Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
+Bad = Callable[[str], None]  # called with the error message of each skipped record
 
 
 def import_log(
@@ -38,9 +51,7 @@ def import_log(
     most: maximum size of the unpacked file in bytes.
     bad: called with the error of an invalid record, which is then skipped.
     """
-    lines: Iterator[tuple[int, bytes]] = (
-        line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE)
-    )
+    lines: Lines = (line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE))
     head, size = list[tuple[int, bytes]](), 0
     for line in lines:
         head.append(line)
@@ -49,19 +60,86 @@ def import_log(
             break
     if not head:
         raise InputError("the log is empty")
-    lines, why = chain(head, lines), "not JSON"
-    if not _is_printed(head):
-        records = read_stream(lines) if is_stream(head[0][1]) else read_records(lines, most, bad)
-        try:
-            yield from _requests(records, texts or Texts(), bad)
-            return
-        except NotJSON as error:  # such as a reply that was shortened by hand
-            why, lines = str(error), enumerate(error.text.splitlines())
+    first, lines, why = head[0][1], chain(head, lines), "not JSON"
+    records: Iterator[tuple[str, Any]] | None = None
+    if first.lstrip().startswith(STREAM_FIELDS):
+        records = read_stream(lines)
+    elif isinstance(parsed(first), list) or (parsed(first) is None and DOCUMENT.match(first)):
+        whole = _document(lines, min(most, MAX_DOCUMENT))
+        data = parsed(whole)
+        if data is None:  # such as a reply that was shortened by hand
+            why, lines = "line 1: neither JSON lines nor one JSON document", enumerate(whole.splitlines())
+        else:
+            entries = enumerate(data if isinstance(data, list) else [data], 1)
+            records = ((f"entry {number}", entry) for number, entry in entries)
+    elif not _is_printed(head):
+        records = ((f"line {number}", line) for number, line in lines)
+    if records is not None:
+        yield from _requests(records, texts or Texts(), bad)
+        return
     rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
     row = next(rows, None)
     if row is None:
         raise InputError(f"{why}, and {NOTHING}")
     yield from chain([row], rows)
+
+
+def _document(lines: Lines, most: int) -> bytes:
+    whole = bytearray()
+    for _, line in lines:
+        whole += line
+        if len(whole) > most:
+            raise InputError(f"a log of more than {most // 10**6} MB must be JSON lines")
+    return bytes(whole)
+
+
+def _is_printed(head: list[tuple[int, bytes]]) -> bool:
+    """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
+    for _, line in head:
+        record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
+        if isinstance(record, dict) and (is_dump(record) or "response" in record or _reader(record) is not None):
+            return False
+        if SAMPLE.match(text) or begins(text)[0]:
+            return True
+    return not isinstance(parsed(head[0][1]), dict)
+
+
+def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
+    return next((read for fits, read in READERS if fits(reply)), None)
+
+
+def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
+    """Yields the requests of records, each given as a line of JSON or as its content."""
+    for where, given in records:
+        try:
+            record = record_in(given, where)
+            if is_dump(record):
+                rest = ((place, record_in(other, place)) for place, other in records)
+                yield from read_dump(chain([(where, record)], rest), texts)
+                return
+            inner, stated = (
+                record.get("response"),
+                {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)},
+            )
+            reply = {**inner, **stated} if isinstance(inner, dict) else record
+            if (read := _reader(reply)) is None:
+                raise InputError(_unknown(where, record))
+            found = replace(read(reply, where), domain=stated.get("domain")).result(texts)
+        except InputError as error:
+            if bad is None:
+                raise
+            bad(str(error))
+        else:
+            yield found
+
+
+def _unknown(where: str, record: dict[str, Any]) -> str:
+    if "event" in record:
+        return f"{where}: this is a line of a trace; open the file as a trace"
+    if "error" in record:
+        return f"{where}: the server answered with an error; --skip-bad skips such records"
+    known = escaped(", ".join(list(record)[:6])[:120])
+    return f"{where}: unknown log format (fields: {known or 'none'}); docs/import.md lists the replies that have figures of drafts"
 
 
 def is_log(path: str | Path) -> bool:
@@ -83,62 +161,60 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
             runs += 1
             yield found
     if not runs and row is not None:
-        raise InputError(no_steps(row))
+        raise InputError(
+            f"this log holds only totals, no steps ({row}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
+            "`d2sd doctor --log FILE` explains them"
+        )
 
 
-def no_steps(row: Figures) -> str:
-    """Returns the error message for a log with totals only, such as this row."""
-    return (
-        f"this log holds only totals, no steps ({row}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
-        "`d2sd doctor --log FILE` explains them"
-    )
+# Lines of a file.
 
 
-def _is_printed(head: list[tuple[int, bytes]]) -> bool:
-    """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
-    first = head[0][1]
-    if is_stream(first) or DOCUMENT.match(first) or isinstance(parsed(first), list | dict):
-        return False
-    for _, line in head:
-        record = parsed(line)
-        if isinstance(record, dict) and (is_dump(record) or "response" in record or _reader(record) is not None):
-            return False
-        text = line[:MAX_LINE].decode("utf-8", "replace")
-        if record is None and (SAMPLE.match(text) or begins(text)[0]):
-            return True
-    return True
+def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
+    """Yields the number and content of each nonempty line of a log, which may be gzipped, and in UTF-8 or UTF-16.
+
+    path: path of the log, or ``-`` for standard input. Ctrl-C also ends standard input, since a log in progress has no end.
+
+    Raises ``InputError`` if the log cannot be read, or if the log or a line is too large.
+    """
+    standard = str(path) == "-"
+    try:
+        with opened(os.dup(sys.stdin.fileno()) if standard else path) as file:
+            size, number = 0, 0
+            read = partial(_read_to_interrupt, _line_reader(file)) if standard else _line_reader(file)
+            while line := read():
+                size, number = size + len(line), number + 1
+                if size > most:
+                    raise InputError(f"line {number}: the log is larger than {most // 10**6} MB")
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+                if line.strip():
+                    yield number, line
+    except UNREADABLE as error:
+        raise cannot_read("log", path, error) from None
 
 
-def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
-    return next((read for fits, read in READERS if fits(reply)), None)
+def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except KeyboardInterrupt:
+        return b""
 
 
-def _requests(records: Iterator[Record], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
-    for where, record in records:
-        if is_dump(record):
-            yield from read_dump(chain([(where, record)], records), texts)
-            return
-        try:
-            inner, given = (
-                record.get("response"),
-                {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)},
-            )
-            reply = {**inner, **given} if isinstance(inner, dict) else record
-            if (read := _reader(reply)) is None:
-                raise InputError(_unknown(where, record))
-            found = replace(read(reply, where), domain=given.get("domain")).result(texts)
-        except InputError as error:
-            if bad is None:
-                raise
-            bad(str(error))
-        else:
-            yield found
+def _line_reader(file: Any) -> Callable[[], bytes]:
+    """Returns a function that reads the next line. It skips a byte order mark and converts UTF-16, as from PowerShell, to UTF-8."""
+    start = file.peek(3)[:3]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
+        return lambda: text.readline(MAX_LINE_BYTES + 1).encode("utf-8", "replace")
+    if start == codecs.BOM_UTF8:
+        file.read(3)
+    return lambda: file.readline(MAX_LINE_BYTES + 1)
 
 
-def _unknown(where: str, record: dict[str, Any]) -> str:
-    if "event" in record:
-        return f"{where}: this is a line of a trace; open the file as a trace"
-    if "error" in record:
-        return f"{where}: the server answered with an error; --skip-bad skips such records"
-    known = escaped(", ".join(list(record)[:6])[:120])
-    return f"{where}: unknown log format (fields: {known or 'none'}); docs/import.md lists the replies that have figures of drafts"
+def parsed(line: bytes) -> Any:
+    """Returns the content of a line of JSON; None if the line is not JSON."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None

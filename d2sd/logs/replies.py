@@ -7,18 +7,19 @@ first token. Every further pass is a step, which gives the accepted tokens and a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from math import isclose
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
+import orjson
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
 from d2sd.errors import InputError
 from d2sd.logs.figures import Figures, figures_of
 from d2sd.logs.forms import KEYS, scaled
-from d2sd.logs.records import PARTS, Record, convert, first_choice
 from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token
 from d2sd.trace.events import (
     MAX_ITEMS,
@@ -27,8 +28,10 @@ from d2sd.trace.events import (
     Count,
     Probability,
 )
+from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
+T = TypeVar("T")
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
 MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
@@ -36,6 +39,100 @@ Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
+
+
+Record = tuple[str, dict[str, Any]]  # place in the log (for error messages), and fields
+STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
+PARTS = "parts"  # field of a merged reply that holds all its events, in order
+MAX_PARTS = 1_000_000
+
+
+def convert(data: Any, kind: type[T], where: str) -> T:
+    """Returns the data as an instance of ``kind``. Raises ``InputError``, naming the field, if a field is missing or invalid.
+
+    where: place of the data in the log, for the error message.
+    """
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        sentence, _, place = str(error).replace("`", "").partition(" - at $")
+        field = f"{where}.{place.lstrip('.')}" if place and not place.startswith("[") else f"{where}{place}"
+        raise InputError(escaped(f"{field[:200]}: {sentence[:1].lower()}{sentence[1:160]}")) from None
+
+
+def record_in(given: Any, where: str) -> dict[str, Any]:
+    """Returns a record, given as a line of JSON or as its content. Raises ``InputError`` if it is not a JSON object."""
+    try:
+        data = orjson.loads(given) if isinstance(given, bytes) else given
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: not a JSON object")
+    return data
+
+
+# Streamed replies.
+
+
+def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
+    """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
+
+    A reply ends at ``[DONE]``, before a part with a different ``id``, after a part with llama.cpp's ``stop``, or at the end of
+    the file. Raises ``InputError`` for a line that cannot be part of an event stream.
+    """
+    parts: list[dict[str, Any]] = []
+    began = 0  # line of the first part
+    for number, line in lines:
+        line = line.strip()
+        if not line.startswith(b"data:"):
+            if not line.startswith(STREAM_FIELDS):
+                raise InputError(f"line {number}: not a line of an event stream, which begins with data:")
+            continue
+        body = line[5:].strip()
+        part = None if body == b"[DONE]" else record_in(body, f"line {number}")
+        # llama.cpp's own interface marks the last part with stop
+        if parts and (part is None or part.get("id") != parts[-1].get("id") or parts[-1].get("stop") is True):
+            yield f"line {began}", merged(parts)
+            parts = []
+        if part is not None:
+            began = began if parts else number
+            parts.append(part)
+        if len(parts) > MAX_PARTS:
+            raise InputError(f"line {number}: the reply has more than {MAX_PARTS} parts")
+    if parts:
+        yield f"line {began}", merged(parts)
+
+
+def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the fields in ``LAST``.
+
+    The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
+    """
+    reply: dict[str, Any] = {name: part[name] for part in parts for name in LAST if part.get(name) is not None}
+    text, ids, finish = "", list[Any](), None
+    for part in parts:
+        choice = first_choice(part)
+        delta = choice.get("delta")
+        piece = choice.get("text") or (delta.get("content") if isinstance(delta, dict) else None) or part.get("content")
+        text += piece if isinstance(piece, str) else ""
+        ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
+        finish = choice.get("finish_reason") or finish
+    if any("choices" in part for part in parts):
+        reply["choices"] = [{"text": text, "finish_reason": finish, **({"token_ids": ids} if ids else {})}]
+    else:
+        reply["content"] = text
+    prompt_ids = first_choice(parts[0]).get("prompt_token_ids") or parts[0].get("prompt_token_ids")
+    if prompt_ids is not None:
+        reply["prompt_token_ids"] = prompt_ids
+    return {**reply, PARTS: parts}
+
+
+def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
+    """Returns the first entry of a reply's ``choices``; an empty dict if there is none."""
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
 
 
 # Replies in OpenAI's format: text, token ids, usage.

@@ -103,6 +103,10 @@ def report_lines(found: Sequence[Answer]) -> Iterator[str]:
             cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
             yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
         yield ""
-    if ideas := dict.fromkeys(one for _, said in found for one in tries(said)):
-        yield WHAT_TO_TRY
-        yield from (f"* {one}" for one in ideas)
+    yield from what_to_try(found)
+
+
+def what_to_try(found: Sequence[Answer]) -> list[str]:
+    """Returns the things to try as lines of a list; empty if there are none."""
+    ideas = dict.fromkeys(one for _, said in found for one in tries(said))
+    return [WHAT_TO_TRY, *(f"* {one}" for one in ideas)] if ideas else []

@@ -18,8 +18,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.logs.records import convert, record_in
-from d2sd.logs.replies import Piece, read_llamacpp_stream, read_sglang, read_vllm
+from d2sd.logs.replies import Piece, convert, read_llamacpp_stream, read_sglang, read_vllm, record_in
 from d2sd.logs.steps import Request
 from d2sd.trace.trace import MAX_LINE_BYTES
 

@@ -19,8 +19,6 @@ ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts tha
 
 def of_trace(trace: Trace) -> Figures:
     """Returns the figures of a trace. Steps without a draft, and steps that the end of the text cut off, are left out."""
-    models = trace.header["models"]
-    model = models.get("target") if isinstance(models, dict) else None
     length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
     lengths, reached, drafted = list[tuple[int, float]](), Counter[int](), 0
     for step in trace.steps:
@@ -32,7 +30,7 @@ def of_trace(trace: Trace) -> Figures:
     steps = len(lengths)
     positions = max(-(-drafted // (steps or 1)), len(reached))
     known = {
-        "model": model if isinstance(model, str) else None, "steps": steps, "drafted": drafted, "accepted": reached.total(), "reached": [reached[k] for k in range(positions)],
+        "model": trace.header["models"].get("target"), "steps": steps, "drafted": drafted, "accepted": reached.total(), "reached": [reached[k] for k in range(positions)],
         "by_length": tuple(lengths), "predicted": len(trace.token_ids), "seconds": (trace.finished and trace.finished.seconds) or None,
     }  # fmt: skip
     return figures_of(str(trace.header["method"]), "request", known)

@@ -38,24 +38,20 @@ class Texts:
     """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
 
     def __init__(self, tokenizer: Any = None):
-        self._labels = TokenTexts(tokenizer) if tokenizer is not None else None
-        self._size = len(tokenizer) if tokenizer is not None else 0
         self._tokenizer = tokenizer
+        self._labels = None if tokenizer is None else TokenTexts(tokenizer)
 
     def label(self, token: int, where: str) -> str:
         """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
         if self._labels is None:
             return f" {token}"
-        if token >= self._size:
-            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {self._size - 1}")
+        if token >= len(self._tokenizer):
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {len(self._tokenizer) - 1}")
         return self._labels[token]
 
     def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
         labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
-        if self._labels is None:
-            return labels
-        feed = Detokenizer(self._tokenizer).feed
-        return [feed(token) for token in tokens]
+        return labels if self._labels is None else [*map(Detokenizer(self._tokenizer).feed, tokens)]
 
 
 def open_texts(folder: str | None) -> Texts:

@@ -15,7 +15,7 @@ import pytest
 from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
-from d2sd.logs import Figures, import_log, records, sources_of
+from d2sd.logs import Figures, import_log, reading, sources_of
 from d2sd.logs.figures import joined
 from d2sd.logs.report import answers, report_lines
 from d2sd.logs.sentences import names_fault, sentences, tries
@@ -381,7 +381,7 @@ def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
 
         return read
 
-    monkeypatch.setattr(records, "_line_reader", interrupted)
+    monkeypatch.setattr(reading, "_line_reader", interrupted)
     read, write = os.pipe()
     with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
         log.write(VLLM)  # the first bytes are read before the lines
