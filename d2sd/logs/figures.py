@@ -34,6 +34,7 @@ class Figures:
     model, drafter: names of target and drafter in the log.
     replica: number of the engine, if several serve the same model.
     start: how often the program was restarted before these figures, inferred from its counters.
+    prompt: name of the prompt in a benchmark.
     requests: number of requests; 0 if unknown.
     tokens: number of output tokens.
     steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
@@ -59,6 +60,7 @@ class Figures:
     drafter: str | None = None
     replica: int | None = None
     start: int = 0
+    prompt: str | None = None
     requests: int = 0
     tokens: int | None = None
     steps: int | None = None

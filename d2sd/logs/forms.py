@@ -129,7 +129,7 @@ FORMS = (
         r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
     ), (r"decoded\s+[0-9]{1,12} tokens in<seconds> seconds",), keys=True),
     Form("llama.cpp", "request", r"\bpred=\s*[0-9]{1,9}\s+draft=", (  # llama.cpp's mtp-bench.py
-        r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
+        r"\b<prompt>(?=\s{1,20}pred=)", r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
     )),
     Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
@@ -185,7 +185,7 @@ def _of_lengths(text: str) -> tuple[float, ...]:
 WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
     "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)]),
-    "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
+    "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "prompt": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
     "replica": (r"[0-9]{1,8}", int),
 }  # fmt: skip
 UNITS = {"ms": 1000, "percent": 100}

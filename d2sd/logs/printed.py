@@ -34,24 +34,25 @@ DRAFTED_OPTION = re.compile(
 def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
     running: dict[tuple[object, ...], list[Figures]] = {}
-    waiting: list[Figures] = []  # requests of llama.cpp, until its counters show whether it was restarted
-    runs = 0  # of a benchmark of llama.cpp
+    # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
+    waiting, prompts, runs = list[Figures](), set[str](), 0
     for row in _rows(lines):
-        kind = row.engine, row.unit
+        start, kind = None, (row.engine, row.unit)
         if row.unit == "running":
             counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, row.gamma), [])
             restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
-            row = replace(row, start=len(counts) - (not restarted) if counts else 0)
-            counts[row.start :] = [row]
-            yield from (replace(one, start=row.start) for one in waiting)
+            start = len(counts) - (not restarted) if counts else 0
+            counts[start:] = [replace(row, start=start)]
+        elif waiting and (kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
+            start = runs = runs + 1
+        if start is not None:
+            yield from (replace(one, start=start) for one in waiting)
             waiting.clear()
-        elif kind == ("llama.cpp", "benchmark") and waiting:  # the sum of the requests before it
-            runs += 1
-            yield from (replace(one, start=runs) for one in waiting)
-            waiting.clear()
-        elif kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
+            prompts.clear()
+        if kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
             waiting.append(row)
-        else:
+            prompts |= {row.prompt} if row.prompt else set()
+        elif start is None:  # otherwise, the sum of the requests before it
             yield row
     yield from waiting
     for counts in running.values():
