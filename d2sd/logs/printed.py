@@ -83,7 +83,7 @@ class _Found:
         if form is not self.form or not self.drafts:
             return False
         fields = PATTERNS[form][0]
-        known = {name for name, _ in values(fields, "\n".join(self.lines))} - {"at"}
+        known = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
         return not known & {name for name, _ in values(fields, line)}
 
     def figures(self) -> Iterator[Figures]:

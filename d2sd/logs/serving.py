@@ -8,7 +8,7 @@ redirect.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from http.client import HTTPException
 from typing import Any
@@ -118,8 +118,4 @@ def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
     return read_llamacpp_stream(prompt, pieces, parts)
 
 
-COMPLETIONS: dict[str, Callable[[Server, str, int], Request]] = {
-    "vllm": complete_vllm,
-    "sglang": complete_sglang,
-    "llamacpp": complete_llamacpp,
-}
+COMPLETIONS = {"vllm": complete_vllm, "sglang": complete_sglang, "llamacpp": complete_llamacpp}

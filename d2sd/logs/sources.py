@@ -46,9 +46,8 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
         room -= len(rows[-1].by_length)
-    if (
-        len({row.replica for row in rows} - {None}) == 1
-    ):  # lines that were pasted without their beginning lack the number
+    # lines that were pasted without their beginning lack the number
+    if len({row.replica for row in rows} - {None}) == 1:
         rows = [replace(row, replica=None) for row in rows]
     # servers that draft also log intervals without drafts, while they are idle or process prompts
     drafting = {(row.engine, row.unit) for row in rows if row.drafts and row.unit == "interval"}
