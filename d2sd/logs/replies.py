@@ -43,7 +43,6 @@ Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
 Record = tuple[str, dict[str, Any]]  # place in the log (for error messages), and fields
 STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
-LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
 PARTS = "parts"  # field of a merged reply that holds all its events, in order
 MAX_PARTS = 1_000_000
 
@@ -105,11 +104,11 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
 
 
 def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the fields in ``LAST``.
+    """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the other fields.
 
     The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
     """
-    reply: dict[str, Any] = {name: part[name] for part in parts for name in LAST if part.get(name) is not None}
+    reply: dict[str, Any] = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
         choice = first_choice(part)
@@ -118,14 +117,9 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
         text += piece if isinstance(piece, str) else ""
         ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
         finish = choice.get("finish_reason") or finish
-    if any("choices" in part for part in parts):
-        reply["choices"] = [{"text": text, "finish_reason": finish, **({"token_ids": ids} if ids else {})}]
-    else:
-        reply["content"] = text
-    prompt_ids = first_choice(parts[0]).get("prompt_token_ids") or parts[0].get("prompt_token_ids")
-    if prompt_ids is not None:
-        reply["prompt_token_ids"] = prompt_ids
-    return {**reply, PARTS: parts}
+    prompt_ids = first_choice(parts[0]).get("prompt_token_ids")
+    choice = {"text": text, "finish_reason": finish, "token_ids": ids or None, "prompt_token_ids": prompt_ids}
+    return {**reply, "choices": [choice], "content": text, PARTS: parts}
 
 
 def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
