@@ -135,9 +135,10 @@ class Figures:
 
     @property
     def origin(self) -> str:
-        """Names of log, engine and models."""
-        names = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
-        return (f"{escaped(self.log)}: " if self.log else "") + self.engine + (f", {names}" if names else "")
+        """Names of log, engine, models and server."""
+        models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
+        names = (self.engine, models, "" if self.replica is None else self.server)
+        return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
 
     @property
     def server(self) -> str:
@@ -145,7 +146,7 @@ class Figures:
         return f"{'engine' if (self.replica or 0) < MOST_ENGINES else 'process'} {self.replica}"
 
     def __str__(self) -> str:
-        parts = [self.origin] if self.replica is None else [self.origin, self.server]
+        parts = [self.origin]
         if not self.drafts:
             parts.append("no draft statistics")
             if self.token_seconds:

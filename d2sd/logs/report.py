@@ -76,7 +76,7 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
     rows = [
         (
-            p.origin + (f", {p.server}" if p.replica is not None else ""),
+            p.origin,
             "–" if p.draft_length is None else f"{p.draft_length:.3g}",
             "–" if p.alpha is None else f"{p.alpha:.2f}",
             percent(p.by_position[0]) if p.by_position else "–",

@@ -33,7 +33,6 @@ MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
 MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # attention windows of published models, in tokens
 
-ORDINARY = "Acceptance by position looks normal."
 NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
 NO_ALPHA = "This log has neither α nor acceptance by position."
 RATE = (
@@ -81,15 +80,14 @@ def sentences(p: Figures) -> Iterator[Said]:
     if not p.drafts:
         yield from server or _load(p)
         return
-    found = [*_out_of_the_ordinary(p), *_falls_with_length(p)]
-    low = all(one.tries is SIMPLE_LOW for one in found)
-    if found and p.remote_prefill:
-        found[0] = Said(found[0].text, ("handover", *found[0].tries))
     yield from map(Said, _times(p))
-    yield from found or [Said(_ordinary(p))]
+    said = [*_acceptance(p), *_falls_with_length(p)]
+    unusual = [one.tries for one in said if one.tries]
+    for one in said:
+        yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
     yield from server or (_load(p) if any(p.waiting) else ())
-    notes = [*_fewer(p)] if low else []
-    if not found and (p.steps is None or p.steps >= ENOUGH):
+    notes = [*_fewer(p)] if all(names is SIMPLE_LOW for names in unusual) else []
+    if not unusual and (p.steps is None or p.steps >= ENOUGH):
         notes += _more(p)
     if p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None:
         notes.append(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
@@ -108,35 +106,11 @@ def sentences(p: Figures) -> Iterator[Said]:
     yield from map(Said, notes)
 
 
-def _ordinary(p: Figures) -> str:
-    """Returns the sentence about acceptance if nothing is unusual."""
-    drafted = round(p.draft_length or 0)
-    if p.alpha is None:
-        return NO_ALPHA
-    if len(p.by_position) > 1 or (p.by_position and drafted == 1):
-        return ORDINARY
-    if p.draft_length and drafted < 1:
-        return f"Few steps have a draft: {p.draft_length:.2g} tokens are drafted per step on average."
-    if not 1 <= drafted <= MOST_DRAFTED:
-        return NO_DRAFTED
-    if abs(drafted - (p.draft_length or 0.0)) > 0.1:
-        return f"Drafts have different lengths, {p.draft_length:.3g} tokens on average. This log has no acceptance by position."
-    return f"{_as_if_constant(p.alpha, drafted)} This log has no acceptance by position."
-
-
-def _as_if_constant(alpha: float, drafted: int) -> str:
-    rate = percent(_constant_rate(alpha - 1, drafted))
-    return f"α is {alpha:.2f} of at most {drafted + 1}, as if every position were accepted {rate} of the time."
-
-
-def _out_of_the_ordinary(p: Figures) -> Iterator[Said]:
-    """Yields sentences about unusual acceptance; at most one is about the shape of acceptance by position."""
+def _acceptance(p: Figures) -> Iterator[Said]:
+    """Yields sentences about acceptance; at most one of them is about the shape of acceptance by position."""
     shares = p.by_position
     if not shares:
-        if p.alpha is not None and p.alpha < 1 + 2 * NONE:
-            yield Said(f"Almost nothing is accepted: α is {p.alpha:.2f}.", NEVER)
-        else:
-            yield from _low_alpha(p)
+        yield _of_alpha(p)
         return
     first, upper = shares[0], _upper(shares[0], p.steps)
     if upper < 2 * NONE and first < NONE:
@@ -151,27 +125,42 @@ def _out_of_the_ordinary(p: Figures) -> Iterator[Said]:
             "the last positions are not drafted, so acceptance there looks lower than it is."
         )
         return
-    yield from _form(p)
+    form = [*_form(p)]
+    yield from form
     if upper < LOW:
         yield Said(f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW)
-    elif len(shares) == 1:
-        yield from _low_alpha(p)
+    elif len(shares) == 1 and round(p.draft_length or 0) != 1:
+        yield _of_alpha(p)
+    elif not form:
+        yield Said("Acceptance by position looks normal.")
 
 
-def _low_alpha(p: Figures) -> Iterator[Said]:
-    """Checks whether α is low for the number of drafted tokens, if acceptance by position is unknown."""
-    drafted = round(p.draft_length or 0)
-    if p.alpha is None or not 1 <= drafted <= MOST_DRAFTED or (p.steps is not None and p.steps < ENOUGH):
-        return
-    if _constant_rate(p.alpha - 1, drafted) < LOW:
-        yield Said(f"{_as_if_constant(p.alpha, drafted)} This is low and limits the gain of drafting.", SIMPLE_LOW)
+def _of_alpha(p: Figures) -> Said:
+    """Returns a sentence about α, if acceptance by position is unknown."""
+    length = p.draft_length or 0.0
+    drafted = round(length)
+    if p.alpha is None:
+        return Said(NO_ALPHA)
+    if p.alpha < 1 + 2 * NONE and not p.by_position:
+        return Said(f"Almost nothing is accepted: α is {p.alpha:.2f}.", NEVER)
+    if length and drafted < 1:
+        return Said(f"Few steps have a draft: {length:.2g} tokens are drafted per step on average.")
+    if not 1 <= drafted <= MOST_DRAFTED:
+        return Said(NO_DRAFTED)
+    rate = _constant_rate(p.alpha - 1, drafted)
+    said = (
+        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time."
+    )
+    if rate < LOW and (p.steps is None or p.steps >= ENOUGH):
+        return Said(f"{said} This is low and limits the gain of drafting.", SIMPLE_LOW)
+    if abs(drafted - length) > 0.1:
+        said = f"Drafts have different lengths, {length:.3g} tokens on average."
+    return Said(f"{said} This log has no acceptance by position.")
 
 
 def _upper(share: float, steps: int | None) -> float:
     """Returns the upper end of a share's 95% interval, or the share itself if the number of steps is unknown."""
-    if not steps:
-        return share
-    return wilson(share, steps)[1]
+    return wilson(share, steps)[1] if steps else share
 
 
 def _form(p: Figures) -> Iterator[Said]:
