@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from inspect import signature
 from itertools import chain, pairwise
 from statistics import median, median_low
@@ -81,6 +81,10 @@ class Figures:
     kv_use: tuple[float, ...] = ()
     remote_prefill: bool = False
     failures: int = 0
+
+    @property
+    def kind(self) -> tuple[str, Unit]:
+        return self.engine, self.unit
 
     @property
     def alpha(self) -> float | None:
@@ -186,7 +190,7 @@ class Figures:
         """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""
         load = {name: span(getattr(self, name)) for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
-        known = {name: getattr(self, name) for name in (*(f.name for f in fields(self)), *derived)} | load
+        known = asdict(self) | {name: getattr(self, name) for name in derived} | load
         del known["by_length"]
         return known
 

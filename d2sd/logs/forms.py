@@ -110,10 +110,10 @@ FORMS = (
         "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_seconds_ms>",
     ), _BENCHMARK, untrue=(PLAIN,)),
     Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<tokens_per_second>"), requests=1, untrue=(PLAIN,)),  # SGLang's send_one
-    Form("sglang", "benchmark", "#questions:", ("Throughput:<tokens_per_second>", "Acceptance length:<alpha>")),
+    Form("sglang", "benchmark", "#questions:", ("Throughput:<tokens_per_second>", "Acceptance length:<alpha>"), untrue=(PLAIN,)),
     Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's benchmark
         "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
-    )),
+    ), untrue=(PLAIN,)),
     Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=|[0-9] accepted\s*/\s*[0-9]{1,15} generated", (
         r"(?<![0-9.])(?=[0-9]{1,15} accepted)<accepted> accepted\s*/<drafted>",
         r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
@@ -134,7 +134,7 @@ FORMS = (
     Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
         r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
-    ), keys=True),
+    ), keys=True, untrue=(PLAIN,)),
     # Replies that are not valid JSON, because they were shortened or quoted in prose.
     _of_json("vllm", "request", "num_spec_steps|mean_acceptance_length|num_draft_tokens"),
     _of_json("sglang", "request", "spec_verify_ct|spec_accept_length|spec_accept_rate"),

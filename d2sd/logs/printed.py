@@ -37,19 +37,19 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
     # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
     waiting, prompts, runs = list[Figures](), set[str](), 0
     for row in _rows(lines):
-        start, kind = None, (row.engine, row.unit)
+        start = None
         if row.unit == "running":
             counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, row.gamma), [])
             restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
             start = len(counts) - (not restarted) if counts else 0
             counts[start:] = [replace(row, start=start)]
-        elif waiting and (kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
+        elif waiting and (row.kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
             start = runs = runs + 1
         if start is not None:
             yield from (replace(one, start=start) for one in waiting)
             waiting.clear()
             prompts.clear()
-        if kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
+        if row.kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
             waiting.append(row)
             prompts |= {row.prompt} if row.prompt else set()
         elif start is None:  # otherwise, the sum of the requests before it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from d2sd.calibration.sentences import percent
@@ -74,19 +74,14 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 
 def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
-    rows = [
-        (
-            p.origin,
-            "–" if p.draft_length is None else f"{p.draft_length:.3g}",
-            "–" if p.alpha is None else f"{p.alpha:.2f}",
-            percent(p.by_position[0]) if p.by_position else "–",
-            milliseconds(p.step_seconds) if p.step_seconds else "–",
-            milliseconds(p.token_seconds) if p.token_seconds else "–",
-            f"{p.tokens_per_second:.4g}" if p.tokens_per_second else "–",
-            "–" if p.at_once is None else str(p.at_once),
-        )
-        for p in sources
-    ]  # fmt: skip
+    rows = []
+    for p in sources:
+        first = p.by_position[0] if p.by_position else None
+        figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
+            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (first, percent), (p.step_seconds, milliseconds),
+            (p.token_seconds, milliseconds), (p.tokens_per_second, "{:.4g}".format), (p.at_once, "{}".format),
+        )  # fmt: skip
+        rows.append((p.origin, *("–" if value is None else write(value) for value, write in figures)))
     return [COLUMNS, *rows] if len(rows) > 1 else []
 
 

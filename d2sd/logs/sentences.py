@@ -98,7 +98,7 @@ def sentences(p: Figures) -> Iterator[Said]:
         )
     if _is_whole(p):
         notes.append(EVERY)
-    if p.engine == "llama.cpp" and p.unit == "request" and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
+    if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
         notes.append(WHOLE_DRAFTS)
     if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
         notes.append(RATE)

@@ -50,13 +50,13 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
     if len({row.replica for row in rows} - {None}) == 1:
         rows = [replace(row, replica=None) for row in rows]
     # servers that draft also log intervals without drafts, while they are idle or process prompts
-    drafting = {(row.engine, row.unit) for row in rows if row.drafts and row.unit == "interval"}
-    groups = by_source([row for row in rows if row.drafts or (row.engine, row.unit) not in drafting])
-    sglang = [row for row in rows if (row.engine, row.unit) == ("sglang", "interval")]
+    drafting = {row.kind for row in rows if row.drafts and row.unit == "interval"}
+    groups = by_source([row for row in rows if row.drafts or row.kind not in drafting])
+    sglang = [row for row in rows if row.kind == ("sglang", "interval")]
     joint = list[Figures]()
     for group in groups:
         one = joined(group)
-        if (one.engine, one.unit, one.draft_length) == ("sglang", "interval", None):
+        if one.draft_length is None and one.kind == ("sglang", "interval"):
             one = replace(one, gamma=_deduced_drafted(group) or _deduced_drafted(sglang))
         # as acceptance by position is before rounding
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
@@ -70,7 +70,7 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     """Returns the rows in groups. All rows of a group have the same engine, models, settings and unit."""
 
     def kind(row: Figures) -> tuple[object, ...]:
-        return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts, row.start, row.gamma
+        return row.kind, row.model, row.drafter, row.replica, row.drafts, row.start, row.gamma
 
     # Intervals that list different numbers of positions have different settings. For requests of llama.cpp, the number is only
     # the length of their longest draft. A line that was cut when it was pasted lists no positions.
@@ -103,12 +103,12 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
 
 def _with_counters(found: Sequence[Figures]) -> Iterator[Figures]:
     """Yields the figures, with those of llama.cpp's requests and of their drafter since the program started in one."""
-    counters = [one for one in found if (one.engine, one.unit) == ("llama.cpp", "running") and one.steps]
+    counters = [one for one in found if one.kind == ("llama.cpp", "running") and one.steps]
     for one in found:
         used = [c for c in counters if c.start == one.start]
-        if (one.engine, one.unit) == ("llama.cpp", "running"):
+        if one.kind == ("llama.cpp", "running"):
             continue
-        if (one.engine, one.unit) == ("llama.cpp", "request") and one.drafts and used:
+        if one.kind == ("llama.cpp", "request") and one.drafts and used:
             one = replace(one, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
             if len(used) == 1:
                 counters.remove(used[0])
