@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from io import TextIOWrapper
 from itertools import chain
@@ -124,7 +123,7 @@ def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None)
             reply = {**inner, **stated} if isinstance(inner, dict) else record
             if (read := _reader(reply)) is None:
                 raise InputError(_unknown(where, record))
-            found = replace(read(reply, where), domain=stated.get("domain")).result(texts)
+            found = read(reply, where).result(texts)
         except InputError as error:
             if bad is None:
                 raise

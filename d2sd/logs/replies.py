@@ -15,15 +15,14 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import orjson
 from msgspec import Meta, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from d2sd.errors import InputError
 from d2sd.logs.figures import Figures, figures_of
 from d2sd.logs.forms import KEYS, scaled
-from d2sd.logs.steps import NOT_KNOWN, Request, Texts, Token
+from d2sd.logs.steps import NOT_KNOWN, Output, Reply, Request, Texts, Token, Usage
 from d2sd.trace.events import (
     MAX_ITEMS,
-    MAX_TEXTS,
     Alternative,
     Count,
     Probability,
@@ -36,7 +35,6 @@ VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
 MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
 Amount = Annotated[float, Meta(ge=0)]
-Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
@@ -129,55 +127,16 @@ def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
     return first if isinstance(first, dict) else {}
 
 
-# Replies in OpenAI's format: text, token ids, usage.
+def read_reply(
+    record: dict[str, Any], where: str, engine: str, place: str, stats: dict[str, Any], **more: Any
+) -> Request:
+    """Returns the request of a reply. stats: the engine's figures by key, in ``place``; more: further parts of the ``Request``.
 
-
-class Usage(Struct):
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-
-
-class Message(Struct):
-    content: str | None = None
-
-
-class Output(Struct):
-    """An entry of ``choices`` in a reply. Readers of single engines read additional fields."""
-
-    text: str | None = None
-    message: Message | None = None
-    token_ids: Ids | None = None
-    prompt_token_ids: Ids | None = None
-    finish_reason: str | None = None
-
-
-class Reply(Struct):
-    """A whole reply. ``prompt`` is not part of OpenAI's format, but a log may contain it."""
-
-    choices: Annotated[list[Output], Meta(max_length=1024)] = []
-    usage: Usage | None = None
-    prompt: str | None = None
-    prompt_token_ids: Ids | None = None
-    model: str | None = None
-
-    def request(self, engine: str, place: str, stats: dict[str, Any], **more: Any) -> Request:
-        """Returns the request of this reply. ``choices`` is used only if it has one entry.
-
-        stats: the engine's figures by key. more: further parts of the ``Request``, instead of those of the reply.
-
-        Raises ``InputError`` if the figures contradict each other.
-        """
-        only, usage = self.choices[0] if len(self.choices) == 1 else Output(), self.usage or Usage()
-        stats = {"completion_tokens": usage.completion_tokens, "model": self.model} | stats
-        parts: dict[str, Any] = {
-            "prompt_tokens": usage.prompt_tokens, "prompt": self.prompt, "prompt_ids": tuple(self.prompt_token_ids or only.prompt_token_ids or ()),
-            "text": only.text if only.text is not None else only.message and only.message.content,
-            "output_ids": None if only.token_ids is None else tuple(only.token_ids), "finish": only.finish_reason,
-        }  # fmt: skip
-        return Request(figures=_figures(engine, place, stats), place=place, **parts | more)
-
-
-def _figures(engine: str, place: str, stats: dict[str, Any]) -> Figures:
+    Raises ``InputError`` if the figures contradict each other.
+    """
+    reply = convert(record, Reply, where)
+    usage = asdict(reply.usage or Usage())
+    stats = stats | {key: value for key, value in usage.items() if value is not None and stats.get(key) is None}
     known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
     steps, accepted, drafted = known.get("steps"), known["accepted"], known["drafted"]
     if accepted > drafted:
@@ -187,7 +146,8 @@ def _figures(engine: str, place: str, stats: dict[str, Any]) -> Figures:
         stated, value = stats.get(key), counted.get(name)
         if stated and value is not None and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
-    return figures_of(engine, "request", {"model": stats["model"], "seconds": stats.get("e2e_latency"), **known})
+    figures = figures_of(engine, "request", {"model": reply.model, "seconds": stats.get("e2e_latency"), **known})
+    return Request(figures=figures, place=place, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
 
 
 # vLLM.
@@ -231,8 +191,8 @@ def read_vllm(record: dict[str, Any], where: str) -> Request:
     if (found.per_step_accepted is None) != (found.per_step_drafted is None):
         lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is present")
-    return convert(record, Reply, where).request(
-        "vllm", place, {**asdict(metrics), **asdict(found), "acceptance_histogram": histogram}, accepted=found.per_step_accepted,
+    return read_reply(
+        record, where, "vllm", place, {**asdict(metrics), **asdict(found), "acceptance_histogram": histogram}, accepted=found.per_step_accepted,
         drafted=found.per_step_drafted, histogram=histogram, longest=longest, prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
     )  # fmt: skip
 
@@ -272,10 +232,11 @@ def read_sglang(record: dict[str, Any], where: str) -> Request:
         raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
     if isinstance(details, dict):
         details = {OLDER.get(name, name): value for name, value in details.items()}
-    found, reply = convert(details, SglangDetails, place), convert(record, Reply, where)
-    reply = replace(reply, usage=reply.usage or Usage(found.prompt_tokens, found.completion_tokens))
+    found = convert(details, SglangDetails, place)
     histogram = found.spec_correct_drafts_histogram
-    return reply.request("sglang", place, asdict(found), histogram=None if histogram is None else tuple(histogram))
+    return read_reply(
+        record, where, "sglang", place, asdict(found), histogram=None if histogram is None else tuple(histogram)
+    )
 
 
 def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -323,10 +284,8 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Request:
         raise InputError(
             f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
         )
-    more = {"text": record["content"]} if isinstance(record.get("content"), str) else {}
-    return convert(record, Reply, where).request(
-        "llama.cpp", place, asdict(found), prompt_tokens=found.prompt_n + found.cache_n, prefill_seconds=found.prompt_ms / 1e3, **more
-    )  # fmt: skip
+    stats = asdict(found) | {"prompt_tokens": found.prompt_n + found.cache_n}
+    return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=found.prompt_ms / 1e3)
 
 
 def read_llamacpp_stream(
@@ -353,22 +312,24 @@ def read_llamacpp_stream(
         for a, b in pairwise(ends)
     ]
     first = ends and (ends[0].draft_n, ends[0].draft_n_accepted, ends[0].predicted_n)
-    clear = first == (0, 0, 1) and all(1 <= n <= a + 1 and 0 <= a <= d for d, a, n in steps)
+    if first != (0, 0, 1) or any(not (1 <= n <= a + 1 and 0 <= a <= d) for d, a, n in steps):
+        steps = []
     whole = (
-        clear and len(ids) == len(pieces) == ends[-1].predicted_n and all(isinstance(i, int) and i >= 0 for i in ids)
+        steps and len(ids) == len(pieces) == ends[-1].predicted_n and all(isinstance(i, int) and i >= 0 for i in ids)
     )
     (end, totals), model = timed[-1], timed[-1][0].get("model")
     known = {
-        "steps": len(steps) if clear else None, "accepted": totals.draft_n_accepted, "drafted": totals.draft_n,
-        "predicted": totals.predicted_n, "seconds": totals.predicted_ms / 1e3,
-        "model": model.rpartition("/")[2] if isinstance(model, str) else None,
+        "steps": len(steps) or None, "accepted": totals.draft_n_accepted, "drafted": totals.draft_n, "predicted": totals.predicted_n,
+        "seconds": totals.predicted_ms / 1e3, "model": model.rpartition("/")[2] if isinstance(model, str) else None,
     }  # fmt: skip
+    finish = {"eos": "stop", "limit": "length"}.get(str(end.get("stop_type")))
+    output = Output(text="".join(pieces), token_ids=ids if whole else None, finish_reason=finish)
     return Request(
-        figures=figures_of("llama.cpp", "request", known), place="reply", drafted=tuple(d for d, _, _ in steps) if clear else None,
-        accepted=tuple(a for _, a, _ in steps) if clear else None, elapsed=tuple(end.predicted_ms / 1e3 for end in ends[1:]) if clear else (),
-        prompt_tokens=totals.prompt_n + totals.cache_n, prompt=prompt, prompt_ids=tuple(p.id for p in prompt_tokens),
-        prompt_pieces=tuple(str(p.piece) for p in prompt_tokens), output_ids=tuple(ids) if whole else None, pieces=pieces if whole else (),
-        text="".join(pieces), finish={"eos": "stop", "limit": "length"}.get(str(end.get("stop_type"))), prefill_seconds=totals.prompt_ms / 1e3,
+        figures=figures_of("llama.cpp", "request", known), place="reply", drafted=tuple(d for d, _, _ in steps),
+        accepted=tuple(a for _, a, _ in steps), elapsed=tuple(end.predicted_ms / 1e3 for end in ends[1:]),
+        reply=Reply(choices=[output], prompt=prompt, prompt_token_ids=[p.id for p in prompt_tokens]), pieces=pieces if whole else (),
+        prompt_tokens=totals.prompt_n + totals.cache_n, prompt_pieces=tuple(str(p.piece) for p in prompt_tokens),
+        prefill_seconds=totals.prompt_ms / 1e3,
     )  # fmt: skip
 
 
@@ -454,6 +415,6 @@ def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace | 
         output += [*chain[: step.n_accepted], NOT_KNOWN]
     return Request(
         figures=Figures(engine="llama.cpp"), place=steps[0][0], accepted=tuple(step.n_accepted for _, step in steps),
-        drafted=tuple(step.n_draft for _, step in steps), output_ids=tuple(token.id for token in output),
+        drafted=tuple(step.n_draft for _, step in steps), reply=Reply(choices=[Output(token_ids=[token.id for token in output])]),
         pieces=tuple(token.text for token in output), drafts=drafts, missing=("prompt", "target", "times"),
     ).result(texts)  # fmt: skip

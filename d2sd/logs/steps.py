@@ -5,7 +5,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
 
 from d2sd.errors import InputError, first_line
 from d2sd.logs.figures import Figures
@@ -16,6 +18,7 @@ from d2sd.trace.events import (
     Alternative,
     Choice,
     Committed,
+    Count,
     Draft,
     Event,
     Finished,
@@ -30,6 +33,7 @@ from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import boundary_posterior
 
+Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
 UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a token is 0
 
@@ -127,6 +131,40 @@ def chain_step(
     )  # fmt: skip
 
 
+# Replies in OpenAI's format: text, token ids, usage.
+
+
+class Usage(Struct):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class Message(Struct):
+    content: str | None = None
+
+
+class Output(Struct):
+    """An entry of ``choices`` in a reply."""
+
+    text: str | None = None
+    message: Message | None = None
+    token_ids: Ids | None = None
+    prompt_token_ids: Ids | None = None
+    finish_reason: str | None = None
+
+
+class Reply(Struct):
+    """A whole reply. ``prompt`` and ``domain`` are not part of OpenAI's format, but a log may contain them."""
+
+    choices: Annotated[list[Output], Meta(max_length=1024)] = []
+    usage: Usage | None = None
+    prompt: str | None = None
+    prompt_token_ids: Ids | None = None
+    model: str | None = None
+    content: str | None = None  # llama.cpp's own format
+    domain: str | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
@@ -137,10 +175,9 @@ class Request:
     histogram: [j]: number of steps that accepted j tokens.
     longest: largest number of drafted tokens per step.
     prompt_tokens: number of tokens of the prompt.
-    pieces, prompt_pieces: texts of ``output_ids`` and ``prompt_ids``, if the engine returned them.
+    pieces, prompt_pieces: texts of the ids of output and prompt, if the engine returned them.
     drafts: drafted tokens, confidences and alternatives of each step.
     missing: the parts that the log lacks, if they differ from those of a reply.
-    domain: prompt group.
     """
 
     figures: Figures
@@ -150,18 +187,18 @@ class Request:
     elapsed: tuple[float, ...] = ()
     histogram: tuple[int, ...] | None = None
     longest: int | None = None
+    reply: Reply
     prompt_tokens: int | None = None
-    prompt: str | None = None
-    prompt_ids: tuple[int, ...] = ()
     prompt_pieces: tuple[str, ...] = ()
-    text: str | None = None
-    output_ids: tuple[int, ...] | None = None
     pieces: tuple[str, ...] = ()
-    finish: str | None = None
     prefill_seconds: float = 0.0
-    domain: str | None = None
     drafts: Sequence[tuple[Sequence[Token], tuple[float, ...], tuple[tuple[Alternative, ...], ...]]] = ()
     missing: Sequence[str] = ()
+
+    @property
+    def output(self) -> Output:
+        """The only output of the reply."""
+        return self.reply.choices[0] if len(self.reply.choices) == 1 else Output()
 
     def result(self, texts: Texts) -> Trace | Figures:
         """Returns the request as a trace, or its figures if its single steps are unknown.
@@ -173,7 +210,7 @@ class Request:
         if not self.accepted or self.drafted is None:
             return self.figures
         # a whole output has a token from prefill, and each step's accepted and bonus tokens
-        whole, ids = 1 + sum(self.accepted) + len(self.accepted), self.output_ids
+        whole, ids = 1 + sum(self.accepted) + len(self.accepted), self.output.token_ids
         length = self.figures.tokens if ids is None else len(ids)
         if length is not None and length < whole - self.accepted[-1]:
             raise InputError(
@@ -189,14 +226,13 @@ class Request:
             "rejected": cut and self.accepted != self.drafted,
             "times": not self.elapsed,
         }
-        known = {"prompt_tokens": self.prompt_tokens, "domain": self.domain}
+        known = {"prompt_tokens": self.prompt_tokens, "domain": self.reply.domain}
         header = {
             "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.figures.engine, "config": {}, "versions": {}, "hardware": {},
-            "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.prompt,
+            "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.reply.prompt,
             "missing": self.missing or [what for what, lacks in missing.items() if lacks],
         } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
-        text = self.text if self.text is not None and not cut else "".join(t.text for t in tokens)
-        return Trace.of(header, self._events(texts, tokens, text, self.accepted, self.drafted))
+        return Trace.of(header, self._events(texts, tokens, cut, self.accepted, self.drafted))
 
     def _contradictions(self) -> Iterator[str]:
         """Yields an error message for each contradiction between the figures, to append to ``place``."""
@@ -211,7 +247,7 @@ class Request:
                     whole.accepted,
                 ),
             ]
-        if accepted is not None and drafted is not None:
+        if accepted and drafted is not None:
             if len(accepted) != len(drafted):
                 yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
             most = min(self.longest or MAX_ITEMS, MAX_ITEMS - 1)
@@ -225,8 +261,8 @@ class Request:
                 (".per_step_accepted: {} in total", sum(accepted), whole.accepted),
                 (".per_step_drafted: {} in total", sum(drafted), whole.drafted),
             ]
-        if self.output_ids is not None:
-            counts.append((": {} output ids", len(self.output_ids), whole.tokens))
+        if self.output.token_ids is not None:
+            counts.append((": {} output ids", len(self.output.token_ids), whole.tokens))
         for said, found, reported in counts:
             if reported not in (None, found):
                 yield f"{said.format(found)}, but {reported} are reported"
@@ -234,12 +270,15 @@ class Request:
             yield ".acceptance_histogram: it does not match per_step_accepted"
 
     def _events(
-        self, texts: Texts, tokens: Sequence[Token], text: str, accepted: Sequence[int], drafted: Sequence[int]
+        self, texts: Texts, tokens: Sequence[Token], cut: bool, accepted: Sequence[int], drafted: Sequence[int]
     ) -> Iterator[Event]:
-        seconds, prompt = self.figures.seconds or 0.0, self.prompt_pieces or texts.pieces(self.prompt_ids, "prompt ids")
+        """Yields the events of the trace. cut: whether the tokens can be assigned to steps."""
+        output, seconds = self.output, self.figures.seconds or 0.0
+        prompt_ids = tuple(self.reply.prompt_token_ids or output.prompt_token_ids or ())
+        prompt = self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids")
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
-        yield PrefillDone(self.prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
-        before, at = len(self.prompt_ids) or self.prompt_tokens or 0, 1
+        yield PrefillDone(prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
+        before, at = len(prompt_ids) or self.prompt_tokens or 0, 1
         for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             own = tokens[at : at + a + 1]  # fewer in the last step if the text ended within it
             committed = min(a, len(own))
@@ -253,7 +292,12 @@ class Request:
                 confidence=confidence, alternatives=alternatives, elapsed=elapsed,
             )  # fmt: skip
             at += a + 1
-        ids = tuple(t.id for t in tokens)
-        yield Finished(
-            STOP_REASONS.get(self.finish, "stopped"), text, ids, len(accepted), seconds, self.prefill_seconds
+        given = (
+            output.text,
+            output.message and output.message.content,
+            self.reply.content,
+            "".join(t.text for t in tokens),
         )
+        text = given[-1] if cut else next(text for text in given if text is not None)
+        reason, ids = STOP_REASONS.get(output.finish_reason, "stopped"), tuple(t.id for t in tokens)
+        yield Finished(reason, text or "", ids, len(accepted), seconds, self.prefill_seconds)

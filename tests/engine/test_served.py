@@ -14,7 +14,7 @@ from d2sd.cli.whatif import served_lines as lines
 from d2sd.doctor.served import PositionShares, ServedStep, compare_served, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.logs import Figures, Texts
-from d2sd.logs.steps import Request
+from d2sd.logs.steps import Output, Reply, Request
 from d2sd.nets.models import Models
 from d2sd.trace.trace import write_traces
 
@@ -34,7 +34,7 @@ def logged(run):
     figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
     return Request(
         figures=figures, place="log", accepted=accepted, drafted=drafted,
-        prompt_ids=run.prefill.prompt_token_ids, output_ids=tuple(run.token_ids),
+        reply=Reply(prompt_token_ids=list(run.prefill.prompt_token_ids), choices=[Output(token_ids=run.token_ids)]),
     ).result(Texts())  # fmt: skip
 
 
