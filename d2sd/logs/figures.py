@@ -188,7 +188,7 @@ class Figures:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""
-        load = {name: span(getattr(self, name)) for name in LOAD}
+        load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
         known = asdict(self) | {name: getattr(self, name) for name in derived} | load
         del known["by_length"]
@@ -285,6 +285,8 @@ def solve(known: dict[str, Any]) -> None:
 def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
     """Returns the figures of a request or a row from its values, among them the names of its models."""
     known = {"prompts": 0.0} | {name: value for name, value in known.items() if value is not None}
+    if known.get("tokens_per_second") == 0:
+        del known["tokens_per_second"]
     if known.get("drafted") == 0:
         known = {name: value for name, value in known.items() if name not in DRAFTS}
     solve(known)

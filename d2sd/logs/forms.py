@@ -11,6 +11,7 @@ from typing import Any
 from d2sd.logs.figures import MAX_POSITIONS, Unit
 
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
+WHOLE_NUMBER = rf"{NUMBER}(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 1,234 or 1.2k
 ROUNDED = 0.01  # precision of printed α and rates by position
 Untrue = tuple[str, Callable[[dict[str, Any]], bool]]  # name of a value, and when it is not what its name says
 
@@ -49,7 +50,7 @@ KEYS = {
         "num_draft_tokens": "drafted", "draft_acceptance_rate": "rate", "generation_time_ms": "seconds_ms", "acceptance_histogram": "counts",
     },
     "sglang": {
-        "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "alpha", "spec_accept_rate": "rate",
+        "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "alpha", "avg_spec_accept_length": "alpha", "spec_accept_rate": "rate",
         "spec_num_correct_drafts": "accepted", "spec_num_proposed_drafts": "drafted", "spec_correct_drafts_histogram": "counts",
         "spec_accept_token_num": "accepted", "spec_draft_token_num": "drafted",
     },
@@ -137,7 +138,7 @@ FORMS = (
     ), keys=True, untrue=(PLAIN,)),
     # Replies that are not valid JSON, because they were shortened or quoted in prose.
     _of_json("vllm", "request", "num_spec_steps|mean_acceptance_length|num_draft_tokens"),
-    _of_json("sglang", "request", "spec_verify_ct|spec_accept_length|spec_accept_rate"),
+    _of_json("sglang", "request", "spec_verify_ct|(?:avg_)?spec_accept_length|spec_accept_rate"),
     _of_json("llama.cpp", "request", "predicted_n|draft_n"),
     _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
     _of_json("tensorrt-llm", "interval", "numDraftTokens"),
@@ -163,16 +164,9 @@ def begins(line: str) -> tuple[Form | None, bool]:
 
 
 def _rates(text: str) -> tuple[float, ...]:
-    """Returns the rates in a list, up to the first invalid entry; empty if a rate is above 1."""
-    rates = []
-    for entry in text.split(",")[:MAX_POSITIONS]:
-        found = re.match(rf"\s*({NUMBER})\s*(.?)", entry)
-        if found is None:
-            break
-        rates.append(float(found[1]))
-        if found[2]:
-            break
-    return tuple(rates) if max(rates, default=0.0) <= 1 else ()
+    """Returns the rates in a list; none if a rate is above 1."""
+    rates = tuple(map(float, re.findall(NUMBER, text)[:MAX_POSITIONS]))
+    return rates if max(rates, default=0.0) <= 1 else ()
 
 
 def _of_lengths(text: str) -> tuple[float, ...]:
@@ -192,13 +186,15 @@ UNITS = {"ms": 1000, "percent": 100}
 
 
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
-    """Returns a pattern that matches any of these patterns. A value's group has the name of the value, ``__`` and a number."""
+    """Returns a pattern that matches any of these patterns, in wrapped lines too. A value's group has its name, ``__`` and a number."""
 
-    def group(n: int, name: str) -> str:
-        return rf"\s*(?P<{name}__{n}>{WORDS.get(name, (NUMBER,))[0]})"
+    def pattern(number: int, text: str) -> str:
+        def group(found: re.Match[str]) -> str:
+            return rf"\s*(?P<{found[1]}__{number}>{WORDS.get(found[1], (WHOLE_NUMBER,))[0]})"
 
-    values = (re.sub(r"<(\w+)>", lambda m, n=n: group(n, m[1]), pattern) for n, pattern in enumerate(patterns))  # type: ignore[misc]
-    return re.compile("|".join(values) or "(?!)")
+        return re.sub(r"<(\w+)>", group, text.replace(" ", r"\s"))
+
+    return re.compile("|".join(pattern(*each) for each in enumerate(patterns)) or "(?!)")
 
 
 PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}

@@ -107,7 +107,7 @@ class _Found:
 
 def _split(lines: Iterable[str]) -> Iterator[str]:
     """Yields the lines, cut to ``MAX_LINE``. A line that holds several rows, because line breaks were lost, is split."""
-    for long in lines:
+    for long in map(str.rstrip, lines):
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
         if line.count("throughput: ") > 3 or line.count("accept") > 3:
             yield from SEVERAL.split(line)
