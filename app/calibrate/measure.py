@@ -34,7 +34,7 @@ from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
 from d2sd.figures.thresholds import CHAINLESS, draft_costs
 from d2sd.logs import is_log
-from d2sd.logs.report import Answer
+from d2sd.logs.sentences import Answer
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import ReplayOutcome
 

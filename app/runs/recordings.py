@@ -17,7 +17,7 @@ from typing import Any
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics
 from d2sd.logs import Figures, import_log, is_log, sources_of
-from d2sd.logs.report import Answer, answers, report_lines
+from d2sd.logs.sentences import Answer, answers, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import encodable

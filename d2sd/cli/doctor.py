@@ -12,8 +12,7 @@ from pathlib import Path
 from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, print_json, write_report
 from d2sd.errors import InputError
 from d2sd.logs import import_log, sources_of
-from d2sd.logs.report import answers, as_dict, report_lines
-from d2sd.logs.sentences import names_fault
+from d2sd.logs.sentences import answers, as_dict, names_fault, report_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,8 +17,7 @@ from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.probes import Trial
 from d2sd.doctor.redraft import alpha
-from d2sd.logs.report import Answer, side_by_side, what_to_try
-from d2sd.logs.sentences import names_fault
+from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference

@@ -9,9 +9,8 @@ The header of an imported trace lists, under ``missing``, the parts that the log
 
 from __future__ import annotations
 
-from d2sd.logs.figures import Figures
+from d2sd.logs.figures import Figures, sources_of
 from d2sd.logs.reading import import_log, is_log, read_runs
-from d2sd.logs.sources import sources_of
 from d2sd.logs.steps import UNKNOWN, Texts, open_texts
 
 __all__ = ["UNKNOWN", "Figures", "Texts", "import_log", "is_log", "open_texts", "read_runs", "sources_of"]

@@ -143,11 +143,12 @@ FORMS = (
     _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
     _of_json("tensorrt-llm", "interval", "numDraftTokens"),
 )  # fmt: skip
-# A line that begins a row with drafts, or one without; the number of the matching group is the number of the form.
-BEGINS, ALONE = (
-    re.compile("|".join(f"({pattern or '(?!)'})" for pattern in patterns))
-    for patterns in zip(*((form.begins, form.alone) for form in FORMS), strict=True)
-)
+# Forms, and a pattern of the line that begins a row of any of them; first of rows with drafts, then of rows without.
+BEGINS = [
+    (forms, re.compile("|".join(f"({getattr(form, begin)})" for form in forms)))
+    for begin in ("begins", "alone")
+    for forms in [[form for form in FORMS if getattr(form, begin)]]
+]
 SIGNS = (
     "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
     "throughput:", "eval time", "Benchmark",
@@ -157,9 +158,9 @@ SIGNS = (
 def begins(line: str) -> tuple[Form | None, bool]:
     """Returns the form of the row that begins with this line, None if no row does, and whether the row has drafts."""
     if any(sign in line for sign in SIGNS):  # fast test that rejects most lines
-        for pattern, drafts in ((BEGINS, True), (ALONE, False)):
+        for forms, pattern in BEGINS:
             if found := pattern.search(line):
-                return FORMS[(found.lastindex or 1) - 1], drafts
+                return forms[(found.lastindex or 1) - 1], forms is BEGINS[0][0]
     return None, False
 
 

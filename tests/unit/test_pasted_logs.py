@@ -16,10 +16,8 @@ from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.logs import Figures, import_log, reading, sources_of
-from d2sd.logs.figures import joined
-from d2sd.logs.report import answers, report_lines
-from d2sd.logs.sentences import names_fault, sentences, tries
-from d2sd.logs.sources import by_source
+from d2sd.logs.figures import by_source, joined
+from d2sd.logs.sentences import answers, names_fault, report_lines, sentences, tries
 
 VLLM = (
     "(APIServer pid=7) INFO 06-02 11:40:07 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: "
