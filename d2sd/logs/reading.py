@@ -59,15 +59,24 @@ def import_log(
             break
     if not head:
         raise InputError("the log is empty")
-    first, lines, why = head[0][1], chain(head, lines), "not JSON"
+    first, lines = head[0][1], chain(head, lines)
+    start = parsed(first)
+    why = _unknown("line 1", start) if isinstance(start, dict) else f"not JSON, and {NOTHING}"
     records: Iterator[tuple[str, Any]] | None = None
     if first.lstrip().startswith(STREAM_FIELDS):
         records = read_stream(lines)
-    elif isinstance(parsed(first), list) or (parsed(first) is None and DOCUMENT.match(first)):
+    elif isinstance(start, list) or (start is None and DOCUMENT.match(first)):
         whole = _document(lines, min(most, MAX_DOCUMENT))
         data = parsed(whole)
-        if data is None:  # such as a reply that was shortened by hand
-            why, lines = "line 1: neither JSON lines nor one JSON document", enumerate(whole.splitlines())
+        if data is None or (
+            isinstance(data, dict) and not _is_known(data)
+        ):  # such as a reply that was shortened by hand
+            lines = enumerate(whole.splitlines())
+            why = (
+                _unknown("entry 1", data)
+                if data
+                else f"line 1: neither JSON lines nor one JSON document, and {NOTHING}"
+            )
         else:
             entries = enumerate(data if isinstance(data, list) else [data], 1)
             records = ((f"entry {number}", entry) for number, entry in entries)
@@ -79,7 +88,7 @@ def import_log(
     rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
     row = next(rows, None)
     if row is None:
-        raise InputError(f"{why}, and {NOTHING}")
+        raise InputError(why)
     yield from chain([row], rows)
 
 
@@ -96,11 +105,16 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
     """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
     for _, line in head:
         record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
-        if isinstance(record, dict) and (is_dump(record) or "response" in record or _reader(record) is not None):
+        if isinstance(record, dict) and _is_known(record):
             return False
         if SAMPLE.match(text) or begins(text)[0]:
             return True
-    return not isinstance(parsed(head[0][1]), dict)
+    first = parsed(head[0][1])
+    return not isinstance(first, dict) or not {"error", "event"} & first.keys()
+
+
+def _is_known(record: dict[str, Any]) -> bool:
+    return is_dump(record) or "response" in record or _reader(record) is not None
 
 
 def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
