@@ -48,7 +48,6 @@ WHOLE_DRAFTS = (
     "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
     "log count all drafts."
 )
-FAILS = "The drafter failed {} (“llama_decode returned -1”), and nothing was drafted in these steps: look for its first error in the log."
 TRY_LONGER = "try a longer draft, if the drafter was trained for one."
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
@@ -75,7 +74,11 @@ def sentences(p: Figures) -> Iterator[Said]:
     """Yields the sentences about the figures of one source."""
     yield Said(f"{p}.")
     if p.failures:
-        yield Said(FAILS.format(count(p.failures, "time")), ("drafter fails",))
+        times = count(p.failures, "time")
+        yield Said(
+            f"The drafter failed {times} (“llama_decode returned -1”), and nothing was drafted in these steps.",
+            ("drafter fails",),
+        )
     server = [*_server(p)]
     if not p.drafts:
         yield from server or _load(p)
@@ -241,14 +244,14 @@ def _server(p: Figures) -> Iterator[Said]:
     (_, running, _), (_, waiting, _), (_, kv_use, _) = (span(values) for values in (p.running, p.waiting, p.kv_use))
     if waiting > 0 and kv_use >= FULL:
         yield Said(
-            f"The server is full ({_load_of(p)}): requests wait for space in the KV cache. Speculative decoding cannot "
-            "shorten that wait, and the drafter's own cache takes part of the space.",
+            f"The server is full ({_load_of(p)}): requests wait for space in the KV cache, and the drafter's own "
+            "cache takes part of it.",
             ("full",),
         )
     elif running >= MANY_RUNNING:
         yield Said(
             f"Many requests run at once ({_load_of(p)}): verifying drafted tokens takes time that other requests need, so "
-            "drafting gains less than with one request, or even slows the server down.",
+            "drafting gains less, or even slows the server down.",
             ("busy",),
         )
 
@@ -443,7 +446,7 @@ TRIES = {
     "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
     "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
     "replica": "Weights and settings of the drafter on that engine, and whether it gets other kinds of text.",
-    "drafter fails": "Context size, KV cache and memory of the drafter.",
+    "drafter fails": "The first error of the drafter in the log; context size, KV cache and memory of the drafter.",
     "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block (DSpark: vLLM issue 51009; DFlash: "
     "vllm-project/speculators issue 613).",
 }  # fmt: skip
