@@ -179,7 +179,7 @@ def _of_lengths(text: str) -> tuple[float, ...]:
 # Patterns of values that are no numbers, and functions that read them.
 WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
-    "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)]),
+    "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)[: MAX_POSITIONS + 1]]),
     "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "prompt": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
     "replica": (r"[0-9]{1,8}", int),
 }  # fmt: skip
