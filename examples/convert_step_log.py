@@ -28,9 +28,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from d2sd import InputError
+from d2sd.logs.steps import Texts, Token, chain_step, open_texts
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Committed, Count, Event, Finished, PrefillDone, Probability, Seconds
-from d2sd.trace.logs.requests import Texts, Token, chain_step, open_texts
 from d2sd.trace.trace import Trace
 
 UNKNOWN: dict[str, object] = {"config": {}, "models": {}, "versions": {}, "hardware": {}}

@@ -21,7 +21,7 @@ from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
 from app.models import Chosen
 from app.presets import ASSETS
-from app.runs.recordings import Recording, Recordings, log_readings, prompt_label, read_uploads, short
+from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
 from app.streaming import RunRecorder, announce_loading, paced, prepare_run, told_by_worker
 from app.visitors import without_paths
 from d2sd import InputError, presets
@@ -29,13 +29,13 @@ from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
 from d2sd.doctor.examination import Examination, Progress, drafter_of
 from d2sd.doctor.findings import Asked
-from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
 from d2sd.figures.thresholds import CHAINLESS, draft_costs
+from d2sd.logs import is_log
+from d2sd.logs.sentences import Answer
 from d2sd.replay.recorded import ReplayOutcome
 from d2sd.replay.selection import replay_selections, selections_report
-from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
 
 RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
@@ -121,15 +121,15 @@ def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
 
     Raises ``InputError`` if the pasted text is not a log. Files that cannot be read are skipped; ``files`` names them.
     """
-    said: list[Reading] = []
+    said: list[Answer] = []
     for path in (paths or ())[:MAX_FILES]:
         with suppress(InputError):
-            said += log_readings(path) if is_log(path) else []
+            said += log_answers(path) if is_log(path) else []
     if pasted and pasted.strip():
         with TemporaryDirectory() as folder:
             file = Path(folder) / "pasted.log"
             file.write_bytes(pasted.encode("utf-8", "replace"))
-            said += log_readings(file)
+            said += log_answers(file)
     return markdown_of_logs(said)
 
 

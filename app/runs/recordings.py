@@ -16,10 +16,9 @@ from typing import Any
 
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics
-from d2sd.doctor.log_reading import Reading
-from d2sd.doctor.logs import read_log, report_lines
+from d2sd.logs import Figures, import_log, is_log, sources_of
+from d2sd.logs.sentences import Answer, answers, report_lines
 from d2sd.trace.files import UNREADABLE, opened
-from d2sd.trace.logs import LogTotals, import_log, is_log
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Reader, lines_of
@@ -127,7 +126,7 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     if is_log(path):
         runs = list(islice(_logged(path), MAX_OPENED + 1))
         more = f"Only the first {MAX_OPENED} runs of this log are in the list; Calibrate reads all its runs."
-        notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_readings(path))]
+        notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_answers(path))]
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
@@ -170,13 +169,13 @@ def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
     return runs
 
 
-def log_readings(path: str | Path) -> list[Reading]:
-    """Returns the findings of a server's log about its drafter. Raises ``InputError``."""
-    return read_log(import_log(path, most=MAX_MEGABYTES * 10**6))
+def log_answers(path: str | Path) -> list[Answer]:
+    """Returns the figures of each source of a server's log, and what they say about its drafter. Raises ``InputError``."""
+    return answers(sources_of(import_log(path, most=MAX_MEGABYTES * 10**6)))
 
 
 def _logged(path: str | Path) -> Iterator[Trace]:
-    return (found for found in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(found, LogTotals))
+    return (found for found in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(found, Figures))
 
 
 def _parts(raw: bytes) -> list[bytes]:

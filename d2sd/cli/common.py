@@ -17,8 +17,8 @@ from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError
+from d2sd.logs import read_runs
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.logs import read_runs
 from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
 from d2sd.calibration.sentences import count
+from d2sd.logs import UNKNOWN
 from d2sd.trace.events import Node, StepDone
-from d2sd.trace.logs import UNKNOWN
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import escaped, visible
 from d2sd.trace.trace import Trace

@@ -10,10 +10,9 @@ import argparse
 from pathlib import Path
 
 from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, print_json, write_report
-from d2sd.doctor.log_profiles import profiles_of
-from d2sd.doctor.logs import read_profiles, report_lines
 from d2sd.errors import InputError
-from d2sd.trace.logs import import_log
+from d2sd.logs import import_log, sources_of
+from d2sd.logs.sentences import answers, as_dict, names_fault, report_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,9 +58,9 @@ def _read_logs(arguments: argparse.Namespace) -> int:
         raise InputError("--log examines logs only: leave out the target and the drafter")
     names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]
     found = zip(arguments.log, names, strict=True)
-    readings = read_profiles([one for log, name in found for one in profiles_of(import_log(log), name)])
+    said = answers([one for log, name in found for one in sources_of(import_log(log), name)])
     if arguments.json:
-        print_json([reading.to_dict() for reading in readings])
+        print_json([*map(as_dict, said)])
     else:
-        write_report("\n".join(report_lines(readings)), arguments.out)
-    return FAULT_NAMED * any(reading.named for reading in readings)
+        write_report("\n".join(report_lines(said)), arguments.out)
+    return FAULT_NAMED * any(names_fault(one) for _, one in said)

@@ -17,10 +17,10 @@ from d2sd.calibration.sentences import count, decimal
 from d2sd.cli.common import add_command, add_limit_argument, add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
+from d2sd.logs import Figures, import_log, open_texts, read_runs
+from d2sd.logs.serving import COMPLETIONS, Server
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.logs import SOURCES, LogTotals, import_log, open_texts, read_runs
-from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped, printable
@@ -56,7 +56,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "convert the log of a serving engine or a benchmark to traces; for a log without steps, print its totals",
         "a log, plain or gzip",
     )
-    log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="engine that wrote the log (default: detected from the content)")  # fmt: skip
     add_output(log, "-o", "--output", metavar="OUT.jsonl[.gz]", help="file to write (default: FILE's name with .trace.jsonl)")  # fmt: skip
     log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print their number")
     server = add_command(actions, "record", "send prompts to a running server, and write its replies as traces")
@@ -232,7 +231,7 @@ def _import(arguments: argparse.Namespace) -> None:
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
-    found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
+    found = import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad)
     written = _write_found(found, out, arguments)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
@@ -250,14 +249,14 @@ def _record(arguments: argparse.Namespace) -> None:
     _write_found(found, Path(arguments.output), arguments)
 
 
-def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argparse.Namespace) -> int:
+def _write_found(found: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
     """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
-    rows: list[LogTotals] = []
+    rows: list[Figures] = []
     counted, missing = Counter[str](), Counter[str]()
 
     def traces() -> Iterator[Trace]:
         for one in found:
-            if isinstance(one, LogTotals):
+            if isinstance(one, Figures):
                 rows.append(one)
                 continue
             if not counted:  # check the output only now: a log with only totals writes no file
@@ -272,7 +271,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
         "file": str(out) if written else None,
         **{what: counted[what] for what in ("steps", "tokens")},
         "missing": [what for what in MISSING if missing[what]],
-        "totals": [asdict(row) for row in rows],
+        "totals": [row.to_dict() for row in rows],
     }
     if arguments.json:
         print_json(result)
@@ -281,7 +280,8 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
         lacks = not_logged(missing)
         print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
     for row in rows[:MAX_ROWS]:
-        print(escaped(row.row()))
+        counts = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
+        print(f"{row}{counts}")
     if len(rows) > MAX_ROWS:
         print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
     if len(rows) > 1:

@@ -15,9 +15,8 @@ from d2sd.calibration.sentences import count, decimal, signed_decimal, with_inte
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
-from d2sd.doctor.log_reading import Reading
-from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
 from d2sd.doctor.probes import Trial
+from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
 from d2sd.replay.anchors import alpha
 from d2sd.trace.text import escaped
 
@@ -63,16 +62,18 @@ def _unmarked(line: str) -> str:
     return re.sub(r"`([^`]*)`|\\(.)|\*\*", lambda match: match[1] or match[2] or "", line)
 
 
-def markdown_of_logs(readings: Sequence[Reading]) -> str:
-    """Returns the readings of logs as Markdown, with the things to try listed once at the end."""
-    lines = ["## What the log says"] if readings else []
-    for reading in readings:
-        figures, *said = map(text, reading.sentences)
-        lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
-    if table := side_by_side(readings):
+def markdown_of_logs(found: Sequence[Answer]) -> str:
+    """Returns the answers to logs as Markdown, with the things to try listed once at the end."""
+    lines = ["## What the log says"] if found else []
+    for _, said in found:
+        figures, *others = (text(one.text) for one in said)
+        if names_fault(said):
+            others[0] = f"**{others[0]}**"
+        lines += [figures, *others]
+    if table := side_by_side([figures for figures, _ in found]):
         lines.append("\n".join(_table(*(list(map(text, row)) for row in table))))
-    if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
-        lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in tries)]
+    if ideas := what_to_try(found):
+        lines += [ideas[0], "\n".join(ideas[1:])]
     return "\n\n".join(lines)
 
 

@@ -22,11 +22,11 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import DTYPES, load_target, target_folder
 from d2sd.folders.weights import weights_digest
+from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
 from d2sd.trace.files import utf8_lines, write_whole
-from d2sd.trace.logs.serving import Server, served_model
 from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import WriterRequest, write

@@ -11,9 +11,10 @@ from msgspec import structs
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.folders.loading import BUNDLED
+from d2sd.logs import Figures, Texts
+from d2sd.logs.steps import Output, Reply, Request
 from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay
-from d2sd.trace.logs.requests import Counts, Texts
 from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
@@ -29,9 +30,10 @@ def written(bundled, method, **models):
 def logged(run):
     accepted = tuple(len(s.accepted) for s in run.steps)
     drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
-    return Counts(
-        "vllm", "log", len(accepted), sum(accepted), sum(drafted), accepted=accepted, drafted=drafted,
-        prompt_ids=run.prefill.prompt_token_ids, output_ids=tuple(run.token_ids),
+    figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
+    return Request(
+        figures=figures, place="log", accepted=accepted, drafted=drafted,
+        reply=Reply(prompt_token_ids=list(run.prefill.prompt_token_ids), choices=[Output(token_ids=run.token_ids)]),
     ).result(Texts())  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import torch
 from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
-from d2sd.trace.logs.serving import Server
+from d2sd.logs.serving import Server
 from d2sd.train import text as texts
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
 from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, served

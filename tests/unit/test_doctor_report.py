@@ -140,8 +140,6 @@ def test_doctor_json_is_refused_without_examination(tmp_path, capsys):
 
 
 def test_doctor_package_imports_without_torch():
-    code = (
-        "import sys; sys.modules['torch'] = None; import d2sd.doctor.log_reading, d2sd.doctor; print(dir(d2sd.doctor))"
-    )
+    code = "import sys; sys.modules['torch'] = None; import d2sd.logs.sentences, d2sd.doctor; print(dir(d2sd.doctor))"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "['Findings', 'examine']\n"

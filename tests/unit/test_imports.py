@@ -25,7 +25,7 @@ PACKAGES = (
     ("decoding",),
     ("folders",),
     ("nets",),
-    ("config", "figures"),
+    ("config", "figures", "logs"),
     ("calibration", "costs", "methods"),
     ("trace",),
     ("tree",),

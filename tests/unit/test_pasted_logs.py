@@ -7,17 +7,17 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
-from d2sd.doctor.log_profiles import AcceptanceProfile
-from d2sd.doctor.log_reading import read_profile
-from d2sd.doctor.logs import read_log, report_lines
-from d2sd.trace.logs import by_source, import_log, records, together
-from tests.unit.pasted_logs import CASES, timings
+from d2sd.logs import Figures, import_log, reading, sources_of
+from d2sd.logs.figures import by_source, joined
+from d2sd.logs.sentences import answers, names_fault, report_lines, sentences, tries
 
 VLLM = (
     "(APIServer pid=7) INFO 06-02 11:40:07 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: "
@@ -163,7 +163,7 @@ def imported(tmp_path, text, encoding="utf-8"):
 def test_pasted_log_form_is_recognised_alone_and_among_other_lines(tmp_path, text, rows):
     found = imported(tmp_path, text)
     assert [(r.engine, r.steps, r.drafted, r.accepted) for r in found] == [r[:4] for r in rows]
-    assert [r.mean_acceptance_length for r in found] == pytest.approx([r[4] for r in rows])
+    assert [r.alpha for r in found] == pytest.approx([r[4] for r in rows])
     for one, row in zip(found, rows, strict=True):
         assert one.by_position == pytest.approx(row[5])
     noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
@@ -177,9 +177,9 @@ def test_pasted_log_reads_utf16_bom_and_gzip(tmp_path, encoding):
     assert len(list(import_log(tmp_path / "log"))) == 3
 
 
-def test_together_weights_alpha_by_running_requests(tmp_path):
+def test_joined_weights_alpha_by_running_requests(tmp_path):
     rows = imported(tmp_path, SGLANG.format(1, "2.00") + SGLANG.format(3, "4.00"))
-    assert together(rows)["mean_acceptance_length"] == pytest.approx(3.5)
+    assert joined(rows).alpha == pytest.approx(3.5)
 
 
 def test_by_source_separates_replies_of_two_engines(tmp_path):
@@ -232,17 +232,30 @@ def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
 # Answers to logs.
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_read_log_answers_pasted_logs(tmp_path, case):
-    (tmp_path / "log").write_text(case.log, encoding="utf-8")
-    if case.none:
+CASES = tomllib.loads((Path(__file__).parents[1] / "data" / "pasted_logs.toml").read_text(encoding="utf-8"))["case"]
+
+
+def answer(path):
+    return answers(sources_of(import_log(path)))
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_report_answers_pasted_logs(tmp_path, case):
+    (tmp_path / "log").write_text(case["log"], encoding="utf-8")
+    if case.get("none"):
         with pytest.raises(InputError) as refused:
-            read_log(import_log(tmp_path / "log"))
-        answer = str(refused.value)
+            answer(tmp_path / "log")
+        said = str(refused.value)
     else:
-        answer = "\n".join(report_lines(read_log(import_log(tmp_path / "log"))))
-    assert [part for part in case.said if part not in answer] == [], answer
-    assert [part for part in case.wrong if part in answer] == [], answer
+        said = "\n".join(report_lines(answer(tmp_path / "log")))
+    assert [part for part in case["said"] if part not in said] == [], said
+    assert [part for part in case.get("wrong", ()) if part in said] == [], said
+
+
+def timings(ms, tokens, accepted=None, generated=None):
+    """llama.cpp's log lines about a request."""
+    drafts = "" if accepted is None else f"draft acceptance = 0.5 ({accepted} accepted / {generated} generated)\n"
+    return f"prompt eval time =     300.11 ms /    20 tokens\n       eval time = {ms:10.2f} ms / {tokens:5d} tokens\n{drafts}"
 
 
 WINDOW = VLLM.replace(
@@ -250,35 +263,35 @@ WINDOW = VLLM.replace(
 ).replace("500 tokens", "1500 tokens")
 
 
-def profile(*shares, steps=2000, **fields):
-    known = {"engine": "vllm", "model": None, "drafter": None, "drafted": float(len(shares)), "alpha": 1 + sum(shares)}
-    return AcceptanceProfile(**{**known, "steps": steps, "by_position": shares, **fields})
+def figures(*shares, steps=2000, **fields):
+    known = {"engine": "vllm", "stated_alpha": 1 + sum(shares), "steps": steps, "by_position": shares}
+    return Figures(**known | fields)
 
 
 @pytest.mark.parametrize(
     ("found", "named", "sentence", "case"),
     [
-        (profile(0.8, 0.65, 0.5, 0.4, 0.3), False, "Acceptance by position looks normal.", ""),
-        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. 5 drafted tokens per step (γ = 6)", "vLLM pull request 40898"),
-        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would show", "vLLM pull request 40898"),
-        (profile(0.01, 0.001, 0.0), True, "Position 1 is accepted in 1% of the steps: almost never.", "vLLM issue 56792"),
-        (profile(0.34, *[0.0] * 14), True, "break off after the first token", "speculators issue 613"),
-        (profile(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), True, "Acceptance falls at position 4: 19%", "vLLM pull request 41834"),
-        (profile(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
-        (profile(0.4, 0.25, 0.15, steps=15), False, "Acceptance by position looks normal", ""),
-        (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
-        (profile(alpha=3.0), False, "neither the number of drafted tokens per step nor", ""),
-        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens give 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
-        (profile(alpha=1.5, drafted=3.0), True, "α is 1.50 of at most 4, as if every position were accepted 34% of the time. This is low", "z-lab/dflash issue 133"),
-        (profile(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
-        (profile(0.8, 0.6, 0.02), True, "Acceptance falls at position 3", "vLLM pull request 41834"),
+        (figures(0.8, 0.65, 0.5, 0.4, 0.3), False, "Acceptance by position looks normal.", ""),
+        (figures(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. 5 drafted tokens per step (γ = 6)", "vLLM pull request 40898"),
+        (figures(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would show", "vLLM pull request 40898"),
+        (figures(0.01, 0.001, 0.0), True, "Position 1 is accepted in 1% of the steps: almost never.", "vLLM issue 56792"),
+        (figures(0.34, *[0.0] * 14), True, "break off after the first token", "speculators issue 613"),
+        (figures(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), True, "Acceptance falls at position 4: 19%", "vLLM pull request 41834"),
+        (figures(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
+        (figures(0.4, 0.25, 0.15, steps=15), False, "Acceptance by position looks normal", ""),
+        (figures(stated_alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
+        (figures(stated_alpha=3.0), False, "neither the number of drafted tokens per step nor", ""),
+        (figures(stated_alpha=2.0, gamma=15.0), False, "The first 4 of 15 drafted tokens give 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
+        (figures(stated_alpha=1.5, gamma=3.0), True, "α is 1.50 of at most 4, as if every position were accepted 34% of the time. This is low", "z-lab/dflash issue 133"),
+        (figures(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
+        (figures(0.8, 0.6, 0.02), True, "Acceptance falls at position 3", "vLLM pull request 41834"),
     ],
 )  # fmt: skip
-def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case):
-    reading = read_profile(found)
-    assert reading.named is named
-    assert any(sentence in s for s in reading.sentences)
-    assert any(case in one for one in reading.tries) if case else not reading.tries
+def test_sentences_name_only_unusual_acceptance(found, named, sentence, case):
+    said = list(sentences(found))
+    assert names_fault(said) is named
+    assert any(sentence in one.text for one in said)
+    assert any(case in one for one in tries(said)) if case else not tries(said)
 
 
 def long_texts(alphas, requests=1):
@@ -298,23 +311,23 @@ def long_texts(alphas, requests=1):
         (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # the length of each text is unknown
     ],
 )
-def test_read_log_names_fall_in_long_texts(tmp_path, lines, named):
+def test_report_names_fall_in_long_texts(tmp_path, lines, named):
     (tmp_path / "log").write_text(lines, encoding="utf-8")
-    (reading,) = read_log(import_log(tmp_path / "log"))
-    assert reading.named is named
-    assert any("α is 4.10 in texts up to 4096 tokens and 1.70 in longer ones" in s for s in reading.sentences) is named
-    assert any("AEON" in one for one in reading.tries) is named
+    ((_, said),) = answer(tmp_path / "log")
+    assert names_fault(said) is named
+    assert any("α is 4.10 in texts up to 4096 tokens and 1.70 in longer ones" in one.text for one in said) is named
+    assert any("AEON" in one for one in tries(said)) is named
 
 
-def test_read_log_names_fall_in_long_reply(tmp_path):
+def test_report_names_fall_in_long_reply(tmp_path):
     accepted = [4] * 200 + [1] * 100
     stats = {
         "acceptance_histogram": [0, 100, 0, 0, 200], "num_spec_steps": 300, "num_accepted_draft_tokens": 900,
         "num_draft_tokens": 1200, "per_step_accepted": accepted, "per_step_drafted": [4] * 300,
     }  # fmt: skip
     (tmp_path / "log").write_text(json.dumps({"metrics": {"speculative_decoding": stats}}), encoding="utf-8")
-    (reading,) = read_log(import_log(tmp_path / "log"))
-    assert any(" up to 1024 tokens and 2.00 in longer ones" in s for s in reading.sentences), reading.sentences
+    ((_, said),) = answer(tmp_path / "log")
+    assert any(" up to 1024 tokens and 2.00 in longer ones" in one.text for one in said), said
 
 
 def test_doctor_log_exits_3_when_cause_is_named(tmp_path, capsys):
@@ -342,8 +355,8 @@ def test_doctor_compares_several_logs(tmp_path, capsys):
     assert "drafting takes 1.28 times as long" in said
     assert main(["doctor", *logs, "--json"]) == 0
     drafted, plain = json.loads(capsys.readouterr().out)
-    assert drafted["profile"]["step_seconds"] == pytest.approx(3.2 / 100 * (1 + 70 / 29))
-    assert (plain["profile"]["drafts"], plain["profile"]["token_seconds"]) == (False, pytest.approx(0.025))
+    assert drafted["figures"]["step_seconds"] == pytest.approx(3.2 / 100 * (1 + 70 / 29))
+    assert (plain["figures"]["drafts"], plain["figures"]["token_seconds"]) == (False, pytest.approx(0.025))
 
 
 def test_doctor_log_reads_standard_input_without_torch(tmp_path):
@@ -366,7 +379,7 @@ def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
 
         return read
 
-    monkeypatch.setattr(records, "_line_reader", interrupted)
+    monkeypatch.setattr(reading, "_line_reader", interrupted)
     read, write = os.pipe()
     with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
         log.write(VLLM)  # the first bytes are read before the lines

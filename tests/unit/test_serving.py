@@ -10,7 +10,7 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.trace.logs.serving import Server
+from d2sd.logs.serving import Server
 from d2sd.trace.trace import read_traces
 from tests.unit.test_logs import SGLANG, TWO_STEPS
 
@@ -112,7 +112,9 @@ def test_trace_record_vllm_keeps_token_ids(tmp_path, server):
 
 def test_trace_record_sglang_gives_totals(tmp_path, server, capsys):
     assert record(tmp_path, server[0], "sglang") == []
-    assert "sglang, 100 tokens, 33 steps, 69 of 231 drafted tokens accepted" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "sglang, 33 steps, 7 drafted tokens per step, α 3.09" in said
+    assert "69 of 231 drafted tokens accepted" in said
 
 
 @pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:80", "http://user:secret@127.0.0.1", "http://"])

@@ -15,8 +15,8 @@ import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.cli.trace import statistics
+from d2sd.logs.steps import NOT_KNOWN, chain_step
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.logs.requests import NOT_KNOWN, chain_step
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import unpack_line
 from d2sd.trace.trace import Trace, write_traces

@@ -8,17 +8,18 @@ redirect.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from http.client import HTTPException
-from typing import IO, Any
+from typing import Any
 from urllib import error, request
 from urllib.parse import urlsplit
 
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.trace.logs.engines import read_llamacpp_stream, read_sglang, read_vllm
-from d2sd.trace.logs.requests import Counts
+from d2sd.logs.replies import Piece, convert, read_llamacpp_stream, read_sglang, read_vllm, record_in
+from d2sd.logs.steps import Request
 from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
@@ -43,48 +44,33 @@ class Server:
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
-        try:
-            with self._reply(path, data) as reply:
-                raw = reply.read(MAX_REPLY + 1)
-        except (OSError, HTTPException) as problem:
-            raise InputError(f"{self.address}{path}: the reply was interrupted ({problem})") from None
-        self._check_size(len(raw), path)
-        return self._object(raw, path)
+        return record_in(b"".join(self._lines(path, data)), f"{self.address}{path}")
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request`` does."""
-        size = 0
-        with self._reply(path, data) as reply:
-            while line := reply.readline(MAX_LINE_BYTES):
-                size += len(line)
-                self._check_size(size, path)
-                if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
-                    yield self._object(line[6:], path)
+        for line in self._lines(path, data):
+            if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
+                yield record_in(line[6:], f"{self.address}{path}")
 
-    def _reply(self, path: str, data: dict[str, Any] | None) -> IO[bytes]:
-        body = None if data is None else orjson.dumps(data)
+    def _lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+        body, size = None if data is None else orjson.dumps(data), 0
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
-            reply: IO[bytes] = self._open(message, timeout=TIMEOUT)
+            with self._open(message, timeout=TIMEOUT) as reply:
+                while line := reply.readline(MAX_LINE_BYTES):
+                    size += len(line)
+                    if size > MAX_REPLY:
+                        raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
+                    yield line
+        except InputError:
+            raise
         except error.HTTPError as problem:
             text = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {text}") from None
         except (OSError, ValueError, HTTPException) as problem:
-            raise InputError(f"{self.address} does not answer ({problem})") from None
-        return reply
-
-    def _check_size(self, size: int, path: str) -> None:
-        if size > MAX_REPLY:
-            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
-
-    def _object(self, raw: bytes, path: str) -> dict[str, Any]:
-        try:
-            data = orjson.loads(raw)
-        except orjson.JSONDecodeError:
-            data = None
-        if not isinstance(data, dict):
-            raise InputError(f"{self.address}{path}: the reply is not a JSON object")
-        return data
+            raise InputError(
+                f"{self.address} {'broke off its reply' if size else 'does not answer'} ({problem})"
+            ) from None
 
 
 def _is_loopback(host: str) -> bool:
@@ -102,7 +88,7 @@ def served_model(server: Server) -> str:
     return str(models[0].get("id"))
 
 
-def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
+def complete_vllm(server: Server, prompt: str, tokens: int) -> Request:
     """Returns the counts of a greedy completion by vLLM, with token ids."""
     options = {
         "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
@@ -110,28 +96,26 @@ def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
     return read_vllm({**server.request("/v1/completions", options), "prompt": prompt}, "reply")
 
 
-def complete_sglang(server: Server, prompt: str, tokens: int) -> Counts:
+def complete_sglang(server: Server, prompt: str, tokens: int) -> Request:
     """Returns the counts of a greedy completion by SGLang's native API."""
     options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
     return read_sglang({**server.request("/generate", options), "prompt": prompt}, "reply")
 
 
-def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Counts:
+def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
     """Returns the counts of a greedy completion by llama.cpp, step by step."""
     options = {
         "prompt": prompt, "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True,
         "return_tokens": True, "cache_prompt": False,
     }  # fmt: skip
     tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
-    tokens_of_prompt = tokenized.get("tokens")
+    pieces = list[Piece]()
+    with suppress(InputError):  # older servers return no pieces
+        pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
     parts = [p for p in server.stream("/completion", options) if isinstance(p.get("timings"), dict)]
     if not parts:
         raise InputError(f"{server.address}/completion: the reply has no timings")
-    return read_llamacpp_stream(prompt, tokens_of_prompt if isinstance(tokens_of_prompt, list) else [], parts)
+    return read_llamacpp_stream(prompt, pieces, parts)
 
 
-COMPLETIONS: dict[str, Callable[[Server, str, int], Counts]] = {
-    "vllm": complete_vllm,
-    "sglang": complete_sglang,
-    "llamacpp": complete_llamacpp,
-}
+COMPLETIONS = {"vllm": complete_vllm, "sglang": complete_sglang, "llamacpp": complete_llamacpp}

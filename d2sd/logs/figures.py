@@ -1,0 +1,473 @@
+"""Figures of a log: of one request, of a row that a program printed, or of a source, whose rows have the same engine, models and settings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from inspect import signature
+from itertools import accumulate, chain, pairwise
+from statistics import median, median_low
+from typing import Any, Literal
+
+from d2sd.calibration.sentences import count, percent
+from d2sd.errors import InputError
+from d2sd.trace.text import escaped
+from d2sd.trace.trace import Trace
+
+UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these tokens are reported
+MAX_POSITIONS = 1024
+LONGEST = 15.0  # seconds; longer intervals of vLLM are assumed to include idle time
+MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval includes prefill
+DRAFTS = ("steps", "drafted", "accepted", "alpha", "rate", "rates", "reached", "counts")
+SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
+LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
+MOST_ENGINES = 1000  # larger numbers are process ids
+MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
+MAX_SOURCES = 20
+MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
+ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
+
+# The requests in a row: one request, or all requests in an interval, since the program's start ("running"), or in a benchmark.
+Unit = Literal["request", "interval", "running", "benchmark"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Figures of the requests that ``unit`` covers. A figure is None, or empty, if it is unknown.
+
+    log: name of the log, if there are several.
+    model, drafter: names of target and drafter in the log.
+    replica: number of the engine, if several serve the same model.
+    start: how often the program was restarted before these figures, inferred from its counters.
+    prompt: name of the prompt in a benchmark.
+    requests: number of requests; 0 if unknown.
+    tokens: number of output tokens.
+    steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
+    stated_alpha, stated_rate: α and acceptance rate as printed. ``alpha`` and ``rate`` use the counts instead, if these are known.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known only if all drafts had the same length.
+    by_length: (length of the text in tokens, α), for each step or for each row about a single request.
+    gamma: drafted tokens per step, from the options in the log, or deduced.
+    seconds: decoding time of the requests, without prefill.
+    token_seconds: mean time of an output token of one request.
+    draft_seconds: time of the drafter per step.
+    tokens_per_second: speed of all concurrent requests together.
+    at_once: number of requests that were decoded concurrently while these times were measured.
+    running, waiting: numbers of decoded and of queued requests, one per row.
+    kv_use: used share of the KV cache, one per row.
+    remote_prefill: whether prompts are processed on another server.
+    failures: number of times that the drafter returned an error.
+    """
+
+    engine: str
+    unit: Unit = "request"
+    log: str = ""
+    model: str | None = None
+    drafter: str | None = None
+    replica: int | None = None
+    start: int = 0
+    prompt: str | None = None
+    requests: int = 0
+    tokens: int | None = None
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    stated_alpha: float | None = None
+    stated_rate: float | None = None
+    by_position: tuple[float, ...] = ()
+    by_length: tuple[tuple[int, float], ...] = ()
+    gamma: float | None = None
+    seconds: float | None = None
+    token_seconds: float | None = None
+    draft_seconds: float | None = None
+    tokens_per_second: float | None = None
+    at_once: int | None = None
+    running: tuple[float, ...] = ()
+    waiting: tuple[float, ...] = ()
+    kv_use: tuple[float, ...] = ()
+    remote_prefill: bool = False
+    failures: int = 0
+
+    @property
+    def kind(self) -> tuple[str, Unit]:
+        return self.engine, self.unit
+
+    @property
+    def alpha(self) -> float | None:
+        """Mean acceptance length: accepted tokens per step, plus 1 for the bonus token."""
+        return 1 + self.accepted / self.steps if self.steps and self.accepted is not None else self.stated_alpha
+
+    @property
+    def rate(self) -> float | None:
+        """Acceptance rate: accepted ÷ drafted tokens."""
+        if self.drafted and self.accepted is not None:
+            return self.accepted / self.drafted
+        return (self.alpha - 1) / self.draft_length if self.alpha and self.draft_length else self.stated_rate
+
+    @property
+    def draft_length(self) -> float | None:
+        """Drafted tokens per step."""
+        if self.steps and self.drafted is not None:
+            return self.drafted / self.steps
+        return float(len(self.by_position)) or self.gamma
+
+    @property
+    def drafts(self) -> bool:
+        """Whether there are figures of drafts; False for plain decoding."""
+        return (self.alpha, self.accepted, self.steps, self.rate) != (None,) * 4
+
+    @property
+    def undrafted(self) -> int:
+        """Number of tokens from steps without a draft, which vLLM does not count as steps; 0 if they are few or unknown."""
+        if self.engine != "vllm" or not self.tokens or not self.steps or self.accepted is None:
+            return 0
+        left = (
+            self.tokens - self.requests - self.steps - self.accepted
+        )  # the first token of a request belongs to no step
+        return left if left > UNDRAFTED * self.tokens else 0
+
+    @property
+    def committed(self) -> float:
+        """Tokens per step, including steps without a draft; 1 for plain decoding."""
+        if self.undrafted and self.tokens and self.steps:
+            return self.tokens / (self.steps + self.undrafted)
+        return self.alpha or 1.0
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Time of a step of one request."""
+        return self.token_seconds and self.token_seconds * self.committed
+
+    @property
+    def equally_long(self) -> bool:
+        """Whether all drafts seem to have the same length. If not, some steps did not draft the last positions."""
+        return self.draft_length is None or len(self.by_position) < 2 or self.draft_length > 0.9 * len(self.by_position)
+
+    @property
+    def origin(self) -> str:
+        """Names of log, engine, models and server."""
+        models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
+        names = (self.engine, models, "" if self.replica is None else self.server)
+        return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
+
+    @property
+    def server(self) -> str:
+        """Name of one of several engines, which vLLM identifies by a number or a process id."""
+        return f"{'engine' if (self.replica or 0) < MOST_ENGINES else 'process'} {self.replica}"
+
+    def __str__(self) -> str:
+        parts = [self.origin]
+        if not self.drafts:
+            parts.append("no draft statistics")
+            if self.token_seconds:
+                parts.append(f"a token takes {milliseconds(self.token_seconds)}{self.with_requests}")
+        if self.steps is not None:
+            parts.append(count(self.steps, "step"))
+        if self.draft_length is not None and self.drafts:
+            parts.append(f"{self.draft_length:.3g} drafted {'token' if self.draft_length == 1 else 'tokens'} per step")
+        if self.alpha is not None:
+            parts.append(f"α {self.alpha:.2f}")
+        elif self.rate is not None:
+            parts.append(f"{percent(self.rate)} of the drafted tokens accepted, steps unknown")
+        if self.by_position:
+            last, most = self.last, len(self.by_position)
+            shares = [f"{k}: {percent(share)}" for k, share in enumerate(self.by_position[:last], 1)]
+            if last < most:
+                shares.append(f"{f'{last + 1} to ' if last + 1 < most else ''}{most}: 0%")
+            parts.append(f"accepted up to position {', '.join(shares)}")
+        return ", ".join(parts)
+
+    @property
+    def with_requests(self) -> str:
+        return f" with {count(self.at_once, 'request')}{' at once' if self.at_once > 1 else ''}" if self.at_once else ""
+
+    @property
+    def last(self) -> int:
+        """The last position that is accepted; 0 if there is none."""
+        return max((k for k, share in enumerate(self.by_position, 1) if share >= 0.0005), default=0)
+
+    @property
+    def unknown(self) -> str:
+        """A sentence about what the log lacks."""
+        what = "the order of the steps" if self.by_position else "acceptance by position"
+        return f"not in this log: {what}, the places in the text where steps end, and confidences"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""
+        load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
+        derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
+        known = asdict(self) | {name: getattr(self, name) for name in derived} | load
+        del known["by_length"]
+        return known
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:.0f} ms"
+
+
+def span(values: Sequence[float]) -> tuple[float, float, float]:
+    """Returns the lowest, the median and the highest value; zeros if there are none."""
+    return (min(values), median(values), max(values)) if values else (0, 0, 0)
+
+
+# Equations between the values that programs print.
+
+
+def _of_counts(counts: Sequence[int], steps: float, drafted: float) -> tuple[float, ...] | None:
+    """Returns acceptance by position from the numbers of steps by accepted tokens, if all drafts have the same length."""
+    if sum(counts) != steps or drafted % steps or drafted / steps > MAX_POSITIONS:
+        return None
+    return tuple(sum(counts[k:]) / steps for k in range(1, 1 + round(drafted / steps)))
+
+
+# (wanted value, its formula). The parameters of a formula are the values that it needs; of several formulas, the first one that
+# can be computed is used. predicted: output tokens of a request, the first of which belongs to no step; written: tokens of steps;
+# generated: tokens, of which some may come from steps without a draft; emitted: tokens that all steps committed; reached: [k]: steps
+# that accepted drafted token k + 1; counts: [j]: steps that accepted j tokens; rates: acceptance by position; seconds: time of the output;
+# chunk: seconds per streamed part, of which vLLM sends one per step; draft: seconds of the drafter;
+# calls: calls of the drafter, one per step, even if nothing is drafted; window: seconds of an interval; prompts: prompt tokens per second.
+EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
+    ("steps", lambda drafted, gamma: drafted / gamma),
+    ("steps", lambda drafted, rates: None if drafted % len(rates) else drafted / len(rates)),
+    ("steps", lambda accepted, alpha: accepted / (alpha - 1)),
+    ("steps", lambda predicted, accepted: predicted - accepted - 1),
+    ("steps", lambda written, accepted: written - accepted),
+    ("alpha", lambda rate, chunk, token_seconds: chunk / token_seconds),
+    ("alpha", lambda emitted, steps: emitted / steps),
+    ("accepted", lambda alpha, steps: (alpha - 1) * steps),
+    ("rates", _of_counts),
+    ("rates", lambda histogram: histogram),
+    ("rates", lambda reached, steps: tuple(n / steps for n in reached) if max(reached) <= steps else None),
+    ("calls", lambda steps: steps),
+    ("draft_seconds", lambda draft, calls: draft / calls),
+    ("tokens", lambda predicted: predicted),
+    ("tokens", lambda written: written),
+    ("tokens", lambda generated: generated),
+    ("tokens", lambda emitted: emitted),
+    ("window", lambda accepted, accepted_speed: accepted / accepted_speed),
+    ("tokens", lambda tokens_per_second, window: tokens_per_second * window if window < LONGEST else None),
+    ("seconds", lambda written, tokens_per_second: written / tokens_per_second),
+    ("token_seconds", lambda seconds, tokens: seconds / tokens),
+    ("token_seconds", lambda token_sum, token_count: token_sum / token_count),
+    ("at_once", lambda running: running),
+    (
+        "token_seconds",
+        lambda running, tokens_per_second, prompts: None if prompts > MOST_PROMPT else running / tokens_per_second,
+    ),
+    ("by_length", lambda held, alpha, running: ((round(held), alpha),) if running == 1 else None),
+    ("gamma", lambda option: option),
+    ("remote_prefill", lambda transfers: True),
+    ("remote_prefill", lambda external: external > 0),
+    ("failures", lambda failure: 1),
+)
+# Fields of ``Figures``, and the names of their values here.
+FIELDS = {field.name: field.name for field in fields(Figures)} | {
+    "stated_alpha": "alpha",
+    "stated_rate": "rate",
+    "by_position": "rates",
+}
+WHOLE = ("tokens", "steps", "drafted", "accepted", "at_once", "failures")
+
+
+NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
+
+
+def solve(known: dict[str, Any]) -> None:
+    """Adds all values that the equations give."""
+    size = -1
+    while size < len(known):
+        size = len(known)
+        for wanted, needs, formula in NEEDS:
+            if wanted in known or not needs <= known.keys():
+                continue
+            try:
+                value = formula(**{name: known[name] for name in needs})
+            except ZeroDivisionError:
+                continue
+            if (value and (isinstance(value, tuple) or value > 0)) or (value == 0 and wanted == "accepted"):
+                known[wanted] = value
+
+
+def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
+    """Returns the figures of a request or a row from its values, among them the names of its models."""
+    known = {"prompts": 0.0} | {name: value for name, value in known.items() if value is not None}
+    if known.get("tokens_per_second") == 0:
+        del known["tokens_per_second"]
+    if known.get("drafted") == 0:
+        known = {name: value for name, value in known.items() if name not in DRAFTS}
+    solve(known)
+    figures: dict[str, Any] = {
+        field: (known[name],) if field in LOAD else round(known[name]) if field in WHOLE else known[name]
+        for field, name in FIELDS.items()
+        if name in known
+    }
+    return Figures(engine=engine, unit=unit, requests=int(unit == "request"), **figures)
+
+
+def row_of(engine: str, unit: Unit, known: dict[str, Any]) -> Iterator[Figures]:
+    """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
+    row = figures_of(engine, unit, known)
+    wrong = row.accepted is not None and row.drafted is not None and row.accepted > row.drafted
+    if not wrong and (row.drafts or row.token_seconds or row.tokens_per_second or row.failures or row.running):
+        yield row
+
+
+# Several rows.
+
+
+def joined(rows: Sequence[Figures]) -> Figures:
+    """Returns the figures of several rows of one source: sums over the rows, and means over all steps and tokens.
+
+    If only α is known, as in SGLang's periodic lines, its mean is weighted by the number of running requests.
+    """
+    if len(rows) == 1:
+        return rows[0]
+    columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Figures)}
+    sums: dict[str, Any] = {name: None if None in columns[name] else sum(columns[name]) for name in SUMS}
+    weights = columns["steps"] if sums["steps"] else [one or 1 for one in columns["at_once"]]
+
+    def mean(values: Iterable[float | None]) -> float | None:
+        known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        over = sum(weight for _, weight in known)
+        return sum(value * weight for value, weight in known) / over if over else None
+
+    # requests with shorter drafts accepted nothing at the further positions
+    positions = max(map(len, columns["by_position"]))
+    padded = [shares and (*shares, *[0.0] * (positions - len(shares))) for shares in columns["by_position"]]
+    lists: dict[str, Any] = {name: tuple(chain(*columns[name])) for name in ("by_length", *LOAD)}
+    speeds = [speed for speed in columns["tokens_per_second"] if speed]
+    whole = replace(
+        rows[0], **sums, **lists,
+        by_position=tuple(mean(shares[k] if shares else None for shares in padded) or 0.0 for k in range(positions)),
+        stated_alpha=mean(row.alpha for row in rows), stated_rate=mean(row.rate for row in rows),
+        draft_seconds=next((seconds for seconds in columns["draft_seconds"] if seconds is not None), None),
+        tokens_per_second=median(speeds) if speeds and rows[0].unit != "request" else None,
+        remote_prefill=any(columns["remote_prefill"]), token_seconds=None, at_once=None,
+    )  # fmt: skip
+    timed = [(row.seconds, row.tokens) for row in rows if row.seconds and row.tokens]
+    if timed:
+        seconds, tokens = map(sum, zip(*timed, strict=True))
+        return replace(whole, seconds=seconds, token_seconds=seconds / tokens)
+    # An interval counts only if it begins and ends with the same number of requests, which then hardly changed in between. A few
+    # intervals that were slowed down by waiting hardly affect the median.
+    steady = [b for a, b in pairwise(rows) if a.at_once == b.at_once and b.token_seconds]
+    at_once, most = Counter(row.at_once for row in steady).most_common(1)[0] if steady else (None, 0)
+    if most <= len(steady) / 4:
+        return whole
+    steps = ((row.alpha or 1.0) * (row.token_seconds or 0.0) for row in steady if row.at_once == at_once)
+    return replace(whole, token_seconds=median_low(steps) / (whole.alpha or 1.0), at_once=at_once)
+
+
+# Sources.
+
+
+def of_trace(trace: Trace) -> Figures:
+    """Returns the figures of a trace. Steps without a draft, and steps that the end of the text cut off, are left out."""
+    length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
+    lengths, reached, drafted = list[tuple[int, float]](), Counter[int](), 0
+    for step in trace.steps:
+        length += len(step.committed)
+        if step.first_draft is not None and step.actual_boundary is not None:
+            drafted += len(step.first_draft.ids)
+            reached.update(range(step.actual_boundary))
+            lengths.append((length, step.actual_boundary + 1))
+    steps = len(lengths)
+    positions = max(-(-drafted // (steps or 1)), len(reached))
+    known = {
+        "model": trace.header["models"].get("target"), "steps": steps, "drafted": drafted, "accepted": reached.total(), "reached": [reached[k] for k in range(positions)],
+        "by_length": tuple(lengths), "predicted": len(trace.token_ids), "seconds": (trace.finished and trace.finished.seconds) or None,
+    }  # fmt: skip
+    return figures_of(str(trace.header["method"]), "request", known)
+
+
+def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]:
+    """Returns the figures of each source of a log, at most ``MAX_SOURCES``; sources without drafts come last.
+
+    log: name of the log, if there are several. Raises ``InputError`` if the log has no figures.
+    """
+    rows, room = list[Figures](), MAX_LENGTHS
+    for one in found:
+        row = of_trace(one) if isinstance(one, Trace) else one
+        rows.append(replace(row, by_length=row.by_length[:room]))
+        room -= len(rows[-1].by_length)
+    # lines that were pasted without their beginning lack the number
+    if len({row.replica for row in rows} - {None}) == 1:
+        rows = [replace(row, replica=None) for row in rows]
+    # servers that draft also log intervals without drafts, while they are idle or process prompts
+    drafting = {row.kind for row in rows if row.drafts and row.unit == "interval"}
+    groups = by_source([row for row in rows if row.drafts or row.kind not in drafting])
+    sglang = [row for row in rows if row.kind == ("sglang", "interval")]
+    joint = list[Figures]()
+    for group in groups:
+        one = joined(group)
+        if one.draft_length is None and one.kind == ("sglang", "interval"):
+            one = replace(one, gamma=_deduced_drafted(group) or _deduced_drafted(sglang))
+        # as acceptance by position is before rounding
+        joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
+    known = [one for one in _with_counters(joint) if one.drafts or one.token_seconds or one.failures]
+    if not known:
+        raise InputError("the log has no step with a draft, and no time of plain decoding")
+    return sorted(known, key=lambda one: (not one.drafts, one.replica or 0))[:MAX_SOURCES]
+
+
+def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
+    """Returns the rows in groups. All rows of a group have the same engine, models, settings and unit."""
+
+    def kind(row: Figures) -> tuple[object, ...]:
+        return row.kind, row.model, row.drafter, row.replica, row.drafts, row.start, row.gamma
+
+    # Intervals that list different numbers of positions have different settings. For requests of llama.cpp, the number is only
+    # the length of their longest draft. A line that was cut when it was pasted lists no positions.
+    usual = {kind(row): len(row.by_position) for row in rows if row.by_position}
+    groups: dict[tuple[object, ...], list[Figures]] = {}
+    for row in rows:
+        positions = (len(row.by_position) or usual.get(kind(row))) if row.unit == "interval" else None
+        # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
+        lone = row.unit == "interval" and row.steps is None and row.at_once is None  # neither steps nor load are known
+        alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
+        groups.setdefault((*kind(row), positions, alone), []).append(row)
+    return list(groups.values())
+
+
+def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
+    """Deduces the drafted tokens per step of SGLang from α and its *accept rate*; None unless exactly one number fits every row.
+
+    The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
+    """
+    pairs = [(row.alpha, row.stated_rate) for row in rows if row.alpha and row.stated_rate]
+    rules: tuple[Callable[[float, int], float], ...] = (lambda a, n: a / (n + 1), lambda a, n: (a - 1) / n)
+    fitting = [
+        float(n)
+        for rule in rules
+        for n in range(1, MAX_DRAFTED)
+        if all(rule(a - 0.005, n) - 0.0051 <= rate <= rule(a + 0.005, n) + 0.0051 for a, rate in pairs)
+    ]
+    return fitting[0] if pairs and len(fitting) == 1 else None
+
+
+def _with_counters(found: Sequence[Figures]) -> Iterator[Figures]:
+    """Yields the figures, with those of llama.cpp's requests and of their drafter since the program started in one."""
+    counters = [one for one in found if one.kind == ("llama.cpp", "running") and one.steps]
+    for one in found:
+        used = [c for c in counters if c.start == one.start]
+        if one.kind == ("llama.cpp", "running"):
+            continue
+        if one.kind == ("llama.cpp", "request") and one.drafts and used:
+            one = replace(one, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
+            if len(used) == 1:
+                counters.remove(used[0])
+                one = _with_its_drafter(one, used[0])
+        yield one
+    yield from counters
+
+
+def _with_its_drafter(own: Figures, since: Figures) -> Figures:
+    """Merges ``own``, the figures of requests, with ``since``, the totals of their drafter since the program started."""
+    # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
+    ended = own.drafted == since.drafted and (since.steps or 0) > (own.steps or 0)
+    partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
+    counts = since if ended or partly or not own.steps else own
+    return replace(
+        own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position, stated_rate=own.rate,
+        steps=counts.steps, drafted=counts.drafted, accepted=counts.accepted, stated_alpha=counts.stated_alpha,
+    )  # fmt: skip

@@ -1,0 +1,217 @@
+"""The formats in which servers and benchmarks print their figures, for ``d2sd.logs.printed``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from d2sd.logs.figures import MAX_POSITIONS, Unit
+
+NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
+WHOLE_NUMBER = rf"{NUMBER}(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 1,234 or 1.2k
+ROUNDED = 0.01  # precision of printed α and rates by position
+Untrue = tuple[str, Callable[[dict[str, Any]], bool]]  # name of a value, and when it is not what its name says
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """A format in which a program prints its figures. Figures that belong together are called a row.
+
+    Patterns contain ``<name>`` in place of a value. The names are those of ``d2sd.logs.figures``; ``at`` is acceptance at one
+    position, printed once per position, and ``…_ms`` and ``…_percent`` are values in these units.
+
+    begins: pattern of the line that begins a row.
+    fields: patterns of the row's values.
+    before: patterns of values in the lines before the row.
+    alone: pattern of the line that begins a row without drafts. The values of such a row match ``before``.
+    requests: number of requests that the program decodes concurrently; 0 if it varies.
+    keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
+    untrue: values that are left out under a condition.
+    """
+
+    engine: str
+    unit: Unit
+    begins: str
+    fields: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    alone: str = ""
+    requests: int = 0
+    keys: bool = False
+    untrue: tuple[Untrue, ...] = ()
+
+
+# For each engine: names of values in JSON.
+KEYS = {
+    "vllm": {
+        "completion_tokens": "generated", "num_spec_steps": "steps", "mean_acceptance_length": "alpha", "num_accepted_draft_tokens": "accepted",
+        "num_draft_tokens": "drafted", "draft_acceptance_rate": "rate", "generation_time_ms": "seconds_ms", "acceptance_histogram": "counts",
+    },
+    "sglang": {
+        "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "alpha", "avg_spec_accept_length": "alpha", "spec_accept_rate": "rate",
+        "spec_num_correct_drafts": "accepted", "spec_num_proposed_drafts": "drafted", "spec_correct_drafts_histogram": "counts",
+        "spec_accept_token_num": "accepted", "spec_draft_token_num": "drafted",
+    },
+    "llama.cpp": {
+        "predicted_n": "predicted", "predicted_ms": "seconds_ms", "draft_n": "drafted", "draft_n_accepted": "accepted",
+        "total_predicted": "written", "total_draft": "drafted", "total_draft_accepted": "accepted",
+    },
+    "tensorrt-llm": {"numDraftTokens": "drafted", "numAcceptedTokens": "accepted", "numRequestsWithDraftTokens": "steps"},
+}  # fmt: skip
+
+
+def _of_json(engine: str, unit: Unit, begins: str) -> Form:
+    fields = (rf"['\"]{key}['\"]\s*:\s*\[?<{name}>" for key, name in KEYS[engine].items())
+    return Form(engine, unit, rf"['\"](?:{begins})['\"]\s*:", tuple(fields), keys=True)
+
+
+# vLLM's α is 1 plus the sum of its rates by position, unless the line was cut
+CUT: Untrue = "rates", lambda row: abs(1 + sum(row["rates"]) - row.get("alpha", 1)) > ROUNDED * (1 + len(row["rates"]))
+# benchmarks print α = 1 if nothing was drafted
+PLAIN: Untrue = "alpha", lambda row: row["alpha"] == 1 and "steps" not in row
+
+
+_BENCHMARK = (
+    "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", r"(?m:^\W*Concurrency):<running>", "Total generated tokens:<generated>",
+    r"Output token throughput \(tok/s\):<tokens_per_second>", r"Mean TPOT \(ms\):<token_seconds_ms>", r"Mean ITL \(ms\):<chunk_ms>", "Output tokens:<generated>",
+)  # fmt: skip
+_VLLM_LOAD = (
+    r"\bpid=<replica>", r"Engine\s<replica>", "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+    "(?<!CPU )(?:GPU )?KV cache usage:<kv_use_percent>",
+    "External prefix cache hit rate:<external_percent>",
+)  # fmt: skip
+FORMS = (
+    Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
+        "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
+        "[Dd]raft acceptance rate:<rate_percent>",
+    ), _VLLM_LOAD, alone="Avg generation throughput:", keys=True, untrue=(CUT,)),
+    Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
+        "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
+    )),
+    Form("vllm", "running", "Speculative metrics:", (  # vLLM 0
+        "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
+        r"Number of emitted tokens(?: tokens)?:<emitted>",
+    ), _VLLM_LOAD),
+    Form("vllm", "benchmark", r"Acceptance rate \(%\):", (  # vllm bench serve
+        r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
+        "Accepted tokens:<accepted>", r"Position [0-9]{1,4}:<at_percent>",
+    ), _BENCHMARK, alone="Serving Benchmark Result", untrue=(CUT, PLAIN)),
+    Form("vllm", "benchmark", r"\bnum_drafts:|\bmean acceptance len(?:gth)?:|\baccept@pos [0-9]", (  # vLLM's offline examples
+        "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", r"mean acceptance len(?:gth)?:<alpha>",
+        r"accept(?:@pos|ance at token) [0-9]{1,4}:<at>",
+    ), ("total_num_output_tokens:<generated>",), keys=True, untrue=(CUT, PLAIN)),
+    Form("sglang", "interval", r"\bDecode batch\b|\baccept len:", (
+        "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv_use>", "accept len:<alpha>",
+        "accept rate:<rate>", r"gen throughput(?: \(token/s\))?:<tokens_per_second>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
+        r"\bDP<replica>",
+    ), keys=True),
+    Form("sglang", "benchmark", "Accept length:", (
+        "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_seconds_ms>",
+    ), _BENCHMARK, untrue=(PLAIN,)),
+    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<tokens_per_second>"), requests=1, untrue=(PLAIN,)),  # SGLang's send_one
+    Form("sglang", "benchmark", "#questions:", ("Throughput:<tokens_per_second>", "Acceptance length:<alpha>"), untrue=(PLAIN,)),
+    Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's benchmark
+        "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
+    ), untrue=(PLAIN,)),
+    Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=|[0-9] accepted\s*/\s*[0-9]{1,15} generated", (
+        r"(?<![0-9.])(?=[0-9]{1,15} accepted)<accepted> accepted\s*/<drafted>",
+        r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
+    ), (
+        r"(?<!prompt )eval time\s*=<seconds_ms> ms\s*/<predicted>",
+    ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} (?:tokens|runs)"),
+    Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
+        r"statistics\s+<drafter>", r"#calls\(b,g,a\)\s*=\s*[0-9]{1,12}<calls>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<reached>", r"#gen tokens\s*=<drafted>",
+        r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
+        r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
+    )),
+    Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
+        r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
+    ), (r"decoded\s+[0-9]{1,12} tokens in<seconds> seconds",), keys=True),
+    Form("llama.cpp", "request", r"\bpred=\s*[0-9]{1,9}\s+draft=", (  # llama.cpp's mtp-bench.py
+        r"\b<prompt>(?=\s{1,20}pred=)", r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
+    )),
+    Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
+    Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
+        r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
+    ), keys=True, untrue=(PLAIN,)),
+    # Replies that are not valid JSON, because they were shortened or quoted in prose.
+    _of_json("vllm", "request", "num_spec_steps|mean_acceptance_length|num_draft_tokens"),
+    _of_json("sglang", "request", "spec_verify_ct|(?:avg_)?spec_accept_length|spec_accept_rate"),
+    _of_json("llama.cpp", "request", "predicted_n|draft_n"),
+    _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
+    _of_json("tensorrt-llm", "interval", "numDraftTokens"),
+)  # fmt: skip
+# Forms, and a pattern of the line that begins a row of any of them; first of rows with drafts, then of rows without.
+BEGINS = [
+    (forms, re.compile("|".join(f"({getattr(form, begin)})" for form in forms)))
+    for begin in ("begins", "alone")
+    for forms in [[form for form in FORMS if getattr(form, begin)]]
+]
+SIGNS = (
+    "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
+    "throughput:", "eval time", "Benchmark",
+)  # fmt: skip
+
+
+def begins(line: str) -> tuple[Form | None, bool]:
+    """Returns the form of the row that begins with this line, None if no row does, and whether the row has drafts."""
+    if any(sign in line for sign in SIGNS):  # fast test that rejects most lines
+        for forms, pattern in BEGINS:
+            if found := pattern.search(line):
+                return forms[(found.lastindex or 1) - 1], forms is BEGINS[0][0]
+    return None, False
+
+
+def _rates(text: str) -> tuple[float, ...]:
+    """Returns the rates in a list; none if a rate is above 1."""
+    rates = tuple(map(float, re.findall(NUMBER, text)[:MAX_POSITIONS]))
+    return rates if max(rates, default=0.0) <= 1 else ()
+
+
+def _of_lengths(text: str) -> tuple[float, ...]:
+    """Returns acceptance rates by position, given the percentages of steps that commit 0, 1, 2, … tokens."""
+    shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
+    return tuple(min(1.0, share) for share in list(accumulate(reversed(shares)))[-3::-1])
+
+
+# Patterns of values that are no numbers, and functions that read them.
+WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
+    "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)[: MAX_POSITIONS + 1]]),
+    "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "prompt": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
+    "replica": (r"[0-9]{1,8}", int),
+}  # fmt: skip
+UNITS = {"ms": 1000, "percent": 100}
+
+
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Returns a pattern that matches any of these patterns, in wrapped lines too. A value's group has its name, ``__`` and a number."""
+
+    def pattern(number: int, text: str) -> str:
+        def group(found: re.Match[str]) -> str:
+            return rf"\s*(?P<{found[1]}__{number}>{WORDS.get(found[1], (WHOLE_NUMBER,))[0]})"
+
+        return re.sub(r"<(\w+)>", group, text.replace(" ", r"\s"))
+
+    return re.compile("|".join(pattern(*each) for each in enumerate(patterns)) or "(?!)")
+
+
+PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+
+
+def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
+    """Yields the names and values that a pattern of ``PATTERNS`` finds, in order."""
+    for found in pattern.finditer(text):
+        for group, value in found.groupdict().items():
+            name = group.rpartition("__")[0]
+            if value is None:
+                continue
+            yield scaled(name, WORDS[name][1](value) if name in WORDS else float(value))
+
+
+def scaled(name: str, value: Any) -> tuple[str, Any]:
+    """Returns the name without its unit, and the value in seconds or as a share."""
+    what, _, unit = name.rpartition("_")
+    return (what, value / UNITS[unit]) if unit in UNITS else (name, value)

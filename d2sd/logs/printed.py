@@ -1,0 +1,219 @@
+"""Logs with totals only: printed output of servers and benchmarks, and ``/metrics`` pages of servers (docs/import.md).
+
+A row of figures begins with a line that matches one of ``d2sd.logs.forms.FORMS``. Missing values are taken from the lines
+around this line, since some programs print one figure per line, and pasted logs may be wrapped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any
+
+from d2sd.logs.figures import MAX_POSITIONS, Figures, row_of
+from d2sd.logs.forms import PATTERNS, Form, begins, values
+
+MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
+MAX_WAITING = 10_000  # rows held back by ``read_printed``
+AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
+SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
+# Lines in which a server names its models.
+STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
+MODEL = re.compile(
+    r"((?:speculative_draft_)?model_path|\bmodel|loading (?:draft )?model)['\"]?\s{0,3}[:=]?\s{0,3}['\"]([^'\"\s]{1,200})['\"]"
+)
+# Options for the number of drafted tokens per step; SGLang's option also counts the root.
+DRAFTED_OPTION = re.compile(
+    r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
+)
+
+
+def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
+    """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
+    running: dict[tuple[object, ...], list[Figures]] = {}
+    # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
+    waiting, prompts, runs = list[Figures](), set[str](), 0
+    for row in _rows(lines):
+        start = None
+        if row.unit == "running":
+            counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, row.gamma), [])
+            restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
+            start = len(counts) - (not restarted) if counts else 0
+            counts[start:] = [replace(row, start=start)]
+        elif waiting and (row.kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
+            start = runs = runs + 1
+        if start is not None:
+            yield from (replace(one, start=start) for one in waiting)
+            waiting.clear()
+            prompts.clear()
+        if row.kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
+            waiting.append(row)
+            prompts |= {row.prompt} if row.prompt else set()
+        elif start is None:  # otherwise, the sum of the requests before it
+            yield row
+    yield from waiting
+    for counts in running.values():
+        yield from counts
+
+
+@dataclass(slots=True)
+class _Found:
+    """A row whose lines are being collected.
+
+    drafts: whether it is a row with drafts.
+    before: the lines before the first line of the row.
+    stated: last printed names of target and drafter, and number of drafted tokens per step.
+    """
+
+    form: Form
+    drafts: bool
+    lines: list[str]
+    before: str
+    stated: dict[str, Any]
+
+    def takes(self, form: Form | None, drafts: bool, line: str) -> bool:
+        """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
+        if form is None or not self.form.keys:
+            return False
+        if not drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
+            return form.before is not self.form.before
+        if form is not self.form or not self.drafts:
+            return False
+        fields = PATTERNS[form][0]
+        known = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
+        return not known & {name for name, _ in values(fields, line)}
+
+    def figures(self) -> Iterator[Figures]:
+        """Yields the figures of the row, if it has any."""
+        form, (fields, before) = self.form, PATTERNS[self.form]
+        own = list(values(fields if self.drafts else before, "\n".join(self.lines)))
+        # of a repeated value, the first one in the row counts, or else the last one before the row
+        known = dict(values(before, self.before)) | dict(reversed(own))
+        if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
+            known["rates"] = at
+        for name, untrue in form.untrue:
+            if name in known and untrue(known):
+                del known[name]
+        if form.requests:
+            known["running"] = form.requests
+        if "Prefill batch" in self.before:
+            known["prompts"] = inf
+        known |= {name: value for name, value in self.stated.items() if value}
+        yield from row_of(known.get("backend", form.engine), form.unit, known)
+
+
+def _split(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines, cut to ``MAX_LINE``. A line that holds several rows, because line breaks were lost, is split."""
+    for long in map(str.rstrip, lines):
+        line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
+        if line.count("throughput: ") > 3 or line.count("accept") > 3:
+            yield from SEVERAL.split(line)
+        else:
+            yield line
+
+
+def _rows(lines: Iterable[str]) -> Iterator[Figures]:
+    """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
+    pages = _Pages()
+    row: _Found | None = None
+    stated: dict[str, Any] = {}
+    recent: deque[str] = deque(maxlen=AROUND)
+    for line in _split(lines):
+        if sample := SAMPLE.match(line):
+            yield from pages.add(sample)
+            continue
+        form, drafts = begins(line)
+        if row is not None and row.takes(form, drafts, line):
+            form = None
+        if row is not None and (form or len(row.lines) > AROUND):
+            # the figures of a request are printed before the figures of its drafts; both belong to one row
+            if not (form and drafts and not row.drafts and set(form.before) & set(row.form.before)):
+                yield from row.figures()
+            row = None
+        if form is not None:
+            row = _Found(form, drafts, [line], "\n".join(recent) if drafts else "", dict(stated))
+            recent.clear()
+        elif row is not None:
+            row.lines.append(line)
+        if form is None or not drafts:
+            recent.append(line)
+        stated |= _stated(line)
+    if row is not None:
+        yield from row.figures()
+    yield from pages.rows()
+
+
+def _stated(line: str) -> dict[str, Any]:
+    """Returns the names of target and drafter, and the number of drafted tokens per step, if a line states them."""
+    found: dict[str, Any] = {}
+    if "draft" in line or "spec" in line:
+        for option in DRAFTED_OPTION.finditer(line):
+            found["option"] = int(option[2]) - (option["root"] is not None)
+    if "model" in line and STARTED.search(line):
+        names = MODEL.findall(line)
+        others = list(dict.fromkeys(name for key, name in names if "draft" not in key))
+        # a drafter is labelled "draft" or is the second name
+        drafters = [*(name for key, name in names if "draft" in key), *others[1:]]
+        if others:
+            found |= {"model": others[0], "drafter": None}
+        if drafters:
+            found["drafter"] = drafters[0]
+    return found
+
+
+# Pages of ``/metrics``, in Prometheus' text format.
+
+SAMPLE = re.compile(
+    r"^(vllm|sglang):([a-z_]{1,60})(?:\{([^}]*)\})? +(?:\| *)?([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+)
+LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
+VALUES = {
+    "spec_decode_num_drafts": "steps", "spec_decode_num_draft_tokens": "drafted", "spec_decode_num_accepted_tokens": "accepted",
+    "spec_decode_num_accepted_tokens_per_pos": "reached", "spec_accept_length": "alpha", "spec_accept_rate": "rate",
+    "gen_throughput": "tokens_per_second", "request_time_per_output_token_seconds_sum": "token_sum",
+    "request_time_per_output_token_seconds_count": "token_count", "external_prefix_cache_hits": "external",
+    "num_requests_running": "running", "num_running_reqs": "running", "num_requests_waiting": "waiting", "num_queue_reqs": "waiting",
+    "kv_cache_usage_perc": "kv_use", "gpu_cache_usage_perc": "kv_use", "token_usage": "kv_use",
+}  # fmt: skip
+MAX_SERIES, MOST = 1024, 1e15
+
+
+class _Pages:
+    """The values of ``/metrics`` pages, by program, model and engine.
+
+    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches.
+    """
+
+    def __init__(self) -> None:
+        self._series: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def add(self, sample: re.Match[str]) -> Iterator[Figures]:
+        """Adds a line of a page. Yields the row of the page before, if a new page begins."""
+        labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
+        key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
+        name, value, at = VALUES.get(sample[2].removesuffix("_total")), float(sample[4]), labels.get("position", "")
+        if name is None or not 0 <= value < MOST or (key not in self._series and len(self._series) == MAX_SERIES):
+            return
+        page = self._series.setdefault(key, {})
+        if name in ("steps", "alpha") and name in page:
+            yield from self._row(key)
+            page = self._series[key] = {}
+        if name != "reached":
+            page[name] = value
+        elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
+            page.setdefault(name, {})[int(at)] = value
+
+    def _row(self, key: tuple[str, str, str]) -> Iterator[Figures]:
+        engine, model, replica = key
+        page, number = self._series[key], int(replica) if replica.isdecimal() else None
+        known: dict[str, Any] = {**page, "model": model or None, "replica": number}
+        if reached := page.get("reached"):
+            known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
+        yield from row_of(engine, "running" if engine == "vllm" else "interval", known)
+
+    def rows(self) -> Iterator[Figures]:
+        for key in self._series:
+            yield from self._row(key)

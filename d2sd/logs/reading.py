@@ -1,0 +1,233 @@
+"""Reads a log: recognises its format and the engine, and reads its requests one by one, up to size limits.
+
+A log is JSON lines, a JSON document, a stream of server-sent events, or printed text; plain or gzip.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from io import TextIOWrapper
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from d2sd.errors import InputError
+from d2sd.logs.figures import Figures
+from d2sd.logs.forms import begins
+from d2sd.logs.printed import MAX_LINE, SAMPLE, read_printed
+from d2sd.logs.replies import READERS, STREAM_FIELDS, is_dump, read_dump, read_stream, record_in
+from d2sd.logs.steps import Request, Texts
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
+from d2sd.trace.text import escaped
+from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
+
+MAX_DOCUMENT = 96 * 10**6
+HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
+FENCE = b"```"  # Markdown fence around a log that was copied from a thread
+DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
+NOTHING = (
+    "no figures of speculative decoding were recognised; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
+    "llama.cpp, and benchmarks of TensorRT-LLM"
+)
+Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
+Bad = Callable[[str], None]  # called with the error message of each skipped record
+
+
+def import_log(
+    path: str | Path, texts: Texts | None = None, most: int = MAX_BYTES, bad: Bad | None = None
+) -> Iterator[Trace | Figures]:
+    """Yields the requests of a log, or its rows of figures, one at a time. Raises ``InputError``, which names the line and field.
+
+    A record is either a reply, or an object with the fields ``response`` (the reply) and, optionally, ``prompt`` and ``domain``.
+
+    most: maximum size of the unpacked file in bytes.
+    bad: called with the error of an invalid record, which is then skipped.
+    """
+    lines: Lines = (line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE))
+    head, size = list[tuple[int, bytes]](), 0
+    for line in lines:
+        head.append(line)
+        size += len(line[1])
+        if len(head) == HEAD or size > MAX_HEAD:
+            break
+    if not head:
+        raise InputError("the log is empty")
+    first, lines = head[0][1], chain(head, lines)
+    start = parsed(first)
+    why = _unknown("line 1", start) if isinstance(start, dict) else f"not JSON, and {NOTHING}"
+    records: Iterator[tuple[str, Any]] | None = None
+    if first.lstrip().startswith(STREAM_FIELDS):
+        records = read_stream(lines)
+    elif isinstance(start, list) or (start is None and DOCUMENT.match(first)):
+        whole = _document(lines, min(most, MAX_DOCUMENT))
+        data = parsed(whole)
+        if data is None or (
+            isinstance(data, dict) and not _is_known(data)
+        ):  # such as a reply that was shortened by hand
+            lines = enumerate(whole.splitlines())
+            why = (
+                _unknown("entry 1", data)
+                if data
+                else f"line 1: neither JSON lines nor one JSON document, and {NOTHING}"
+            )
+        else:
+            entries = enumerate(data if isinstance(data, list) else [data], 1)
+            records = ((f"entry {number}", entry) for number, entry in entries)
+    elif not _is_printed(head):
+        records = ((f"line {number}", line) for number, line in lines)
+    if records is not None:
+        yield from _requests(records, texts or Texts(), bad)
+        return
+    rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
+    row = next(rows, None)
+    if row is None:
+        raise InputError(why)
+    yield from chain([row], rows)
+
+
+def _document(lines: Lines, most: int) -> bytes:
+    whole = bytearray()
+    for _, line in lines:
+        whole += line
+        if len(whole) > most:
+            raise InputError(f"a log of more than {most // 10**6} MB must be JSON lines")
+    return bytes(whole)
+
+
+def _is_printed(head: list[tuple[int, bytes]]) -> bool:
+    """Returns whether a log is printed text. The first line of ``head`` that is a record or has figures of drafts decides."""
+    for _, line in head:
+        record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
+        if isinstance(record, dict) and _is_known(record):
+            return False
+        if SAMPLE.match(text) or begins(text)[0]:
+            return True
+    first = parsed(head[0][1])
+    return not isinstance(first, dict) or not {"error", "event"} & first.keys()
+
+
+def _is_known(record: dict[str, Any]) -> bool:
+    return is_dump(record) or "response" in record or _reader(record) is not None
+
+
+def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
+    return next((read for fits, read in READERS if fits(reply)), None)
+
+
+def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
+    """Yields the requests of records, each given as a line of JSON or as its content."""
+    for where, given in records:
+        try:
+            record = record_in(given, where)
+            if is_dump(record):
+                rest = ((place, record_in(other, place)) for place, other in records)
+                yield from read_dump(chain([(where, record)], rest), texts)
+                return
+            inner, stated = (
+                record.get("response"),
+                {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)},
+            )
+            reply = {**inner, **stated} if isinstance(inner, dict) else record
+            if (read := _reader(reply)) is None:
+                raise InputError(_unknown(where, record))
+            found = read(reply, where).result(texts)
+        except InputError as error:
+            if bad is None:
+                raise
+            bad(str(error))
+        else:
+            yield found
+
+
+def _unknown(where: str, record: dict[str, Any]) -> str:
+    if "event" in record:
+        return f"{where}: this is a line of a trace; open the file as a trace"
+    if "error" in record:
+        return f"{where}: the server answered with an error; --skip-bad skips such records"
+    known = escaped(", ".join(list(record)[:6])[:120])
+    return f"{where}: unknown log format (fields: {known or 'none'}); docs/import.md lists the replies that have figures of drafts"
+
+
+def is_log(path: str | Path) -> bool:
+    """Returns whether a file is a log, not a trace, whose first line has an ``event``. Raises ``InputError`` if unreadable."""
+    first = next(numbered(path), (0, b""))[1].lstrip()
+    return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
+
+
+def read_runs(path: str | Path) -> Iterator[Trace]:
+    """Yields the runs of a trace, or the requests of a log that have steps. Raises ``InputError`` if there are no steps."""
+    if not is_log(path):
+        yield from read_traces(path)
+        return
+    row, runs = None, 0
+    for found in import_log(path):
+        if isinstance(found, Figures):
+            row = row or found
+        else:
+            runs += 1
+            yield found
+    if not runs and row is not None:
+        raise InputError(
+            f"this log holds only totals, no steps ({row}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "
+            "`d2sd doctor --log FILE` explains them"
+        )
+
+
+# Lines of a file.
+
+
+def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
+    """Yields the number and content of each nonempty line of a log, which may be gzipped, and in UTF-8 or UTF-16.
+
+    path: path of the log, or ``-`` for standard input. Ctrl-C also ends standard input, since a log in progress has no end.
+
+    Raises ``InputError`` if the log cannot be read, or if the log or a line is too large.
+    """
+    standard = str(path) == "-"
+    try:
+        with opened(os.dup(sys.stdin.fileno()) if standard else path) as file:
+            size, number = 0, 0
+            read = partial(_read_to_interrupt, _line_reader(file)) if standard else _line_reader(file)
+            while line := read():
+                size, number = size + len(line), number + 1
+                if size > most:
+                    raise InputError(f"line {number}: the log is larger than {most // 10**6} MB")
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+                if line.strip():
+                    yield number, line
+    except UNREADABLE as error:
+        raise cannot_read("log", path, error) from None
+
+
+def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except KeyboardInterrupt:
+        return b""
+
+
+def _line_reader(file: Any) -> Callable[[], bytes]:
+    """Returns a function that reads the next line. It skips a byte order mark and converts UTF-16, as from PowerShell, to UTF-8."""
+    start = file.peek(3)[:3]
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = TextIOWrapper(file, "utf-16", "replace", newline="\n")
+        return lambda: text.readline(MAX_LINE_BYTES + 1).encode("utf-8", "replace")
+    if start == codecs.BOM_UTF8:
+        file.read(3)
+    return lambda: file.readline(MAX_LINE_BYTES + 1)
+
+
+def parsed(line: bytes) -> Any:
+    """Returns the content of a line of JSON; None if the line is not JSON."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,472 @@
+"""Sentences about the figures of one source of a log, and things to try.
+
+Acceptance by position is the most detailed figure of a log, but many causes lead to the same values. Figures are reported as unusual
+only if chance does not explain them. Possible causes are listed as things to try, with figures quoted from public cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from math import sqrt
+from statistics import fmean, geometric_mean, median, variance
+from typing import Any, NamedTuple
+
+from d2sd.calibration.resampling import wilson
+from d2sd.calibration.sentences import count, percent
+from d2sd.logs.figures import Figures, milliseconds, span
+
+NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
+MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
+DEAD = 3  # smallest number of last positions without acceptance that is reported
+FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
+ENOUGH = 20  # steps or rows needed for a judgement
+FEW_STEPS = 100  # number of steps below which the report warns
+HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
+FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
+MANY_RUNNING = 32  # concurrent requests
+LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
+MOST_TRIES = 5
+SHORTER = 0.6  # if this share of the draft has MOST_OF_IT[0] of the accepted tokens, a shorter draft is suggested
+MOST_CHAIN = 16  # if acceptance by position is unknown, more drafted tokens than this may be a tree, not a chain
+MOST_OF_IT = (0.85, 0.93)  # shares of the accepted tokens
+MOST_DRAFTED = 1000
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # attention windows of published models, in tokens
+
+NO_DRAFTED = "This log has neither the number of drafted tokens per step nor acceptance by position, so it is unknown whether α is low."
+NO_ALPHA = "This log has neither α nor acceptance by position."
+RATE = (
+    "The acceptance rate falls as γ grows, so look at α instead: official drafters had rates of 15% at an α of about 3 (llama.cpp "
+    "issue 25792)."
+)
+WHOLE = 0.95  # acceptance rate above which almost every token is accepted
+EVERY = (
+    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
+    "α is lower."
+)
+WHOLE_DRAFTS = (
+    "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
+    "log count all drafts."
+)
+TRY_LONGER = "try a longer draft, if the drafter was trained for one."
+NEVER = ("convention", "quantised drafter", "tokenizer")
+SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
+
+
+class Said(NamedTuple):
+    """A sentence. tries: keys of ``TRIES``, likeliest first; empty if the sentence names nothing unusual."""
+
+    text: str
+    tries: tuple[str, ...] = ()
+
+
+def tries(said: Sequence[Said]) -> list[str]:
+    """Returns the things to try."""
+    return [TRIES[name] for name in [*dict.fromkeys(name for one in said for name in one.tries)][:MOST_TRIES]]
+
+
+def names_fault(said: Sequence[Said]) -> bool:
+    """Returns whether a sentence names something unusual; a high load is not a fault."""
+    return any(name != "busy" for one in said for name in one.tries)
+
+
+def sentences(p: Figures) -> Iterator[Said]:
+    """Yields the sentences about the figures of one source."""
+    yield Said(f"{p}.")
+    if p.failures:
+        times = count(p.failures, "time")
+        yield Said(
+            f"The drafter failed {times} (“llama_decode returned -1”), and nothing was drafted in these steps.",
+            ("drafter fails",),
+        )
+    server = [*_server(p)]
+    if not p.drafts:
+        yield from server or _load(p)
+        return
+    yield from map(Said, _times(p))
+    said = [*_acceptance(p), *_falls_with_length(p)]
+    unusual = [one.tries for one in said if one.tries]
+    for one in said:
+        yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
+    yield from server or (_load(p) if any(p.waiting) else ())
+    notes = [*_fewer(p)] if all(names is SIMPLE_LOW for names in unusual) else []
+    if not unusual and (p.steps is None or p.steps >= ENOUGH):
+        notes += _more(p)
+    if p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None:
+        notes.append(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
+    if p.undrafted:
+        notes.append(
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
+            f"{p.committed:.2f} tokens per step."
+        )
+    if _is_whole(p):
+        notes.append(EVERY)
+    if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
+        notes.append(WHOLE_DRAFTS)
+    if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
+        notes.append(RATE)
+    notes += published_alpha(p.drafter, p.model)
+    yield from map(Said, notes)
+
+
+def _acceptance(p: Figures) -> Iterator[Said]:
+    """Yields sentences about acceptance; at most one of them is about the shape of acceptance by position."""
+    shares = p.by_position
+    if not shares:
+        yield _of_alpha(p)
+        return
+    first, upper = shares[0], _upper(shares[0], p.steps)
+    if upper < 2 * NONE and first < NONE:
+        yield Said(
+            f"Position 1 is accepted in {percent(first)} of the steps: almost never. Even a weak drafter reaches more.",
+            NEVER,
+        )
+        return
+    if not p.equally_long:
+        yield Said(
+            f"Drafts have different lengths, {p.draft_length:.3g} tokens on average and at most {len(shares)}. In steps with a shorter draft, "
+            "the last positions are not drafted, so acceptance there looks lower than it is."
+        )
+        return
+    form = [*_form(p)]
+    yield from form
+    if upper < LOW:
+        yield Said(f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW)
+    elif len(shares) == 1 and round(p.draft_length or 0) != 1:
+        yield _of_alpha(p)
+    elif not form:
+        yield Said("Acceptance by position looks normal.")
+
+
+def _of_alpha(p: Figures) -> Said:
+    """Returns a sentence about α, if acceptance by position is unknown."""
+    length = p.draft_length or 0.0
+    drafted = round(length)
+    if p.alpha is None:
+        return Said(NO_ALPHA)
+    if p.alpha < 1 + 2 * NONE and not p.by_position:
+        return Said(f"Almost nothing is accepted: α is {p.alpha:.2f}.", NEVER)
+    if length and drafted < 1:
+        return Said(f"Few steps have a draft: {length:.2g} tokens are drafted per step on average.")
+    if not 1 <= drafted <= MOST_DRAFTED:
+        return Said(NO_DRAFTED)
+    rate = _constant_rate(p.alpha - 1, drafted)
+    said = (
+        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time."
+    )
+    if rate < LOW and (p.steps is None or p.steps >= ENOUGH):
+        return Said(f"{said} This is low and limits the gain of drafting.", SIMPLE_LOW)
+    if abs(drafted - length) > 0.1:
+        said = f"Drafts have different lengths, {length:.3g} tokens on average."
+    return Said(f"{said} This log has no acceptance by position.")
+
+
+def _upper(share: float, steps: int | None) -> float:
+    """Returns the upper end of a share's 95% interval, or the share itself if the number of steps is unknown."""
+    return wilson(share, steps)[1] if steps else share
+
+
+def _form(p: Figures) -> Iterator[Said]:
+    """Finds the position where acceptance ends or falls."""
+    shares, steps, last = p.by_position, p.steps, p.last
+    rest = len(shares) - last
+    # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
+    onward = [b / a for a, b in pairwise(shares[:last])]
+    reach = [share * (steps or 1000) for share in shares]
+    if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
+        yield Said(
+            f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW else ''}",
+            ("first only", "window", "block"),
+        )
+        return
+    if last and rest >= max(DEAD, len(shares) / 3):
+        usual = geometric_mean(onward) if onward else shares[0]
+        expected = reach[last - 1] * usual
+        if expected < 1:
+            return
+        chance = (
+            f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
+            if expected >= 3
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show."
+        )
+        yield Said(
+            f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
+            f"per step (γ = {last + 1}) would have committed the same tokens with less work. {chance}",
+            ("window", "block", "position"),
+        )
+        return
+    for k in range(1, len(onward)):
+        usual = median(onward[:k])
+        if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
+            yield Said(
+                f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach this position accept it, compared with "
+                f"{percent(usual)} (median) at the positions before.",
+                ("block", "window", "position"),
+            )
+            return
+
+
+def _falls_with_length(p: Figures) -> Iterator[Said]:
+    """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
+    falls = []
+    for window in WINDOWS:
+        short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
+        if min(len(short), len(long)) < ENOUGH:
+            continue
+        before, after = fmean(short), fmean(long)
+        error = sqrt(variance(short) / len(short) + variance(long) / len(long))
+        if after - 1 < FALL * (before - 1) and before - after > 4 * error:
+            falls.append((before - after, window, before, after))
+    if falls:
+        _, window, before, after = max(falls)
+        yield Said(
+            f"Acceptance falls in long texts: α is {before:.2f} in texts up to {window} tokens and {after:.2f} in longer ones. The requests may "
+            "differ in more than length; the log of a single long answer would show whether length is the cause.",
+            ("window", "position", "language"),
+        )
+
+
+# Times and load.
+
+
+def _times(p: Figures) -> Iterator[str]:
+    if p.step_seconds is not None and p.token_seconds is not None and p.alpha is not None:
+        drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
+        yield (
+            f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.committed:.2f} tokens: drafting pays only if plain "
+            f"decoding takes more than {milliseconds(p.token_seconds)} per token."
+        )
+
+
+def _server(p: Figures) -> Iterator[Said]:
+    """Yields a sentence about the effect of the server's load on drafting."""
+    (_, running, _), (_, waiting, _), (_, kv_use, _) = (span(values) for values in (p.running, p.waiting, p.kv_use))
+    if waiting > 0 and kv_use >= FULL:
+        yield Said(
+            f"The server is full ({_load_of(p)}): requests wait for space in the KV cache, and the drafter's own "
+            "cache takes part of it.",
+            ("full",),
+        )
+    elif running >= MANY_RUNNING:
+        yield Said(
+            f"Many requests run at once ({_load_of(p)}): verifying drafted tokens takes time that other requests need, so "
+            "drafting gains less, or even slows the server down.",
+            ("busy",),
+        )
+
+
+def _load(p: Figures) -> Iterator[Said]:
+    if span(p.running)[2] > 1 or any(p.waiting) or span(p.kv_use)[2] >= HALF_FULL:
+        yield Said(f"Load: {_load_of(p)}.")
+
+
+def _load_of(p: Figures) -> str:
+    parts = [f"{_range(p.running)} running"] if p.running else []
+    parts += [f"{_range(p.waiting)} waiting"] if any(p.waiting) else []
+    parts += [f"KV cache {_range([100 * share for share in p.kv_use])}%"] if span(p.kv_use)[2] >= 0.01 else []
+    return ", ".join(parts)
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+# How many tokens to draft.
+
+
+def _fewer(p: Figures) -> Iterator[str]:
+    """Suggests a shorter draft if it would commit almost as many tokens as now."""
+    drafted = round(p.draft_length or 0)
+    if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
+        return
+    known = len(p.by_position) > 1
+    if not known and drafted > MOST_CHAIN:
+        return
+    rate = _constant_rate(p.alpha - 1, drafted)
+    brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
+    low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
+    if low <= SHORTER * drafted:
+        far = (
+            f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if (p.rate or 1.0) < FAR else ""
+        )
+        yield (
+            f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
+            f"{'' if known else ', if all positions are accepted equally often'}: draft "
+            f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
+        )
+
+
+def _is_whole(p: Figures) -> bool:
+    """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
+    return (p.draft_length or 0.0) > 1.5 and (p.rate or 0.0) > WHOLE
+
+
+def _more(p: Figures) -> Iterator[str]:
+    """Suggests a longer draft if most of the draft is accepted."""
+    last = p.by_position[-1] if len(p.by_position) > 1 else 0.0
+    if not p.draft_length or not p.equally_long or _is_whole(p):
+        return
+    if last >= LONGER[0]:
+        yield f"Position {len(p.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}"
+    elif (p.rate or 0.0) >= LONGER[1]:
+        yield f"Most drafted tokens are accepted: {TRY_LONGER}"
+
+
+def _constant_rate(accepted: float, drafted: int) -> float:
+    """Returns the constant acceptance rate per position that leads to ``accepted`` = Σ rate^k over k = 1 … drafted."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        rate = (low + high) / 2
+        low, high = (rate, high) if sum(rate**k for k in range(1, drafted + 1)) < accepted else (low, rate)
+    return low
+
+
+# Answers to logs.
+
+Answer = tuple[Figures, list[Said]]  # figures of a source, and what they say
+ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
+WHAT_TO_TRY = "Things to try, with public cases. The figures alone do not show the cause:"
+
+
+def answers(sources: Sequence[Figures]) -> list[Answer]:
+    """Returns the sentences about each source, with comparisons of the sources."""
+    return [(p, [*sentences(p), *_unequal_engines(p, sources), *_with_and_without(p, sources)]) for p in sources]
+
+
+def as_dict(answer: Answer) -> dict[str, Any]:
+    """Returns an answer for JSON."""
+    p, said = answer
+    return {
+        "figures": p.to_dict(),
+        "sentences": [one.text for one in said],
+        "named": names_fault(said),
+        "tries": tries(said),
+    }
+
+
+def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
+    """Compares an engine with others that serve the same model side by side."""
+    same = [q for q in sources if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)]
+    best = max(same, key=lambda q: q.alpha or 0.0, default=p)
+    # only if every engine is a single source; otherwise the sources differ in another setting too
+    single = len({q.replica for q in same}) == len(same)
+    if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
+        yield Said(
+            f"{p.server.capitalize()} accepts far fewer tokens than {best.server} of the same model: α {p.alpha:.2f} compared with "
+            f"{best.alpha:.2f}.",
+            ("replica",),
+        )
+
+
+def _with_and_without(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
+    """Compares a source with drafts with the sources without, under the same load."""
+    for q in sources:
+        alike = (
+            q.unit == p.unit
+            and (q.model == p.model or None in (p.model, q.model))
+            and (q.at_once or 1) == (p.at_once or 1)
+        )
+        if q.drafts or not p.drafts or not alike or not (p.token_seconds and p.step_seconds and q.token_seconds):
+            continue
+        times = q.token_seconds / p.token_seconds
+        same = (
+            "the requests were alike in text and length"
+            if p.unit == "request"
+            else "machine, model and prompts were the same"
+        )
+        result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
+        begin = f"W{q.with_requests[2:]}, a token" if q.at_once else "A token"
+        yield Said(
+            f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
+            f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.committed:.2f} tokens. "
+            f"This comparison is valid only if {same}."
+        )
+
+
+COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "at once")
+
+
+def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
+    """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
+    rows = []
+    for p in sources:
+        first = p.by_position[0] if p.by_position else None
+        figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
+            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (first, percent), (p.step_seconds, milliseconds),
+            (p.token_seconds, milliseconds), (p.tokens_per_second, "{:.4g}".format), (p.at_once, "{}".format),
+        )  # fmt: skip
+        rows.append((p.origin, *("–" if value is None else write(value) for value, write in figures)))
+    return [COLUMNS, *rows] if len(rows) > 1 else []
+
+
+def report_lines(found: Sequence[Answer]) -> Iterator[str]:
+    """Yields the answers as lines of text. Things to try are listed at the end, each only once."""
+    before = set[str]()
+    for _, said in found:
+        yield from (one.text for one in said if one.text not in ONCE or one.text not in before)
+        before |= {one.text for one in said}
+        yield ""
+    if table := side_by_side([p for p, _ in found]):
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for first, *others in table:
+            cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+            yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
+        yield ""
+    yield from what_to_try(found)
+
+
+def what_to_try(found: Sequence[Answer]) -> list[str]:
+    """Returns the things to try as lines of a list; empty if there are none."""
+    ideas = dict.fromkeys(one for _, said in found for one in tries(said))
+    return [WHAT_TO_TRY, *(f"* {one}" for one in ideas)] if ideas else []
+
+
+# Public cases.
+
+# Things to try, each with a public case.
+TRIES = {
+    "convention": "Anchor convention (fill or next): with the wrong one, under 1% of a DSpark drafter's tokens were accepted (vLLM issue 56792).",
+    "quantised drafter": "Quantisation of the drafter: SGLang quantises it like the target by default; acceptance fell to 0 (SGLang pull request 35629).",
+    "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tests them.",
+    "taps": "Taps that are off by one layer: 5.6 instead of 6.6 accepted tokens (Avarok-Cybersecurity/atlas pull request 394; vLLM pull request 42704).",
+    "thinking": "Thinking on or off, as in training: the acceptance rate of Qwen3-8B was 25% with thinking and 60% without (z-lab/dflash issue 133); for "
+    "Qwen3.5-35B-A3B, it was higher with thinking (issue 60).",
+    "template": "Chat template: EAGLE-3 drafters for Llama 3.3 have fewer tokens accepted without it (TensorRT-LLM pull request 4802).",
+    "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese (z-lab/dflash issue 7).",
+    "engine": "Another engine: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
+    "ids, `d2sd whatif LOG --drafter DRAFTER` compares the server's steps with the same drafter here.",
+    "window": "Sliding-window layers that run as full attention: acceptance ended at position 2 to 5 of 15 in texts longer than the "
+    "window (AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898).",
+    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens (ik_llama.cpp pull request 2296).",
+    "block": "More drafted tokens than in training: with 7 instead of 5, the acceptance rate fell from 35% to 4% (vLLM pull request 41834).",
+    "handover": "Prompts are processed on another server: check that the drafter receives its KV cache or the target's hidden states of the prompt "
+    "(vllm-ascend issue 13665; SGLang issues 7927 and 34285).",
+    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare tokens/s over all requests (vLLM issue 43295).",
+    "busy": "The same load without drafts, and with fewer drafted tokens: compare tokens/s over all requests.",
+    "replica": "Weights and settings of the drafter on that engine, and whether it gets other kinds of text.",
+    "drafter fails": "The first error of the drafter in the log; context size, KV cache and memory of the drafter.",
+    "first only": "The drafter's state after its first token: hidden states, norms, attention mask of the block (DSpark: vLLM issue 51009; DFlash: "
+    "vllm-project/speculators issue 613).",
+}  # fmt: skip
+
+# Published α by a part of the drafter's name: (α, drafted tokens per step, texts, source).
+PUBLISHED = {
+    "llama-3.1-8b-instruct-speculator.eagle3": (2.60, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "qwen3-8b-speculator.eagle3": (2.26, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "gpt-oss-20b-speculator.eagle3": (2.56, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "eagle3-llama3.1-instruct-8b": (3.53, 7, "MT-bench", "vLLM issue 26191"),
+    "eagle3-qwen3-235b-a22b-instruct-2507": (3.18, 7, "MT-bench at temperature 1", "its model card"),
+    "qwen3-8b-dflash-b16": (6.96, 15, "GSM8K", "D²SD, arXiv 2606.04446"),
+    "qwen3.5-4b-dflash": (6.75, 15, "GSM8K", "its model card, quoted in vLLM issue 49730"),
+}
+
+
+def published_alpha(*names: str | None) -> list[str]:
+    """Returns a sentence about the published α of the drafter with one of these names; none if no α is known."""
+    return [
+        f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens per step on {texts} ({source})."
+        for part, (alpha, drafted, texts, source) in PUBLISHED.items()
+        if any(part in name.lower() for name in names if name)
+    ][:1]

@@ -1,0 +1,303 @@
+"""Steps of logged requests. A request with counts of every step becomes a ``Trace``; of other requests, only the ``Figures`` are known."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from d2sd.errors import InputError, first_line
+from d2sd.logs.figures import Figures
+from d2sd.trace.checks import SCHEMA
+from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
+    Alternative,
+    Choice,
+    Committed,
+    Count,
+    Draft,
+    Event,
+    Finished,
+    Node,
+    PrefillDone,
+    StageSeconds,
+    State,
+    StepDone,
+    StopReason,
+)
+from d2sd.trace.text import Detokenizer, TokenTexts
+from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import boundary_posterior
+
+Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
+STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a token is 0
+
+
+class Texts:
+    """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
+
+    def __init__(self, tokenizer: Any = None):
+        self._tokenizer = tokenizer
+        self._labels = None if tokenizer is None else TokenTexts(tokenizer)
+
+    def label(self, token: int, where: str) -> str:
+        """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
+        if self._labels is None:
+            return f" {token}"
+        if token >= len(self._tokenizer):
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {len(self._tokenizer) - 1}")
+        return self._labels[token]
+
+    def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
+        labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
+        return labels if self._labels is None else [*map(Detokenizer(self._tokenizer).feed, tokens)]
+
+
+def open_texts(folder: str | None) -> Texts:
+    """Returns the texts of a tokenizer. Raises ``InputError`` if the tokenizer cannot be read.
+
+    folder: folder or hub id of the tokenizer; None: token ids are used as texts.
+    """
+    if folder is None:
+        return Texts()
+    from transformers import AutoTokenizer
+
+    try:
+        return Texts(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read the tokenizer {folder}: {first_line(error, 160)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    id: int
+    text: str
+
+
+NOT_KNOWN = Token(0, UNKNOWN)
+
+
+def chain_step(
+    number: int,
+    anchor: Token,
+    position: int,
+    drafted: Sequence[Token],
+    accepted: int,
+    bonus: Token | None,
+    *,
+    decided: bool = True,
+    in_text: int | None = None,
+    confidence: tuple[float, ...] = (),
+    alternatives: tuple[tuple[Alternative, ...], ...] = (),
+    seconds: float = 0.0,
+    elapsed: float = 0.0,
+) -> StepDone:
+    """Returns the event of a step that drafted and verified a chain.
+
+    number: number of the step, from 0.
+    position: number of tokens before the anchor.
+    accepted: number of ``drafted`` tokens that the target accepted.
+    bonus: the token that the target added; None if the text ended before it.
+    decided: whether ``accepted`` is the boundary; False if the text ended before the boundary was known.
+    in_text: number of accepted tokens that are in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    confidence, alternatives: one entry per drafted token, or empty.
+    seconds: time of the step.
+    elapsed: time from the end of prefill to the end of this step.
+    """
+    boundary = accepted if drafted and decided else None
+    accepted = accepted if in_text is None else in_text
+    ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
+    draft = Draft("first", 0, ids, texts, confidence, alternatives) if ids else None
+    nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
+    for k, token in enumerate(drafted, 1):
+        rejected = bonus is not None and k == accepted + 1
+        state: State = "accepted" if k <= accepted else "rejected" if rejected else "unreached"
+        sure = confidence[k - 1] if confidence else None
+        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, sure, None, None))
+    path = tuple(range(1, accepted + 1))
+    committed = [Committed(drafted[k - 1].id, drafted[k - 1].text, "first", k) for k in path]
+    if bonus is not None:
+        committed.append(Committed(bonus.id, bonus.text, "target", None))
+    choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
+    posterior, full = boundary_posterior(confidence)
+    return StepDone(
+        number, anchor.id, anchor.text, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
+        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
+    )  # fmt: skip
+
+
+# Replies in OpenAI's format: text, token ids, usage.
+
+
+class Usage(Struct):
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+
+
+class Message(Struct):
+    content: str | None = None
+
+
+class Output(Struct):
+    """An entry of ``choices`` in a reply."""
+
+    text: str | None = None
+    message: Message | None = None
+    token_ids: Ids | None = None
+    prompt_token_ids: Ids | None = None
+    finish_reason: str | None = None
+
+
+class Reply(Struct):
+    """A whole reply. ``prompt`` and ``domain`` are not part of OpenAI's format, but a log may contain them."""
+
+    choices: Annotated[list[Output], Meta(max_length=1024)] = []
+    usage: Usage | None = None
+    prompt: str | None = None
+    prompt_token_ids: Ids | None = None
+    model: str | None = None
+    content: str | None = None  # llama.cpp's own format
+    domain: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
+
+    place: place in the log, for error messages.
+    accepted, drafted: numbers of accepted and of drafted tokens, by step.
+    elapsed: time of the output up to the end of each step.
+    histogram: [j]: number of steps that accepted j tokens.
+    longest: largest number of drafted tokens per step.
+    prompt_tokens: number of tokens of the prompt.
+    pieces, prompt_pieces: texts of the ids of output and prompt, if the engine returned them.
+    drafts: drafted tokens, confidences and alternatives of each step.
+    missing: the parts that the log lacks, if they differ from those of a reply.
+    """
+
+    figures: Figures
+    place: str
+    accepted: tuple[int, ...] | None = None
+    drafted: tuple[int, ...] | None = None
+    elapsed: tuple[float, ...] = ()
+    histogram: tuple[int, ...] | None = None
+    longest: int | None = None
+    reply: Reply
+    prompt_tokens: int | None = None
+    prompt_pieces: tuple[str, ...] = ()
+    pieces: tuple[str, ...] = ()
+    prefill_seconds: float = 0.0
+    drafts: Sequence[tuple[Sequence[Token], tuple[float, ...], tuple[tuple[Alternative, ...], ...]]] = ()
+    missing: Sequence[str] = ()
+
+    @property
+    def output(self) -> Output:
+        """The only output of the reply."""
+        return self.reply.choices[0] if len(self.reply.choices) == 1 else Output()
+
+    def result(self, texts: Texts) -> Trace | Figures:
+        """Returns the request as a trace, or its figures if its single steps are unknown.
+
+        Raises ``InputError``, which names line and field, if the figures contradict each other.
+        """
+        for wrong in self._contradictions():
+            raise InputError(self.place + wrong)
+        if not self.accepted or self.drafted is None:
+            return self.figures
+        # a whole output has a token from prefill, and each step's accepted and bonus tokens
+        whole, ids = 1 + sum(self.accepted) + len(self.accepted), self.output.token_ids
+        length = self.figures.tokens if ids is None else len(ids)
+        if length is not None and length < whole - self.accepted[-1]:
+            raise InputError(
+                f"{self.place}: {length} output tokens, but the steps committed at least {whole - self.accepted[-1]}"
+            )
+        tokens = [NOT_KNOWN] * min(whole, length or whole, MAX_TEXTS)
+        cut = ids is not None and len(ids) <= whole  # otherwise, some tokens are from steps without a draft
+        if ids is not None and cut:
+            tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
+        missing = {
+            "confidence": True,
+            "tokens": not cut,
+            "rejected": cut and self.accepted != self.drafted,
+            "times": not self.elapsed,
+        }
+        known = {"prompt_tokens": self.prompt_tokens, "domain": self.reply.domain}
+        header = {
+            "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.figures.engine, "config": {}, "versions": {}, "hardware": {},
+            "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.reply.prompt,
+            "missing": self.missing or [what for what, lacks in missing.items() if lacks],
+        } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
+        return Trace.of(header, self._events(texts, tokens, cut, self.accepted, self.drafted))
+
+    def _contradictions(self) -> Iterator[str]:
+        """Yields an error message for each contradiction between the figures, to append to ``place``."""
+        whole, histogram, accepted, drafted = self.figures, self.histogram, self.accepted, self.drafted
+        counts = list[tuple[str, int, int | None]]()
+        if histogram is not None:
+            counts += [
+                (": the histogram counts {} steps", sum(histogram), whole.steps),
+                (
+                    ": the histogram holds {} accepted tokens",
+                    sum(j * n for j, n in enumerate(histogram)),
+                    whole.accepted,
+                ),
+            ]
+        if accepted and drafted is not None:
+            if len(accepted) != len(drafted):
+                yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
+            most = min(self.longest or MAX_ITEMS, MAX_ITEMS - 1)
+            for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+                if a > d:
+                    yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
+                if d > most:
+                    yield f".per_step_drafted[{at}]: {d} tokens, but at most {most} are drafted per step"
+            counts += [
+                (".per_step_accepted: {} steps", len(accepted), whole.steps),
+                (".per_step_accepted: {} in total", sum(accepted), whole.accepted),
+                (".per_step_drafted: {} in total", sum(drafted), whole.drafted),
+            ]
+        if self.output.token_ids is not None:
+            counts.append((": {} output ids", len(self.output.token_ids), whole.tokens))
+        for said, found, reported in counts:
+            if reported not in (None, found):
+                yield f"{said.format(found)}, but {reported} are reported"
+        if accepted and histogram not in (None, tuple(accepted.count(j) for j in range(len(histogram or ())))):
+            yield ".acceptance_histogram: it does not match per_step_accepted"
+
+    def _events(
+        self, texts: Texts, tokens: Sequence[Token], cut: bool, accepted: Sequence[int], drafted: Sequence[int]
+    ) -> Iterator[Event]:
+        """Yields the events of the trace. cut: whether the tokens can be assigned to steps."""
+        output, seconds = self.output, self.figures.seconds or 0.0
+        prompt_ids = tuple(self.reply.prompt_token_ids or output.prompt_token_ids or ())
+        prompt = self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids")
+        first = Committed(tokens[0].id, tokens[0].text, "target", None)
+        yield PrefillDone(prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
+        before, at = len(prompt_ids) or self.prompt_tokens or 0, 1
+        for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+            own = tokens[at : at + a + 1]  # fewer in the last step if the text ended within it
+            committed = min(a, len(own))
+            # without times per step, only the end of the last step is known
+            elapsed = self.elapsed[number] if self.elapsed else seconds if number == len(accepted) - 1 else 0.0
+            chain, confidence, alternatives = (
+                self.drafts[number] if self.drafts else ([*own[:committed], *[NOT_KNOWN] * (d - committed)], (), ())
+            )
+            yield chain_step(
+                number, tokens[at - 1], before + at - 1, chain, a, own[committed] if len(own) > committed else None, in_text=committed,
+                confidence=confidence, alternatives=alternatives, elapsed=elapsed,
+            )  # fmt: skip
+            at += a + 1
+        given = (
+            output.text,
+            output.message and output.message.content,
+            self.reply.content,
+            "".join(t.text for t in tokens),
+        )
+        text = given[-1] if cut else next(text for text in given if text is not None)
+        reason, ids = STOP_REASONS.get(output.finish_reason, "stopped"), tuple(t.id for t in tokens)
+        yield Finished(reason, text or "", ids, len(accepted), seconds, self.prefill_seconds)
