@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from inspect import signature
 from itertools import accumulate, chain, pairwise
+from math import inf
 from statistics import median, median_low
 from typing import Any, Literal
 
@@ -22,7 +23,7 @@ MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval i
 DRAFTS = ("steps", "drafted", "accepted", "alpha", "rate", "rates", "reached", "counts")
 SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
-MOST_ENGINES = 1000  # larger numbers are process ids
+ENGINE = "engine "
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
@@ -38,7 +39,7 @@ class Figures:
 
     log: name of the log, if there are several.
     model, drafter: names of target and drafter in the log.
-    replica: number of the engine, if several serve the same model.
+    replica: number of the engine or of its process, if several serve the same model, such as "engine 2".
     start: how often the program was restarted before these figures, inferred from its counters.
     prompt: name of the prompt in a benchmark.
     requests: number of requests; 0 if unknown.
@@ -64,7 +65,7 @@ class Figures:
     log: str = ""
     model: str | None = None
     drafter: str | None = None
-    replica: int | None = None
+    replica: str = ""
     start: int = 0
     prompt: str | None = None
     requests: int = 0
@@ -147,16 +148,11 @@ class Figures:
     def origin(self) -> str:
         """Names of log, engine, models and server."""
         models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
-        names = (self.engine, models, "" if self.replica is None else self.server)
+        names = (self.engine, models, self.replica)
         return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
 
-    @property
-    def server(self) -> str:
-        """Name of one of several engines, which vLLM identifies by a number or a process id."""
-        return f"{'engine' if (self.replica or 0) < MOST_ENGINES else 'process'} {self.replica}"
-
     def __str__(self) -> str:
-        parts = [self.origin]
+        parts = [self.origin] if self.unit != "running" or not self.start else [f"{self.origin} since its restart"]
         if not self.drafts:
             parts.append("no draft statistics")
             if self.token_seconds:
@@ -307,7 +303,8 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
 def row_of(engine: str, unit: Unit, known: dict[str, Any]) -> Iterator[Figures]:
     """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
     row = figures_of(engine, unit, known)
-    wrong = row.accepted is not None and row.drafted is not None and row.accepted > row.drafted
+    most = 1.0 if row.drafted is None or row.accepted is None else row.drafted / max(1, row.accepted)
+    wrong = most < 1 or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
     if not wrong and (row.drafts or row.token_seconds or row.tokens_per_second or row.failures or row.running):
         yield row
 
@@ -390,9 +387,10 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
         room -= len(rows[-1].by_length)
-    # lines that were pasted without their beginning lack the number
-    if len({row.replica for row in rows} - {None}) == 1:
-        rows = [replace(row, replica=None) for row in rows]
+    # lines that were pasted without their beginning lack the number; all engines may run in one process
+    names = {row.replica for row in rows} - {""}
+    names = {name for name in names if name.startswith(ENGINE)} or names
+    rows = [replace(row, replica=row.replica if row.replica in names and len(names) > 1 else "") for row in rows]
     # servers that draft also log intervals without drafts, while they are idle or process prompts
     drafting = {row.kind for row in rows if row.drafts and row.unit == "interval"}
     groups = by_source([row for row in rows if row.drafts or row.kind not in drafting])
@@ -407,7 +405,7 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
     known = [one for one in _with_counters(joint) if one.drafts or one.token_seconds or one.failures]
     if not known:
         raise InputError("the log has no step with a draft, and no time of plain decoding")
-    return sorted(known, key=lambda one: (not one.drafts, one.replica or 0))[:MAX_SOURCES]
+    return sorted(known, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
 
 
 def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
@@ -419,11 +417,13 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     # Intervals that list different numbers of positions have different settings. For requests of llama.cpp, the number is only
     # the length of their longest draft. A line that was cut when it was pasted lists no positions.
     usual = {kind(row): len(row.by_position) for row in rows if row.by_position}
+    # lines of which neither steps nor load are known belong to the others only if these are known
+    known = {kind(row) for row in rows if row.steps is not None or row.at_once is not None}
     groups: dict[tuple[object, ...], list[Figures]] = {}
     for row in rows:
         positions = (len(row.by_position) or usual.get(kind(row))) if row.unit == "interval" else None
         # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
-        lone = row.unit == "interval" and row.steps is None and row.at_once is None  # neither steps nor load are known
+        lone = row.unit == "interval" and kind(row) not in known
         alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
         groups.setdefault((*kind(row), positions, alone), []).append(row)
     return list(groups.values())

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from d2sd.logs.figures import MAX_POSITIONS, Unit
+from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
 
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
-WHOLE_NUMBER = rf"{NUMBER}(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 1,234 or 1.2k
+ALONE = r"(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 2,45 or 1.2k
+COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have separators of thousands
 ROUNDED = 0.01  # precision of printed α and rates by position
 Untrue = tuple[str, Callable[[dict[str, Any]], bool]]  # name of a value, and when it is not what its name says
 
@@ -58,13 +59,18 @@ KEYS = {
         "predicted_n": "predicted", "predicted_ms": "seconds_ms", "draft_n": "drafted", "draft_n_accepted": "accepted",
         "total_predicted": "written", "total_draft": "drafted", "total_draft_accepted": "accepted",
     },
+    "vllm bench": {
+        "output_throughput": "tokens_per_second", "max_concurrency": "running", "mean_tpot_ms": "token_seconds_ms", "total_output_tokens": "generated",
+        "spec_decode_acceptance_length": "alpha", "spec_decode_num_drafts": "steps", "spec_decode_draft_tokens": "drafted", "spec_decode_accepted_tokens": "accepted",
+        "spec_decode_per_position_acceptance_rates": "rates",
+    },
     "tensorrt-llm": {"numDraftTokens": "drafted", "numAcceptedTokens": "accepted", "numRequestsWithDraftTokens": "steps"},
 }  # fmt: skip
 
 
 def _of_json(engine: str, unit: Unit, begins: str) -> Form:
     fields = (rf"['\"]{key}['\"]\s*:\s*\[?<{name}>" for key, name in KEYS[engine].items())
-    return Form(engine, unit, rf"['\"](?:{begins})['\"]\s*:", tuple(fields), keys=True)
+    return Form(engine.split()[0], unit, rf"['\"](?:{begins})['\"]\s*:", tuple(fields), keys=True)
 
 
 # vLLM's α is 1 plus the sum of its rates by position, unless the line was cut
@@ -78,14 +84,14 @@ _BENCHMARK = (
     r"Output token throughput \(tok/s\):<tokens_per_second>", r"Mean TPOT \(ms\):<token_seconds_ms>", r"Mean ITL \(ms\):<chunk_ms>", "Output tokens:<generated>",
 )  # fmt: skip
 _VLLM_LOAD = (
-    r"\bpid=<replica>", r"Engine\s<replica>", "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+    r"\bpid=<process>", r"Engine\s<replica>", "Avg prompt throughput:<prompts>", "Avg generation throughput:<tokens_per_second>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
     "(?<!CPU )(?:GPU )?KV cache usage:<kv_use_percent>",
     "External prefix cache hit rate:<external_percent>",
 )  # fmt: skip
 FORMS = (
     Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
         "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
-        "[Dd]raft acceptance rate:<rate_percent>",
+        "[Dd]raft acceptance rate:<rate_percent>", r"\bpid=<process>",
     ), _VLLM_LOAD, alone="Avg generation throughput:", keys=True, untrue=(CUT,)),
     Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
         "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
@@ -132,12 +138,16 @@ FORMS = (
     Form("llama.cpp", "request", r"\bpred=\s*[0-9]{1,9}\s+draft=", (  # llama.cpp's mtp-bench.py
         r"\b<prompt>(?=\s{1,20}pred=)", r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
     )),
+    Form("llama.cpp", "benchmark", r"\|\s*[0-9.]{1,9}%/[0-9.]{1,9}%\s*\|", (  # ik_llama.cpp's llama-spec-bench: means and deviations
+        r"\|<tokens_per_second>/[0-9]", r"\|<rate_percent>%/", r"%\s*\|<alpha>/",
+    )),
     Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
         r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
     ), keys=True, untrue=(PLAIN,)),
     # Replies that are not valid JSON, because they were shortened or quoted in prose.
     _of_json("vllm", "request", "num_spec_steps|mean_acceptance_length|num_draft_tokens"),
+    _of_json("vllm bench", "benchmark", "spec_decode_acceptance_length"),
     _of_json("sglang", "request", "spec_verify_ct|(?:avg_)?spec_accept_length|spec_accept_rate"),
     _of_json("llama.cpp", "request", "predicted_n|draft_n"),
     _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
@@ -151,7 +161,7 @@ BEGINS = [
 ]
 SIGNS = (
     "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
-    "throughput:", "eval time", "Benchmark",
+    "throughput:", "eval time", "Benchmark", "%/",
 )  # fmt: skip
 
 
@@ -181,8 +191,9 @@ WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
     "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)[: MAX_POSITIONS + 1]]),
     "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "prompt": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
-    "replica": (r"[0-9]{1,8}", int),
+    "replica": (r"[0-9]{1,8}", lambda number: f"{ENGINE}{int(number)}"), "process": (r"[0-9]{1,8}", "process {}".format),
 }  # fmt: skip
+COUNTS = ("steps", "drafted", "accepted", "emitted", "generated", "predicted", "written")
 UNITS = {"ms": 1000, "percent": 100}
 
 
@@ -191,7 +202,8 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
     def pattern(number: int, text: str) -> str:
         def group(found: re.Match[str]) -> str:
-            return rf"\s*(?P<{found[1]}__{number}>{WORDS.get(found[1], (WHOLE_NUMBER,))[0]})"
+            form = COUNT if found[1] in COUNTS else f"{NUMBER}{ALONE}"
+            return rf"\s*(?P<{found[1]}__{number}>{WORDS.get(found[1], (form,))[0]})"
 
         return re.sub(r"<(\w+)>", group, text.replace(" ", r"\s"))
 
@@ -208,7 +220,7 @@ def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
             name = group.rpartition("__")[0]
             if value is None:
                 continue
-            yield scaled(name, WORDS[name][1](value) if name in WORDS else float(value))
+            yield scaled(name, WORDS[name][1](value) if name in WORDS else float(value.replace(",", "")))
 
 
 def scaled(name: str, value: Any) -> tuple[str, Any]:

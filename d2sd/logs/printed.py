@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from d2sd.logs.figures import MAX_POSITIONS, Figures, row_of
+from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Figures, row_of
 from d2sd.logs.forms import PATTERNS, Form, begins, values
 
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
@@ -27,7 +27,7 @@ MODEL = re.compile(
 )
 # Options for the number of drafted tokens per step; SGLang's option also counts the root.
 DRAFTED_OPTION = re.compile(
-    r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
+    r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max|\bn_max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
 )
 
 
@@ -97,6 +97,8 @@ class _Found:
         for name, untrue in form.untrue:
             if name in known and untrue(known):
                 del known[name]
+        if "process" in known:
+            known.setdefault("replica", known["process"])
         if form.requests:
             known["running"] = form.requests
         if "Prefill batch" in self.before:
@@ -208,7 +210,7 @@ class _Pages:
 
     def _row(self, key: tuple[str, str, str]) -> Iterator[Figures]:
         engine, model, replica = key
-        page, number = self._series[key], int(replica) if replica.isdecimal() else None
+        page, number = self._series[key], f"{ENGINE}{int(replica)}" if replica.isdecimal() else None
         known: dict[str, Any] = {**page, "model": model or None, "replica": number}
         if reached := page.get("reached"):
             known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]

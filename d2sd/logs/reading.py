@@ -33,7 +33,7 @@ HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log b
 FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding were recognised; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
+    "no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
     "llama.cpp, and benchmarks of TensorRT-LLM"
 )
 Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines

@@ -348,13 +348,13 @@ def as_dict(answer: Answer) -> dict[str, Any]:
 
 def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
     """Compares an engine with others that serve the same model side by side."""
-    same = [q for q in sources if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)]
+    same = [q for q in sources if q.replica and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)]
     best = max(same, key=lambda q: q.alpha or 0.0, default=p)
     # only if every engine is a single source; otherwise the sources differ in another setting too
     single = len({q.replica for q in same}) == len(same)
-    if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
+    if p.replica and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
         yield Said(
-            f"{p.server.capitalize()} accepts far fewer tokens than {best.server} of the same model: α {p.alpha:.2f} compared with "
+            f"{p.replica.capitalize()} accepts far fewer tokens than {best.replica} of the same model: α {p.alpha:.2f} compared with "
             f"{best.alpha:.2f}.",
             ("replica",),
         )
