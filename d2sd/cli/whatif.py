@@ -27,7 +27,6 @@ from d2sd.costs.machines import Machine, machine_of
 from d2sd.doctor.served import PositionShares, ServedComparison, compare_served, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.folders.loading import is_eagle3_folder
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import totals as totals_of
@@ -263,7 +262,7 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
     arguments.drafter = drafters[0]
     engine, source = load_engine(arguments), drafters[0]
     first, eagle3 = engine.models.first, engine.models.eagle3
-    model = eagle3 if first is None or (source and is_eagle3(published_config(source))) else first
+    model = eagle3 if first is None or (source and is_eagle3_folder(source)) else first
     if model is None:
         raise InputError("these models have no drafter; name the served drafter with --drafter")
     name = model.config.name_or_path

@@ -1,6 +1,7 @@
 """Changes of a drafter: other settings for reading its weights, and other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit`` changes only a folder.
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit``
+(``d2sd.folders.checks``) changes only a folder.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from d2sd.doctor.redraft import Drafter
-from d2sd.doctor.settings import Form, set_keys
+from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import eagle3_name, is_eagle3, own_name, published_config
+from d2sd.folders.checks import FolderEdit, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.layouts import DrafterForm, Form, is_eagle3
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 
@@ -76,18 +77,6 @@ class Variant:
                 _set_weight(changed, name, weight)
         _set_form(changed, self.form)
         return changed
-
-
-@dataclass(frozen=True, slots=True)
-class FolderEdit:
-    """A repair of a published folder. It does not need a loaded drafter.
-
-    description: the change, in a few words.
-    edit_tensors: returns the tensors of the repaired folder, given the published tensors. The keys are published names.
-    """
-
-    description: str
-    edit_tensors: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
@@ -152,7 +141,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
-    to_own, files = eagle3_name if is_eagle3(config) else own_name, weight_files(source)
+    eagle3, files = is_eagle3(config), weight_files(source)
     published = read_weights(files)
     for change in changes:
         if isinstance(change, FolderEdit):
@@ -164,7 +153,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
         config = set_keys(change.values or {})(config)
-        names = {own: key for key in published if (own := to_own(key)) is not None}
+        names = {own: key for key in published if (own := own_name(key, eagle3)) is not None}
         own_weights = {own: published[key] for own, key in names.items()}
         for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
             if own == TOKEN_IDS and weight is not None:  # published as target id − draft id

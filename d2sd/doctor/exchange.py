@@ -21,7 +21,6 @@ from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
 from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
-from d2sd.doctor.variants import form_of
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
 RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
@@ -226,7 +225,7 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     here, there = weights_of(own), weights_of(good)
     names = sorted(sorted(here.keys() | there.keys()), key=_place)
     parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
-    ours, theirs = settings_of(form_of(own)), settings_of(form_of(good))
+    ours, theirs = settings_of(own.form), settings_of(good.form)
     settings: dict[tuple[str, int], list[Setting]] = {}
     for name in ours:
         kind = WITH_TENSORS.get(name, WORDS[name])
@@ -260,7 +259,7 @@ def _last(name: str) -> str:
 
 def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[str, Any], words: str = "") -> Variant:
     """Returns the drafter ``own`` with these parts, in words ``words``, of the drafter ``good``."""
-    weights, theirs, form = weights_of(good), settings_of(form_of(good)), form_of(own)
+    weights, theirs, form = weights_of(good), settings_of(good.form), own.form
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}
     if TOKEN_IDS in names and TOKEN_IDS in weights:

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from d2sd.calibration.resampling import Estimate
-from d2sd.doctor.changes import FolderEdit, Variant
-from d2sd.doctor.checks import Check
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.errors import InputError
+from d2sd.folders.checks import Check, FolderEdit
 from d2sd.trace.text import all_encodable
 
 

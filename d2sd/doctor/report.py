@@ -19,6 +19,7 @@ from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
 from d2sd.doctor.probes import Trial
 from d2sd.doctor.redraft import alpha
+from d2sd.folders.checks import Check
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
@@ -106,8 +107,12 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     if e.trials or e.templates:
         yield from _tried(e, full)
     yield from ("", "### The folder", "")
-    yield from _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in e.checks))
-    yield ""
+    yield from (*check_table(e.checks, clean), "")
+
+
+def check_table(checks: Sequence[Check], clean: Callable[[str], str] = str) -> Iterator[str]:
+    """Yields the lines of a Markdown table of the checks of a folder. ``clean``: as for ``doctor_report``."""
+    return _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in checks))
 
 
 def _run(e: Findings, run: DraftingRun) -> Iterator[str]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from d2sd.doctor.changes import Variant, WeightEdit, weights_of
 from d2sd.doctor.redraft import Drafter
-from d2sd.doctor.settings import Form, Setting, config_line, config_values, settings_of, with_setting
+from d2sd.doctor.settings import Setting, config_line, config_values, settings_of, with_setting
 from d2sd.nets.drafter import DFlashDraftModel, plain_rope
-from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.layouts import DrafterForm, Form
 from d2sd.nets.target import Target
 
 SHIFTS = (-1, 1, -2, 2, -3, 3)
@@ -34,15 +34,11 @@ def variants(model: Drafter, target: Target, longest: int, raw: Mapping[str, Any
     longest: number of tokens of the longest text.
     raw: the drafter's published config.
     """
-    own = form_of(model)
+    own = model.form
     tried = [*_readings(own, target, longest, raw), *_displaced(own), *_conversions(model, own)]
     distinct = {variant.key: variant for variant in reversed(tried)}
     distinct.pop(Variant("taps", "", own).key, None)
     return list(reversed(distinct.values()))
-
-
-def form_of(model: Drafter) -> Form:
-    return model.form if isinstance(model, DFlashDraftModel) else model.config
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:

@@ -24,13 +24,14 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
+from d2sd.folders.checks import published_config
+from d2sd.folders.drafters import read_drafter
 from d2sd.folders.store import found, located
 from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
-from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import is_eagle3
 from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.self_check import check_passes
@@ -130,17 +131,19 @@ def load_models(
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
     # Configs are read first, since loading the target may take long.
-    kinds = {part: is_eagle3_folder(part) for part in (drafter, second_drafter, eagle3) if part is not None}
+    if second_drafter is not None:
+        _refuse_second(second_drafter)
+    if eagle3 is not None and not is_eagle3_folder(eagle3):
+        raise InputError(f"{eagle3} holds no EAGLE-3 drafter; give a block drafter with --drafter")
     if draft_model is not None:
         target_folder(draft_model)
-    if drafter is not None and kinds[drafter]:
+    if drafter is not None and is_eagle3_folder(drafter):
         eagle3, drafter = drafter, own
     loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
     loaded.mixed = _mixes(loaded, dtype)
     near = str(loaded.device)
-    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
-    first, second = (
-        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)
+    first, second, level = (
+        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter, eagle3)
     )
     for block in (first, second):
         if block is not None:
@@ -175,15 +178,20 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
     target, kind = models.target, DTYPES[dtype or "float32"]
-    if is_eagle3_folder(source):
-        if second:
-            raise InputError(
-                f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
-            )
-        return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
+    if second:
+        _refuse_second(source)
     drafter = load_drafter(source, kind, str(target.device), target)
+    if isinstance(drafter, Eagle3DraftModel):
+        return replace(models, first=None, eagle3=drafter)
     drafter.mixed = target.mixed
     return replace(models, second=drafter) if second else replace(models, first=drafter)
+
+
+def _refuse_second(source: str) -> None:
+    if is_eagle3_folder(source):
+        raise InputError(
+            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+        )
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
@@ -295,20 +303,19 @@ def _check_device(device: str) -> str:
     return device
 
 
-def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
-    """Returns a block drafter from a folder or hub id in a published layout.
+def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> Any:
+    """Returns the ``DFlashDraftModel`` or ``Eagle3DraftModel`` of a folder or hub id in a published layout.
 
-    target: the drafter's target, if known; tensors that equal the target's are then shared.
+    target: the drafter's target, if known; tensors that equal the target's are then shared. EAGLE-3 needs it.
 
-    Raises ``InputError`` if weights are missing or unknown, or the folder cannot be read.
+    Raises ``InputError`` if the folder cannot be read, is unsupported or wrong, or does not fit the target.
     """
     try:
         with BUILDING:
             model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error, 400)}") from error
-    moved: DFlashDraftModel = model.to(device)
-    return moved
+        raise _not_loaded(source, error) from error
+    return model.to(device)
 
 
 def is_eagle3_folder(source: str) -> bool:
@@ -318,17 +325,11 @@ def is_eagle3_folder(source: str) -> bool:
         refuse_others(config)
         return is_eagle3(config)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error)}") from error
+        raise _not_loaded(source, error) from error
 
 
-def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
-    """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
-    try:
-        with BUILDING:
-            model = read_eagle3(source, _short(source), target, dtype)
-    except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
-    return model.to(target.device)
+def _not_loaded(source: str, error: Exception) -> InputError:
+    return InputError(f"cannot load the drafter {source}: {first_line(error, 600)}")
 
 
 def _short(source: str) -> str:

@@ -8,7 +8,6 @@ is the network's own hidden state of the parent row. ``fc_norm`` and ``norm_outp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,43 +16,8 @@ from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedd
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
+from d2sd.nets.layouts import Eagle3Config
 from d2sd.nets.types import target_type
-
-
-@dataclass(frozen=True, slots=True)
-class Eagle3Config:
-    """Configuration of an EAGLE-3 drafter, independent of its folder's format.
-
-    layer: Llama or Qwen3 config with the shape of the decoder layer and the target's vocabulary size.
-    qk_norm: whether queries and keys are normed, as in Qwen3.
-    draft_vocab_size: D, size of the draft vocabulary.
-    target_hidden_size: width of the target's features.
-    target_layer_ids: decoder layers whose *outputs* are read.
-    norm_before_residual: whether the layer's residual is the normed feature.
-    norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
-    fc_norm: whether every tapped layer's output is normed separately before ``fc``.
-    """
-
-    layer: Any
-    qk_norm: bool
-    draft_vocab_size: int
-    target_hidden_size: int
-    target_layer_ids: tuple[int, ...]
-    norm_before_residual: bool = False
-    norm_output: bool = False
-    fc_norm: bool = False
-    name_or_path: str = "eagle3"
-
-
-def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
-
-    For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for this choice.
-    """
-    layers = (1, target_layers // 2 - 1, target_layers - 4)
-    if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"the target has only {target_layers} layers, too few for EAGLE-3's default layers")
-    return layers
 
 
 class Eagle3Layer(nn.Module):
@@ -88,7 +52,7 @@ class Eagle3DraftModel(nn.Module):
     def __init__(self, config: Eagle3Config, own_embedding: bool = False):
         super().__init__()
         self.config, c = config, config.layer
-        taps, width = len(config.target_layer_ids), config.target_hidden_size
+        taps, width = len(config.taps), config.width
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
         norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if config.fc_norm else 0)]
         self.fc_norm = nn.ModuleList(norms)
@@ -100,6 +64,10 @@ class Eagle3DraftModel(nn.Module):
         self.register_buffer("token_ids", torch.arange(config.draft_vocab_size), persistent=False)
 
     @property
+    def form(self) -> Eagle3Config:
+        return self.config
+
+    @property
     def dtype(self) -> torch.dtype:
         return self.fc.weight.dtype
 
@@ -109,7 +77,7 @@ class Eagle3DraftModel(nn.Module):
 
     @property
     def target_layer_ids(self) -> list[int]:
-        return list(self.config.target_layer_ids)
+        return list(self.config.taps)
 
     def project(self, features: Tensor) -> Tensor:
         """Maps the target's concatenated hidden states, (B, T, taps·width), to features, (B, T, hidden)."""

@@ -1,53 +1,101 @@
-"""Reads ``config.json`` of block drafters. Each layout of the config has a reader; all readers return a ``DrafterForm``.
+"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Config`` for EAGLE-3.
 
-Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this package),
-all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
+A block drafter's layout is recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this
+package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
+
+from transformers import LlamaConfig, Qwen3Config
 
 from d2sd.errors import InputError
-from d2sd.methods.base import MAX_BLOCK
 from d2sd.nets.config_checks import (
-    ENGINES,
+    NEEDED,
+    ROPES,
+    Raw,
+    architectures,
     check_config,
-    check_number,
-    check_taps,
     check_token_ids,
-    check_whole,
+    check_values,
+    object_at,
     refuse_options,
     refuse_others,
     require,
     short,
+    whole_numbers,
 )
 
-Raw = Mapping[str, Any]
-Layout = Literal["nested", "flat", "speculators"]
+LayoutName = Literal["nested", "flat", "speculators"]
 Kind = Literal["dflash", "dflash2", "dspark"]
 Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
 
-MARKOV_HEADS = get_args(MarkovKind)
+
+class Layout(NamedTuple):
+    """Where a layout has its keys.
+
+    layer: the JSON object with the shape of the layers; "" for the top level.
+    own: the JSON object with the drafter's own keys.
+    taps: the key of the taps.
+    kind: the key of the drafter's kind; "" without such a key.
+    types: the layers' supported types; the first one is the default in objects of their own.
+    """
+
+    layer: str
+    own: str
+    taps: str
+    kind: str
+    types: tuple[str, ...]
+
+
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+LAYOUTS: dict[LayoutName, Layout] = {
+    "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama")),
+    "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss")),  # gpt_oss: layers are Qwen3's
+    "flat": Layout("", "", "target_layer_ids", "", ("qwen3",)),
+}  # fmt: skip
+# Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
+TAPS = {
+    "dflash_config.target_layer_ids": 0, "target_layer_ids": 0, "aux_hidden_state_layer_ids": 1, f"dflash_config.{LAYERS}": 1,
+    f"eagle_config.{LAYERS}": 0, LAYERS: 1,
+}  # fmt: skip
+MAX_TAPS = 64
 # Keys that define a layer's shape. The other keys of a config are about training, serving or files.
 SHAPE = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_target_layers",
+    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+    "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act",
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options besides ``FLAGS_OF_DRAFTERS`` that block drafters may set to true.
-FLAGS = frozenset(
-    {"is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
-     "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss"}
-)  # fmt: skip
-# Supported values of options that are not in ``config_checks.NEUTRAL``; these values do not change the output.
+# Options that any drafter may set to true, and those that block drafters and EAGLE-3 drafters may set to true besides.
+FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
+BLOCK_FLAGS = FLAGS | {
+    "is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
+    "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss",
+}  # fmt: skip
+EAGLE3_FLAGS = FLAGS | {
+    "norm_before_residual", "norm_output", "fc_norm", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses",
+}  # fmt: skip
+# Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
+    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
+    "add_swa_attention_sink_bias": (False,), "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,),
+}  # fmt: skip
+BLOCK_NEUTRAL = NEUTRAL | {
     "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
     "residual_multiplier": (1,), "enable_d2_feature": (False,),
+}  # fmt: skip
+EAGLE3_NEUTRAL = NEUTRAL | {"num_hidden_layers": (1,), "use_sliding_window": (False,), "is_causal": (True,)}
+EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
+# key → field of ``Selector``
+SELECTOR = {
+    "selector_rank": "rank", "selector_top_k": "top", "conv_kernel_size": "kernel", "conv_group_size": "group",
+    "output_multiplier": "multiplier", "final_logit_softcapping": "cap",
 }  # fmt: skip
 
 
@@ -94,7 +142,7 @@ class DrafterForm:
     second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
     """
 
-    layout: Layout
+    layout: LayoutName
     kind: Kind
     shape: Mapping[str, Any]
     taps: tuple[int, ...]
@@ -122,6 +170,15 @@ class DrafterForm:
         return self.rows + self.shift
 
     @property
+    def width(self) -> int:
+        """Width of the target's features."""
+        return int(self.shape["hidden_size"])
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.shape["vocab_size"])
+
+    @property
     def masked(self) -> bool:
         """Whether some layer is causal within the block or has an attention window."""
         return any(self.causal) or any(w is not None for w in self.windows)
@@ -132,96 +189,160 @@ class DrafterForm:
         return bool(self.markov or self.confidence or self.selector)
 
 
-def layout_of(raw: Raw) -> Layout:
+@dataclass(frozen=True, slots=True)
+class Eagle3Config:
+    """Description of an EAGLE-3 drafter, independent of its folder's format.
+
+    layer: Llama or Qwen3 config with the shape of the decoder layer and the target's vocabulary size.
+    qk_norm: whether queries and keys are normed, as in Qwen3.
+    draft_vocab_size: D, size of the draft vocabulary.
+    width: width of the target's features.
+    taps: decoder layers whose *outputs* are read.
+    norm_before_residual: whether the layer's residual is the normed feature.
+    norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
+    fc_norm: whether every tapped layer's output is normed separately before ``fc``.
+    """
+
+    layer: Any
+    qk_norm: bool
+    draft_vocab_size: int
+    width: int
+    taps: tuple[int, ...]
+    norm_before_residual: bool = False
+    norm_output: bool = False
+    fc_norm: bool = False
+    name_or_path: str = "eagle3"
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.layer.vocab_size)
+
+    @property
+    def draft_vocabulary(self) -> int | None:
+        return None if self.draft_vocab_size == self.vocabulary else self.draft_vocab_size
+
+
+Form = DrafterForm | Eagle3Config
+
+
+# Block drafters.
+
+
+def layout_of(raw: Raw) -> LayoutName:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    if "speculators_model_type" in raw or "transformer_layer_config" in raw:
-        return "speculators"
-    if "dflash_config" in raw:
-        return "nested"
-    if "target_layer_ids" in raw:
-        return "flat"
+    for name, at in LAYOUTS.items():
+        if {"speculators_model_type", at.layer} & set(raw) if at.layer else (at.own or at.taps) in raw:
+            return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
     )
 
 
 def read_form(raw: Raw) -> DrafterForm:
-    """Returns the form that a ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete or unsupported."""
+    """Returns the form that a block drafter's ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete
+    or unsupported."""
     refuse_others(raw)
-    layout = layout_of(raw)
-    return {"speculators": _speculators, "nested": _nested, "flat": _flat}[layout](raw)
-
-
-def _nested(raw: Raw) -> DrafterForm:
-    """Reads the layout of z-lab, SpecForge, JetSpec and this package: the drafter's own keys under ``dflash_config``."""
-    check_config(raw, ["qwen3", "gpt_oss"])  # drafters for gpt-oss state gpt_oss, but have Qwen3 layers
-    inner = raw["dflash_config"]
-    require(isinstance(inner, Mapping), "its dflash_config is not a JSON object")
-    _refuse_options(raw, inner)
-    own = {**raw, **inner}
-    kind = _kind(raw, inner)
-    causal = raw.get("is_causal")
-    if causal is None:
-        causal = inner.get("causal", inner.get("causal_head"))
-    taps = inner.get("target_layer_ids") if "target_layer_ids" in inner else _even_taps(raw)
-    other = inner.get("eagle_aux_hidden_state_layer_ids", raw.get("eagle_aux_hidden_state_layer_ids"))
-    return _form(
-        "nested", kind, raw, own, _taps(taps, raw, other, "dflash_config.target_layer_ids"), _rows(raw, inner),
-        "next" if kind == "dspark" else "fill", causal, inner.get("mask_token_id"), "dflash_config.mask_token_id",
+    name = layout_of(raw)
+    at = LAYOUTS[name]
+    layer, own = {"model_type": at.types[0] if at.layer else None, **object_at(raw, at.layer)}, object_at(raw, at.own)
+    check_config(layer, at.types)
+    check_values(raw)
+    check_values(own, f"{at.own}.")
+    refuse_options(raw, layer, own, _partial(layer), flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
+    own = {**layer, **raw, **own}
+    _require_keys(layer)
+    kind = _kind(name, raw, own)
+    rows = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
+    require(rows is not None, "its config.json has no block_size")
+    hidden, heads, vocabulary = layer["hidden_size"], layer["num_attention_heads"], layer["vocab_size"]
+    given = {
+        key: layer[key] for key in (*SHAPE, "num_hidden_layers", "num_target_layers") if layer.get(key) is not None
+    }
+    shape = {
+        **DEFAULTS,
+        "num_key_value_heads": heads,
+        "head_dim": hidden // heads,
+        **given,
+        "rope_parameters": _rope(layer),
+    }
+    mask: Any = own.get("mask_token_id")
+    check_token_ids(mask, vocabulary, "mask_token_id")
+    require(isinstance(mask, int), f"its {at.own or 'config.json'} has no mask_token_id")
+    taps = _taps(raw) or _even_taps(at.taps, own)
+    width = own.get("target_hidden_size") or hidden
+    require(width == hidden, f"it reads features of width {width}, but its hidden size is {hidden}; both must be equal")
+    speculators = name == "speculators"
+    windows, causal = _attention(layer, own, _causal(own, kind, speculators))
+    markov, rank, confidence = _heads(own, speculators) if kind == "dspark" else (None, 0, None)
+    draft = own.get("draft_vocab_size") if speculators else None
+    second = own.get("training_mode") == "vp_drafter"
+    return DrafterForm(
+        name, kind, shape, taps, rows, _reads(raw, rows, kind, speculators), mask, windows, causal, markov, rank, confidence,
+        selector=_selector(own, hidden) if kind == "dflash2" else None,
+        draft_vocabulary=None if draft in (0, vocabulary) else draft,
+        embedding_scale=float(own.get("input_embedding_scale") or 1) if kind == "dflash2" else 1.0,
+        visible_prefixes=second,
+        second_role=second or own.get("role") == "second",
     )  # fmt: skip
 
 
-def _flat(raw: Raw) -> DrafterForm:
-    """Reads DeepSpec's layout: all keys at the top level. A row predicts the next token, even without a Markov head."""
-    check_config(raw, ["qwen3"])
-    _refuse_options(raw, {})
-    taps = _taps(raw["target_layer_ids"], raw, None, "target_layer_ids")
-    return _form(
-        "flat", "dspark", raw, raw, taps, _rows(raw, {}), "next", raw.get("is_causal"), raw.get("mask_token_id")
-    )
+def _kind(layout: LayoutName, raw: Raw, own: Raw) -> Kind:
+    """Returns the kind. DeepSpec's rows predict the next token, even without a Markov head."""
+    key, kinds = LAYOUTS[layout].kind, get_args(Kind)
+    named = own.get(key, "dspark" if layout == "flat" else None)
+    require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
+    names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
+    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
 
 
-def _speculators(raw: Raw) -> DrafterForm:
-    """Reads speculators' layout. ``transformer_layer_config`` has the layers' shape; tap n means the input of layer n."""
-    inner = raw.get("transformer_layer_config")
-    require(isinstance(inner, Mapping), "its transformer_layer_config is not a JSON object")
-    layer = dict(cast(Raw, inner))
-    layer.setdefault("model_type", "qwen3")
-    check_config(layer, ["qwen3", "llama"])
-    _refuse_options(raw, layer)
-    named = raw.get("speculators_model_type", "dflash")
-    kind = named if named in ("dflash", "dflash2", "dspark") else None
-    require(
-        kind is not None, f"its speculators_model_type {short(named)} is not supported; choose dflash, dflash2, dspark"
-    )
-    numbered = raw.get("aux_hidden_state_layer_ids")
-    require(
-        numbered is not None,
-        "its config has no aux_hidden_state_layer_ids; add the layer numbers that the drafter was trained with",
-    )
-    whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
-    numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
-    taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
-    if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
-        raise InputError(f"it reads features of width {short(width)}, but its hidden size is {layer.get('hidden_size')}; both must be equal")  # fmt: skip
-    rows = _rows(raw, {})
-    reads = "fill" if kind != "dspark" and not raw.get("sample_from_anchor") else _reads(raw, rows)
-    causal = None if not raw.get("sliding_window_non_causal", kind == "dflash2") else False
-    draft = raw.get("draft_vocab_size")
-    if draft is not None:
-        check_whole(raw, "draft_vocab_size", 1, layer["vocab_size"])
-    return _form(
-        "speculators", cast(Kind, kind), layer, {**layer, **raw}, taps, rows, reads, causal, raw.get("mask_token_id"),
-        draft=None if draft == layer["vocab_size"] else draft,
-    )  # fmt: skip
+def _value(raw: Raw, path: str) -> Any:
+    """Returns the value of a key; "a.b" is key b of the object a. None if there is no such key."""
+    outer, _, key = path.rpartition(".")
+    return object_at(raw, outer).get(key)
 
 
-def _reads(raw: Raw, rows: int) -> str:
+def _agreed(found: Mapping[str, Any], verb: str = "is") -> Any:
+    """Returns the value that several keys have, by path; None if no key has one. Raises ``InputError`` if two values differ."""
+    held = [(path, value) for path, value in found.items() if value is not None]
+    for path, value in held:
+        one, first = held[0]
+        require(
+            value == first, f"its {one} {verb} {short(first)} and its {path} {verb} {short(value)}; make them equal"
+        )
+    return held[0][1] if held else None
+
+
+def _taps(raw: Raw) -> tuple[int, ...]:
+    """Returns the tapped layers, by their outputs, from the keys that name them, which must agree; empty if there is none."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path, first in TAPS.items():
+        if (numbers := _value(raw, path)) in (None, []):
+            continue
+        good = whole_numbers(numbers, MAX_TAPS)
+        require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}")
+        require(min(numbers) >= first, f"its {path} must be a list of layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
+        found[path] = tuple(number - first for number in numbers)
+    taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
+    if taps and layers is not None:
+        require(max(taps) < layers, f"it reads target layer {max(taps)}, but its num_target_layers is {layers}")
+    return taps
+
+
+def _even_taps(key: str, own: Raw) -> tuple[int, ...]:
+    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
+    layers, steps = own.get("num_target_layers"), own["num_hidden_layers"] - 1
+    if layers is None or not key.startswith("dflash_config"):
+        raise InputError(f"its config has no {key}; add the layer numbers that the drafter was trained with")
+    require(layers > 3, f"its num_target_layers is {layers}, too few for default taps; add {key}")
+    return tuple(round(1 + i * (layers - 4) / steps) for i in range(steps + 1)) if steps else (layers // 2,)
+
+
+def _reads(raw: Raw, rows: int, kind: Kind, speculators: bool) -> Reads:
     """Returns which position a row predicts. Older folders of speculators state only the number of speculative tokens."""
-    at_anchor = raw.get("sample_from_anchor")
-    if isinstance(at_anchor, bool):
-        return "next" if at_anchor else "fill"
-    methods = (raw.get("speculators_config") or {}).get("proposal_methods") or [{}]
+    anchor = raw.get("sample_from_anchor")
+    if not speculators or anchor is not None or kind != "dspark":
+        return "next" if (anchor if speculators else kind == "dspark") else "fill"
+    methods = object_at(raw, "speculators_config").get("proposal_methods") or [{}]
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
@@ -231,151 +352,119 @@ def _reads(raw: Raw, rows: int) -> str:
     return "next" if count == rows else "fill"
 
 
-def _form(
-    layout: Layout, kind: Kind, layer: Raw, own: Raw, taps: tuple[int, ...], rows: int, reads: str, causal: Any, mask: Any,
-    mask_name: str = "mask_token_id", draft: int | None = None,
-) -> DrafterForm:  # fmt: skip
-    """Returns the form. ``layer``: config with the layers' shape; ``own``: config with the drafter's own keys."""
-    shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
-    missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
-    require(not missing, f"its config.json has no {' and no '.join(missing)}")
-    check_token_ids(mask, shape["vocab_size"], mask_name)
-    require(isinstance(mask, int), f"its {mask_name.rpartition('.')[0] or 'config.json'} has no mask_token_id")
-    shape.setdefault("num_key_value_heads", shape["num_attention_heads"])
-    shape.setdefault("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
-    shape["rope_parameters"] = _rope(layer)
-    windows, in_block = _attention(layer, own, causal)
-    markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
-    return DrafterForm(
-        layout, kind, shape, taps, rows, cast(Any, reads), mask, windows, in_block, markov, rank, confidence,
-        selector=_selector(own, shape["hidden_size"]) if kind == "dflash2" else None,
-        draft_vocabulary=draft,
-        embedding_scale=_real(own, "input_embedding_scale", 1.0) if kind == "dflash2" else 1.0,
-        visible_prefixes=own.get("training_mode") == "vp_drafter",
-        second_role=own.get("training_mode") == "vp_drafter" or own.get("role") == "second",
-    )  # fmt: skip
+def _causal(own: Raw, kind: Kind, speculators: bool) -> bool | None:
+    """Returns whether attention within the block is causal in all layers; None if only in sliding layers."""
+    if speculators:
+        return False if own.get("sliding_window_non_causal", kind == "dflash2") else None
+    return next((own[key] for key in ("is_causal", "causal", "causal_head") if own.get(key) is not None), None)
 
 
-def _refuse_options(*parts: Raw) -> None:
-    if any(p.get("quantization_config") is not None for p in parts):
-        raise InputError(
-            f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}"
-        )
-    refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
-
-
-def _kind(raw: Raw, inner: Raw) -> Kind:
-    names, projector = raw.get("architectures") or [], inner.get("projector_type")
-    require(
-        projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported"
+def _attention(layer: Raw, own: Raw, causal: bool | None) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+    """Returns, for each layer, its attention window, and whether attention within the block is causal (see ``_causal``)."""
+    kinds, swa = ("full_attention", "sliding_attention"), bool(own.get("use_swa"))
+    named = layer.get("layer_types") or kinds[:1] * layer["num_hidden_layers"]
+    for kind in named:
+        require(kind in kinds, f"its layer_types include {short(kind)}; only {' and '.join(kinds)} are supported")
+    sliding = [swa or kind == kinds[1] for kind in named]
+    key = "swa_window_size" if swa else "sliding_window"
+    window = (own if swa else layer).get(key)
+    require(not any(sliding) or bool(window), f"its {key} is missing")
+    everywhere = bool(causal) if swa else causal
+    return tuple(window if slides else None for slides in sliding), tuple(
+        slides if everywhere is None else everywhere for slides in sliding
     )
-    if "DFlash2DraftModel" in names or projector == "dflash2":
-        return "dflash2"
-    return "dspark" if "DSparkDraftModel" in names or projector == "dspark" else "dflash"
 
 
-def _even_taps(raw: Raw) -> list[int]:
-    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
-    target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
-    require(isinstance(target, int), "its config has neither dflash_config.target_layer_ids (a list of layer numbers) nor num_target_layers")  # fmt: skip
-    check_whole(raw, "num_target_layers", 4, 2**10)
-    check_whole(raw, "num_hidden_layers", 1, 2**10)
-    if layers == 1:
-        return [cast(int, target) // 2]
-    last, steps = cast(int, target) - 3, cast(int, layers) - 1
-    return [round(1 + i * (last - 1) / steps) for i in range(steps + 1)]
+def _heads(own: Raw, speculators: bool) -> tuple[MarkovKind | None, int, Any]:
+    """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
+    defaults = {"markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True} if speculators else {}  # fmt: skip
+    own = defaults | {key: value for key, value in own.items() if value is not None}
+    rank, kind, kinds = own.get("markov_rank", 0), own.get("markov_head_type", "vanilla"), get_args(MarkovKind)
+    require(kind in kinds, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(kinds)}")
+    there = own.get("enable_confidence_head", bool(own.get("confidence_head_alpha")))
+    with_markov = own.get("confidence_head_with_markov")
+    require(rank > 0 or not (there and with_markov), "its confidence head needs a Markov head, which it does not have (markov_rank is 0)")  # fmt: skip
+    return kind if rank else None, rank, ("markov" if with_markov else "hidden") if there else None
 
 
-def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Returns the tapped layers. ``by_inputs``: the config's second list, which numbers layer n's output n + 1; None without it."""
-    check_taps(taps, raw, name)
-    if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
-        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second list must be higher by one")  # fmt: skip
-    return tuple(taps)
+def _selector(own: Raw, hidden: int) -> Selector:
+    cap = own.get("final_logit_softcapping") or 1
+    require(isinstance(cap, int | float) and 0 < cap < 2**53, f"its final_logit_softcapping is {short(cap)}; it must be a number above 0")  # fmt: skip
+    selector = Selector(**{field: own[key] for key, field in SELECTOR.items() if own.get(key)})
+    require(hidden % selector.group == 0, f"its conv_group_size {selector.group} does not divide its hidden_size {hidden}")  # fmt: skip
+    return selector
 
 
-def _rows(raw: Raw, inner: Raw) -> int:
-    there = {name: part for name, part in (("block_size", raw), ("dflash_config.block_size", inner)) if part.get("block_size") is not None}  # fmt: skip
-    require(bool(there), "its config.json has no block_size")
-    for part in there.values():
-        check_whole(part, "block_size", 2, MAX_BLOCK)
-    sizes = {part["block_size"] for part in there.values()}
-    require(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size is {inner.get('block_size')}; make them equal")  # fmt: skip
-    return cast(int, sizes.pop())
+# EAGLE-3 drafters.
+
+
+def is_eagle3(raw: Raw) -> bool:
+    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter."""
+    if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
+        return False
+    keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(raw)
+    named = EAGLE3_ARCHITECTURES & set(architectures(raw))
+    return bool(named) or kind == "eagle3" or ("dflash_config" not in raw and bool(keys))
+
+
+def read_eagle3(raw: Raw, target_layers: int, name: str = "eagle3") -> Eagle3Config:
+    """Returns the configuration of a published EAGLE-3 drafter.
+
+    target_layers: the target's number of layers, from which default taps follow.
+
+    Raises ``InputError`` if the config is wrong, incomplete or unsupported.
+    """
+    refuse_others(raw)
+    nested = "transformer_layer_config" in raw
+    layer = object_at(raw, "transformer_layer_config" if nested else "")
+    eagle = object_at(raw, "eagle_config")
+    require(eagle.get("use_aux_hidden_state") is not False, "its config sets use_aux_hidden_state to false: drafters that read only one layer (EAGLE-1, EAGLE-2) are not supported")  # fmt: skip
+    refuse_options(raw, layer, eagle, _partial(layer), flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
+    kind = layer.get("model_type", "llama")
+    shape = {key: layer[key] for key in (*SHAPE, "mlp_bias") if layer.get(key) is not None}
+    ropes = {key: layer.get(key) for key in (*ROPES, "rope_theta")}
+    check_config({**shape, **ropes, "model_type": kind}, ("llama", "qwen3"))
+    check_values({key: value for key, value in raw.items() if value is not None})
+    _require_keys({**shape, "num_hidden_layers": 1})
+    qwen = nested and kind == "qwen3"
+    made = (Qwen3Config if qwen else LlamaConfig)(**shape, rope_parameters=_rope(layer), num_hidden_layers=1)
+    if not hasattr(made, "mlp_bias"):
+        made.mlp_bias = False  # Qwen3's config has no such key, and Qwen3's MLP has no bias
+    draft = raw.get("draft_vocab_size") or made.vocab_size
+    options = {key: bool(raw.get(key)) for key in ("norm_before_residual", "norm_output", "fc_norm")}
+    taps = _taps(raw) or default_eagle3_layers(target_layers)
+    return Eagle3Config(made, qwen, draft, raw.get("target_hidden_size") or made.hidden_size, taps, **options, name_or_path=name)  # fmt: skip
+
+
+def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
+    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
+
+    For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers for this choice.
+    """
+    layers = (1, target_layers // 2 - 1, target_layers - 4)
+    require(1 < layers[1] < layers[2], f"no layers to read are named, and the target has only {target_layers} layers, too few for EAGLE-3's default layers")  # fmt: skip
+    return layers
+
+
+# Keys of all drafters.
+
+
+def _require_keys(layer: Raw) -> None:
+    missing = [key for key in NEEDED if layer.get(key) is None]
+    require(not missing, f"its config.json has no {' and no '.join(missing)}")
+
+
+def _partial(layer: Raw) -> Raw:
+    """Returns the option of the rotary embedding that is not supported."""
+    return {key: object_at(layer, part).get(key) for part in ROPES for key in ("partial_rotary_factor",)}
 
 
 def _rope(layer: Raw) -> dict[str, Any]:
     """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
-    named, theta = layer.get("rope_parameters"), layer.get("rope_theta")
-    nested = named is not None and any(isinstance(part, Mapping) for part in named.values())
-    require(not nested, "its rope_parameters differ by kind of layer, which is not supported")
-    rope = dict(named if named is not None else layer.get("rope_scaling") or {})
-    if theta is not None and rope.setdefault("rope_theta", theta) != theta:
-        raise InputError(
-            f"its rope_theta is {theta} and its rope_parameters.rope_theta is {rope['rope_theta']}; make them equal"
-        )
-    rope.setdefault("rope_theta", ROPE_THETA)
-    rope.setdefault("rope_type", rope.get("type", "default"))
-    partial = rope.get("partial_rotary_factor")
-    require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
-    return {key: value for key, value in rope.items() if key != "type"}
-
-
-def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    """Returns, for each layer, its attention window, and whether attention within the block is causal.
-
-    causal: the config's setting for all layers; None if only sliding layers are causal.
-    """
-    count = layer["num_hidden_layers"]
-    require(causal is None or isinstance(causal, bool), f"its causal is {short(causal)}; it must be true or false")
-    if own.get("use_swa"):
-        check_whole(own, "swa_window_size", 1, 2**27)
-        return (own["swa_window_size"],) * count, (bool(causal),) * count
-    kinds = layer.get("layer_types") or ["full_attention"] * count
-    unknown = [k for k in kinds if k not in ("full_attention", "sliding_attention")]
-    require(not unknown, f"its layer_types include {short(unknown[0] if unknown else None)}; only full_attention and sliding_attention are supported")  # fmt: skip
-    sliding = [k == "sliding_attention" for k in kinds]
-    if any(sliding):
-        check_whole({"sliding_window": layer.get("sliding_window")}, "sliding_window", 1, 2**27)
-    windows = tuple(layer["sliding_window"] if s else None for s in sliding)
-    return windows, tuple(s if causal is None else causal for s in sliding)
-
-
-def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
-    """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
-    speculators = bool(own.get("speculators_model_type"))
-    named = own.get("markov_rank")
-    rank: int = (256 if speculators else 0) if named is None else named
-    check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
-    kind = own.get("markov_head_type") or "vanilla"
-    require(
-        kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(MARKOV_HEADS)}"
-    )
-    there = own.get("enable_confidence_head")
-    there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
-    with_markov = own.get("confidence_head_with_markov")
-    with_markov = speculators if with_markov is None else with_markov
-    require(
-        rank > 0 or not (there and with_markov),
-        "its confidence head needs a Markov head, which it does not have (markov_rank is 0)",
-    )
-    reads = ("markov" if with_markov else "hidden") if there else None
-    return (cast(MarkovKind, kind) if rank else None), rank, reads
-
-
-def _selector(own: Raw, hidden: int) -> Selector:
-    default = Selector()
-    names = {"selector_rank": 2**14, "selector_top_k": 2**10, "conv_kernel_size": 64, "conv_group_size": hidden}
-    whole = dict(zip(names, (default.rank, default.top, default.kernel, default.group), strict=True))
-    whole |= {name: own[name] for name in names if own.get(name) is not None}
-    for name, most in names.items():
-        check_whole(whole, name, 1, most)
-    require(hidden % whole["conv_group_size"] == 0, f"its conv_group_size {whole['conv_group_size']} does not divide its hidden_size {hidden}")  # fmt: skip
-    cap = None if not own.get("final_logit_softcapping") else _real(own, "final_logit_softcapping", 0.0)
-    rank, top, kernel, group = whole.values()
-    return Selector(rank, top, kernel, group, _real(own, "output_multiplier", 1.0), cap)
-
-
-def _real(own: Raw, name: str, default: float) -> float:
-    check_number(own, name, 0, float("inf"))
-    return default if own.get(name) is None else float(own[name])
+    part = next((part for part in ROPES if layer.get(part) is not None), ROPES[0])
+    rope = dict(object_at(layer, part))
+    nested = any(isinstance(value, Mapping) for value in rope.values())
+    require(not nested, f"its {part} differ by kind of layer, which is not supported")
+    theta = _agreed({path: _value(layer, path) for path in ("rope_theta", f"{part}.rope_theta")})
+    kind = rope.get("rope_type", rope.pop("type", "default"))
+    return {**rope, "rope_theta": ROPE_THETA if theta is None else theta, "rope_type": kind}

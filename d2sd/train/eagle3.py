@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
 from d2sd.folders.drafters import save_eagle3
-from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
+from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, new_eagle3
+from d2sd.nets.layouts import default_eagle3_layers
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
 from d2sd.train.drafters import Material, fit

@@ -12,7 +12,6 @@ import torch
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor import examination
-from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
@@ -23,6 +22,7 @@ from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, 
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
+from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each

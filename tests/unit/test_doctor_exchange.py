@@ -14,8 +14,7 @@ from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, 
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import TextWalk
 from d2sd.doctor.settings import settings_of
-from d2sd.doctor.variants import form_of
-from d2sd.folders.drafters import published_config
+from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter
 from tools.breaking import TINY
 
@@ -68,7 +67,7 @@ def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bund
         assert differing == []
         tensors = [name for part in every for name in part.tensors]
         assert sorted(tensors) == sorted({*dict(model.named_parameters()), *(["token_ids"] if model.token_ids is not None else [])})  # fmt: skip
-        assert sorted(s for part in every for s in part.settings) == sorted(settings_of(form_of(model)))
+        assert sorted(s for part in every for s in part.settings) == sorted(settings_of(model.form))
         together = {name: part for part in every for name in part.tensors}
         assert together["fc.weight"].settings == ("taps",)
         for name, part in together.items():

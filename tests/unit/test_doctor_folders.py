@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import examination
-from d2sd.doctor.checks import check_drafter_folder
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked
+from d2sd.folders.checks import check_drafter_folder
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
@@ -29,7 +29,7 @@ FOLDERS = {
     "adapter": (dict, lambda w: {**{k: v for k, v in w.items() if k != "fc.weight"}, "fc.base_layer.weight": w["fc.weight"], "fc.lora_A.weight": torch.ones(2, 960), "fc.lora_B.weight": torch.ones(192, 2)}, "tensors", "an adapter that was never merged into the weights (fc.lora_A.weight)", "merge the adapter"),
     "other names": (dict, lambda w: {k.replace("q_proj", "wq").replace("o_proj", "wo"): v for k, v in w.items()}, "tensors", "is missing; the files hold unknown tensors instead, such as layers.0.self_attn.wo.weight", "use a folder that has"),
     "too few layers": (dict, lambda w: {k: v for k, v in w.items() if "layers.0." not in k}, "layers", "the files hold the layers 1, 2, but num_hidden_layers is 3", None),
-    "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "num_hidden_layers: 3, with layer_types of 3 entries"),
+    "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "set num_hidden_layers to 3, with layer_types of 3 entries"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
     "shape": (outer(intermediate_size=256), dict, "shapes", "mlp.down_proj.weight has shape", None),
     "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),

@@ -17,7 +17,7 @@ from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import BUNDLED, load_drafter, load_target
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
-from d2sd.nets.models import Models, check_fit
+from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from tests.nets import make_target, save_models
 
@@ -68,7 +68,9 @@ def test_load_refuses_missing_weight(folder):
     weights = load_file(path)
     weights.pop("fc.weight")
     save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"cannot load the drafter.*they lack fc\.weight"):
+    with pytest.raises(
+        InputError, match=r"cannot load the drafter.*fc\.weight is missing; use a folder that has fc\.weight"
+    ):
         load(str(folder))
 
 
@@ -100,22 +102,22 @@ def test_load_refuses_unsupported_devices(device, sentence):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"hidden_size": 32}, "hidden size 32, the target 64"),
+        ({"hidden_size": 32}, "reads features of width 32, but the target's hidden size is 64: they do not fit"),
         (
             {"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}},
-            "reads target layer 7, but the target has 3",
+            r"reads the output of target layer 7, but the target has 3 layers \(0 to 2\)",
         ),
-        ({"vocab_size": 99}, "vocabulary of 99"),
+        ({"vocab_size": 99}, "made for a vocabulary of 99 tokens, but the target has 300"),
     ],
 )
-def test_check_fit_refuses_drafter_of_another_target(tokenizer, change, sentence):
+def test_models_refuse_drafter_of_another_target(tokenizer, change, sentence):
     target = make_target(tokenizer)
     config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
     config.update({**change, "num_target_layers": 9})
     with torch.device("meta"):
         drafter = DFlashDraftModel(config)
     with pytest.raises(InputError, match=sentence):
-        check_fit(target, drafter)
+        Models(target, drafter)
 
 
 def test_drafter_format_table_matches_qwen3_8b():
