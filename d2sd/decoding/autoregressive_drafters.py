@@ -34,8 +34,8 @@ class LevelDrafter:
 
     def __init__(self, model: Eagle3DraftModel, target: Target, passes: Passes, depth: int, top_k: int):
         self.model, self.target, self.passes, self.depth = model, target, passes, depth
-        self.top_k = min(top_k, model.config.draft_vocab_size)
-        c = model.config.layer
+        self.top_k = min(top_k, model.form.drafted)
+        c = model.config
         make = partial(
             KeyValueCache.uniform, 1, c.num_key_value_heads, c.head_dim, dtype=model.dtype, device=model.device
         )

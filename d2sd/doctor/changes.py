@@ -26,7 +26,7 @@ from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import FolderEdit, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.layouts import DrafterForm, Form, is_eagle3
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form, is_eagle3
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 
@@ -100,21 +100,16 @@ def _with_own_modules(module: Any) -> Any:
 def _set_form(model: Any, form: Form) -> None:
     if isinstance(form, DrafterForm):
         model.__dict__.update(model.reformed(form).__dict__)
-        model.config = copy.deepcopy(model.config)
-        model.config.rms_norm_eps = form.shape["rms_norm_eps"]
-        _set_eps(model, form.shape["rms_norm_eps"])
-        return
-    model.config = form
-    _set_eps(model, form.layer.rms_norm_eps)
-    model.layer.norm_before_residual = form.norm_before_residual
-    model.layer.self_attn.head_dim = form.layer.head_dim
-    model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
-
-
-def _set_eps(model: nn.Module, eps: float) -> None:
+    model.form, model.config = form, copy.deepcopy(model.config)
+    for key, value in form.shape.items():
+        setattr(model.config, key, value)
     for module in model.modules():
         if isinstance(module, nn.RMSNorm):
-            module.eps = eps
+            module.eps = form.shape["rms_norm_eps"]
+    if isinstance(form, Eagle3Form):
+        model.layer.norm_before_residual = form.norm_before_residual
+        model.layer.self_attn.head_dim = form.shape["head_dim"]
+        model.rotary_emb = type(model.rotary_emb)(model.config).to(model.device)
 
 
 def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:

@@ -30,10 +30,10 @@ def settings_of(form: Form) -> dict[Setting, Any]:
     """Returns the settings. "attention" is the pair (windows, causal), "heads" the values of the keys ``HEADS``."""
     found: dict[Any, Any] = {name: getattr(form, field) for name, field in FIELDS.items() if hasattr(form, field)}
     if isinstance(form, DrafterForm):
-        found["attention"], layer = (form.windows, form.causal), form.shape
+        found["attention"] = form.windows, form.causal
     else:
-        found["heads"], layer = tuple(getattr(form.layer, key) for key in HEADS), form.layer.to_dict()
-    return found | {name: layer[key] for name, key in LAYER_KEYS.items()}
+        found["heads"] = tuple(form.shape[key] for key in HEADS)
+    return found | {name: form.shape[key] for name, key in LAYER_KEYS.items()}
 
 
 def with_setting(form: Any, name: Setting, value: Any) -> Any:
@@ -43,12 +43,7 @@ def with_setting(form: Any, name: Setting, value: Any) -> Any:
     if name == "attention":
         return replace(form, windows=value[0], causal=value[1])
     keys = dict(zip(HEADS, value, strict=True)) if name == "heads" else {LAYER_KEYS[name]: value}
-    if isinstance(form, DrafterForm):
-        return replace(form, shape={**form.shape, **keys})
-    layer = copy.deepcopy(form.layer)
-    for key, part in keys.items():
-        setattr(layer, key, part)
-    return replace(form, layer=layer)
+    return replace(form, shape={**form.shape, **keys})
 
 
 def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import Shapes, wrong_shapes
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import DrafterForm, Eagle3Config, Form, is_eagle3, read_eagle3, read_form
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form, is_eagle3, read_eagle3, read_form
 from d2sd.nets.models import late_taps, misfit
 from d2sd.nets.target import Target
 from d2sd.nets.types import layer_kinds
@@ -130,9 +130,10 @@ def drafter_form(source: str, target: Any = None) -> Form:
 def network(form: Form, held: Collection[str] = ()) -> Any:
     """Returns a drafter's network without memory, on torch's device meta. ``held``: names of the drafter's tensors."""
     with torch.device("meta"):
-        if isinstance(form, Eagle3Config):
-            return Eagle3DraftModel(form, "embedding.weight" in held)
-        return DFlashDraftModel(drafter_config_of(form), form, [part for part in BORROWED if f"{part}.weight" in held])
+        if isinstance(form, DrafterForm):
+            own = [part for part in BORROWED if f"{part}.weight" in held]
+            return DFlashDraftModel(drafter_config_of(form), form, own)
+        return Eagle3DraftModel(cast(Eagle3Form, form), "embedding.weight" in held)
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
@@ -175,9 +176,8 @@ def config_checks(form: Form, config: Any, target: Target | None = None, second:
         narrowed = f"{sum(w is not None for w in block.windows)} of {len(block.windows)} layers see only the last {' or '.join(map(str, widths))} positions"  # fmt: skip
         finding = f"{narrowed if widths else 'no window'}; attention within the block is {inside}"
         yield Check("window", "note" if widths else "good", finding)
-    shape = form.shape if isinstance(form, DrafterForm) else form.layer.to_dict()
     for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):  # right only if the drafter was trained with them
-        own, theirs = shape.get(name), getattr(config, name, None)
+        own, theirs = form.shape.get(name), getattr(config, name, None)
         if theirs is not None and own != theirs:
             yield Check(name, "note", f"{own}; the target's is {theirs}")
     if form.draft_vocabulary is not None:
@@ -190,7 +190,7 @@ def config_checks(form: Form, config: Any, target: Target | None = None, second:
 
 def _check_taps(form: Form, config: Any) -> Check:
     layers, taps, kinds = config.num_hidden_layers, list(form.taps), layer_kinds(config)
-    named, late = form.shape.get("num_target_layers", layers) if isinstance(form, DrafterForm) else layers, late_taps(taps, layers)  # fmt: skip
+    named, late = form.shape.get("num_target_layers", layers), late_taps(taps, layers)
     notes = {
         f"the config was made for a target with {named} layers": named != layers,
         "a layer is named twice": len(set(taps)) < len(taps),
@@ -222,7 +222,7 @@ Naming = Callable[[str], str | None]  # maps a tensor's published name to its na
 
 def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
-    own: Naming = partial(own_name, eagle3=isinstance(form, Eagle3Config))
+    own: Naming = partial(own_name, eagle3=isinstance(form, Eagle3Form))
     shapes = tensor_shapes(files)
     held = {name: shape for key, shape in shapes.items() if (name := own(key)) is not None and name not in MAPS}
     wanted = {name: tuple(weight.shape) for name, weight in network(form, held).named_parameters()}
@@ -259,13 +259,11 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
         yield Check("tensors", "fault", finding, "use an engine that reads these tensors")
     elif not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
-    if isinstance(form, Eagle3Config):
-        hidden = form.layer.hidden_size
-        if "embedding.weight" not in held and hidden != form.width:
-            yield Check("embedding", "fault", f"it has hidden size {hidden} and no embedding, and the target's embedding has width {form.width}")  # fmt: skip
-        yield from _check_map(files, form.draft_vocab_size, form.vocabulary)
-    elif form.draft_vocabulary is not None:
-        yield from _check_map(files, form.draft_vocabulary, form.vocabulary)
+    hidden = form.shape["hidden_size"]
+    if "embedding.weight" not in held and hidden != form.width:
+        yield Check("embedding", "fault", f"it has hidden size {hidden} and no embedding, and the target's embedding has width {form.width}")  # fmt: skip
+    if form.draft_vocabulary is not None or isinstance(form, Eagle3Form):
+        yield from _check_map(files, form.drafted, form.vocabulary)
 
 
 def _inserted(shapes: Shapes, own: Naming, wanted: Shapes, missing: Sequence[str]) -> str | None:

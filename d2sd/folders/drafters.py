@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,7 @@ from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.config_checks import check_finite
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import LAYERS, SHAPE, DrafterForm, Eagle3Config
+from d2sd.nets.layouts import LAYERS, SHAPE, DrafterForm, Eagle3Form
 
 if TYPE_CHECKING:
     from d2sd.nets.target import Target
@@ -48,8 +47,7 @@ def read_drafter(
     for check in chain(of_target, tensor_checks(files, form)):
         if check.state == "fault":
             raise InputError("; ".join(filter(None, (check.finding, check.fix))))
-    eagle3 = isinstance(form, Eagle3Config)
-    form = replace(form, name_or_path=name) if isinstance(form, Eagle3Config) else form
+    eagle3 = isinstance(form, Eagle3Form)
     weights = {own: tensor for key, tensor in read_weights(files).items() if (own := own_name(key, eagle3)) is not None}
     d2t, _ = (weights.pop(part, None) for part in MAPS)
     model, borrowed = network(form, weights), dict[str, nn.Module]()
@@ -72,14 +70,11 @@ def read_drafter(
                 key,
             )
     model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
-    shape = form.layer if isinstance(form, Eagle3Config) else model.config
-    model.rotary_emb = type(model.rotary_emb)(shape)  # frequencies are not stored
+    model.rotary_emb = type(model.rotary_emb)(model.config)  # frequencies are not stored
     check_finite(model.eval().requires_grad_(False))
-    count = form.draft_vocabulary or (form.vocabulary if eagle3 else None)
-    if count is not None:
-        model.token_ids = torch.arange(count) + (0 if d2t is None else d2t.long())
-    if not eagle3:
-        model.config.name_or_path = name
+    if eagle3 or form.draft_vocabulary is not None:
+        model.token_ids = torch.arange(form.drafted) + (0 if d2t is None else d2t.long())
+    model.config.name_or_path = name
     return cast(DFlashDraftModel | Eagle3DraftModel, model)
 
 
@@ -113,7 +108,7 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
         "block_size": form.rows,
         "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
         "mask_token_id": form.mask_token,
-        "draft_vocab_size": form.draft_vocabulary or vocabulary,
+        "draft_vocab_size": form.drafted,
         "sample_from_anchor": form.reads == "next",
         **({"role": "second"} if form.second_role else {}),
         "markov_rank": form.markov_rank,
@@ -158,26 +153,24 @@ def _save(
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
     """Write an EAGLE-3 drafter that uses the target's embedding, in the form of SpecForge and SGLang."""
-    config = model.config
-    if config.qk_norm or model.embedding is not None:
+    form, rope = model.form, model.form.shape["rope_parameters"]
+    if form.qk_norm or model.embedding is not None:
         raise ValueError("this form supports neither norms of queries and keys nor an embedding")
-    c, vocabulary = config.layer, config.layer.vocab_size
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
-        **{k: getattr(c, k) for k in (*SHAPE, "mlp_bias")},
-        "rope_theta": c.rope_parameters["rope_theta"],
-        "rope_scaling": None if c.rope_parameters["rope_type"] == "default" else dict(c.rope_parameters),
-        "num_hidden_layers": 1,
-        "draft_vocab_size": config.draft_vocab_size,
-        "target_hidden_size": config.width,
-        "norm_before_residual": config.norm_before_residual,
-        "norm_output": config.norm_output,
-        "fc_norm": config.fc_norm,
-        "eagle_config": {LAYERS: list(config.taps), "use_aux_hidden_state": True},
+        **{key: value for key, value in form.shape.items() if key in SHAPE},
+        "rope_theta": rope["rope_theta"],
+        "rope_scaling": None if rope["rope_type"] == "default" else dict(rope),
+        "draft_vocab_size": form.drafted,
+        "target_hidden_size": form.width,
+        "norm_before_residual": form.norm_before_residual,
+        "norm_output": form.norm_output,
+        "fc_norm": form.fc_norm,
+        "eagle_config": {LAYERS: list(form.taps), "use_aux_hidden_state": True},
         "tie_word_embeddings": False,
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     names = {k: k.replace("layer.", "midlayer.", 1) for k, _ in model.named_parameters() if k.startswith("layer.")}
-    ids = model.token_ids if config.draft_vocab_size < vocabulary else None
-    _save(folder, published, model, names, vocabulary, ids)
+    ids = model.token_ids if form.draft_vocabulary else None
+    _save(folder, published, model, names, form.vocabulary, ids)

@@ -103,7 +103,7 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
                 "mask_token_id": block.mask_token_id,
             }
     if (level := models.eagle3) is not None:
-        own = _of(level, level.config.layer, level.config.name_or_path)
+        own = _of(level, level.config, level.config.name_or_path)
         found["eagle3"] = {**own, "taps": " ".join(map(str, level.target_layer_ids))}
     return found
 

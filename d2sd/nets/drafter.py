@@ -228,7 +228,7 @@ class DFlashDraftModel(PreTrainedModel):
     def __init__(self, config: Any, form: DrafterForm | None = None, own: Sequence[str] = ()):
         super().__init__(config)
         self.form = form = form or read_form(config.to_dict())
-        hidden, drafted = config.hidden_size, form.draft_vocabulary or config.vocab_size
+        hidden, drafted = config.hidden_size, form.drafted
         self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
         self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))

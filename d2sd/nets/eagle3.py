@@ -12,22 +12,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
-from d2sd.nets.layouts import Eagle3Config
+from d2sd.nets.layouts import Eagle3Form
 from d2sd.nets.types import target_type
 
 
 class Eagle3Layer(nn.Module):
     """The decoder layer. Attention reads embedding and feature; the residual stream carries only the feature."""
 
-    def __init__(self, config: Eagle3Config):
+    def __init__(self, c: Any, form: Eagle3Form):
         super().__init__()
-        c = config.layer
-        self.norm_before_residual = config.norm_before_residual
-        self.self_attn = DraftAttention(c, 2 * c.hidden_size, config.qk_norm)
+        self.norm_before_residual = form.norm_before_residual
+        self.self_attn = DraftAttention(c, 2 * c.hidden_size, form.qk_norm)
         self.mlp = LlamaMLP(c)
         self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
@@ -49,23 +49,20 @@ class Eagle3DraftModel(nn.Module):
 
     token_ids: Tensor
 
-    def __init__(self, config: Eagle3Config, own_embedding: bool = False):
+    def __init__(self, form: Eagle3Form, own_embedding: bool = False):
         super().__init__()
-        self.config, c = config, config.layer
-        taps, width = len(config.taps), config.width
+        self.form = form
+        c: Any = (Qwen3Config if form.qk_norm else LlamaConfig)(**form.shape)
+        self.config, taps, width = c, len(form.taps), form.width
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
-        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if config.fc_norm else 0)]
+        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if form.fc_norm else 0)]
         self.fc_norm = nn.ModuleList(norms)
-        self.layer = Eagle3Layer(config)
+        self.layer = Eagle3Layer(c, form)
         self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.lm_head = nn.Linear(c.hidden_size, config.draft_vocab_size, bias=False)
+        self.lm_head = nn.Linear(c.hidden_size, form.drafted, bias=False)
         self.embedding = nn.Embedding(c.vocab_size, c.hidden_size) if own_embedding else None
         self.rotary_emb = LlamaRotaryEmbedding(c)
-        self.register_buffer("token_ids", torch.arange(config.draft_vocab_size), persistent=False)
-
-    @property
-    def form(self) -> Eagle3Config:
-        return self.config
+        self.register_buffer("token_ids", torch.arange(form.drafted), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -77,11 +74,11 @@ class Eagle3DraftModel(nn.Module):
 
     @property
     def target_layer_ids(self) -> list[int]:
-        return list(self.config.taps)
+        return list(self.form.taps)
 
     def project(self, features: Tensor) -> Tensor:
         """Maps the target's concatenated hidden states, (B, T, taps·width), to features, (B, T, hidden)."""
-        if self.config.fc_norm:
+        if self.form.fc_norm:
             parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(features)
@@ -105,7 +102,7 @@ class Eagle3DraftModel(nn.Module):
 
     def following(self, hidden: Tensor) -> Tensor:
         """Returns the features of the rows' children in a tree, from the rows' hidden states."""
-        return self.norm(hidden) if self.config.norm_output else hidden
+        return self.norm(hidden) if self.form.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits over the draft vocabulary, (…, D) float32, of the token two positions after the row."""
@@ -122,11 +119,11 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     token_ids: the target's ids of the draft vocabulary, ascending.
     layers: the tapped layers.
     """
-    from transformers import LlamaConfig
-
-    c = target.config
-    shape = LlamaConfig(**layer_shape(c), num_hidden_layers=1)
-    drafter = Eagle3DraftModel(Eagle3Config(shape, False, len(token_ids), c.hidden_size, tuple(layers)))
+    c, count = target.config, len(token_ids)
+    shape = {**layer_shape(c), "num_hidden_layers": 1, "attention_bias": False, "mlp_bias": False, "hidden_act": "silu"}
+    drafted = None if count == c.vocab_size else count
+    drafter = Eagle3DraftModel(Eagle3Form(shape, c.hidden_size, tuple(layers), drafted))
+    drafter.config.name_or_path = "eagle3"
     last, centred = target.model.layers[-1], target_type(c).centred
     ids = torch.tensor(token_ids)
     with torch.no_grad():

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from transformers import LlamaConfig, Qwen3Config
-
 from d2sd.errors import InputError
 from d2sd.nets.config_checks import (
     NEEDED,
@@ -43,6 +41,7 @@ class Layout(NamedTuple):
     taps: the key of the taps.
     kind: the key of the drafter's kind; "" without such a key.
     types: the layers' supported types; the first one is the default in objects of their own.
+    defaults: values of missing keys.
     """
 
     layer: str
@@ -50,13 +49,15 @@ class Layout(NamedTuple):
     taps: str
     kind: str
     types: tuple[str, ...]
+    defaults: Raw
 
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
 LAYOUTS: dict[LayoutName, Layout] = {
-    "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama")),
-    "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss")),  # gpt_oss: layers are Qwen3's
-    "flat": Layout("", "", "target_layer_ids", "", ("qwen3",)),
+    "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
+                          {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
+    "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
+    "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
 }  # fmt: skip
 # Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
 TAPS = {
@@ -67,7 +68,7 @@ MAX_TAPS = 64
 # Keys that define a layer's shape. The other keys of a config are about training, serving or files.
 SHAPE = (
     "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act",
+    "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_hidden_layers", "num_target_layers", "mlp_bias",
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
@@ -120,14 +121,38 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True)
-class DrafterForm:
+class Form:
+    """Description of a drafter, independent of its folder's layout.
+
+    shape: keys of a Qwen3 or Llama config, including the rotary embedding as ``rope_parameters``.
+    width: width of the target's features.
+    taps: decoder layers of the target whose outputs the drafter reads, counted from 0.
+    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
+    """
+
+    shape: Mapping[str, Any]
+    width: int
+    taps: tuple[int, ...]
+    draft_vocabulary: int | None
+
+    @property
+    def vocabulary(self) -> int:
+        """Size of the target's vocabulary."""
+        return int(self.shape["vocab_size"])
+
+    @property
+    def drafted(self) -> int:
+        """Number of tokens that can be drafted."""
+        return self.draft_vocabulary or self.vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterForm(Form):
     """Description of a block drafter.
 
     All fields except the sizes are independent of the weights. To run the weights under another convention, replace a field and
     pass the changed form to ``DFlashDraftModel.reformed``.
 
-    shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
-    taps: decoder layers of the target whose outputs the drafter reads, counted from 0.
     rows: number of rows of a drafted block, including the anchor's.
     reads: position that a row predicts. ``fill``: its own position, so a block drafts ``rows`` − 1 tokens. ``next``: the next
         position, so a block drafts ``rows`` tokens.
@@ -136,7 +161,6 @@ class DrafterForm:
     markov, markov_rank: kind and rank of DSpark's Markov head; None and 0 without this head.
     confidence: inputs of DSpark's confidence head: ``hidden``, a row's hidden state; ``markov``, also the Markov head's embedding
         of the previous token; None without a confidence head.
-    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
     embedding_scale: factor of the input embeddings.
     visible_prefixes: whether the drafter was trained without empty prefixes (VP-Drafters of SpecForge).
     second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
@@ -144,8 +168,6 @@ class DrafterForm:
 
     layout: LayoutName
     kind: Kind
-    shape: Mapping[str, Any]
-    taps: tuple[int, ...]
     rows: int
     reads: Reads
     mask_token: int
@@ -155,7 +177,6 @@ class DrafterForm:
     markov_rank: int = 0
     confidence: Literal["hidden", "markov"] | None = None
     selector: Selector | None = None
-    draft_vocabulary: int | None = None
     embedding_scale: float = 1.0
     visible_prefixes: bool = False
     second_role: bool = False
@@ -170,15 +191,6 @@ class DrafterForm:
         return self.rows + self.shift
 
     @property
-    def width(self) -> int:
-        """Width of the target's features."""
-        return int(self.shape["hidden_size"])
-
-    @property
-    def vocabulary(self) -> int:
-        return int(self.shape["vocab_size"])
-
-    @property
     def masked(self) -> bool:
         """Whether some layer is causal within the block or has an attention window."""
         return any(self.causal) or any(w is not None for w in self.windows)
@@ -190,39 +202,19 @@ class DrafterForm:
 
 
 @dataclass(frozen=True, slots=True)
-class Eagle3Config:
-    """Description of an EAGLE-3 drafter, independent of its folder's format.
+class Eagle3Form(Form):
+    """Description of an EAGLE-3 drafter.
 
-    layer: Llama or Qwen3 config with the shape of the decoder layer and the target's vocabulary size.
     qk_norm: whether queries and keys are normed, as in Qwen3.
-    draft_vocab_size: D, size of the draft vocabulary.
-    width: width of the target's features.
-    taps: decoder layers whose *outputs* are read.
     norm_before_residual: whether the layer's residual is the normed feature.
     norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
     fc_norm: whether every tapped layer's output is normed separately before ``fc``.
     """
 
-    layer: Any
-    qk_norm: bool
-    draft_vocab_size: int
-    width: int
-    taps: tuple[int, ...]
+    qk_norm: bool = False
     norm_before_residual: bool = False
     norm_output: bool = False
     fc_norm: bool = False
-    name_or_path: str = "eagle3"
-
-    @property
-    def vocabulary(self) -> int:
-        return int(self.layer.vocab_size)
-
-    @property
-    def draft_vocabulary(self) -> int | None:
-        return None if self.draft_vocab_size == self.vocabulary else self.draft_vocab_size
-
-
-Form = DrafterForm | Eagle3Config
 
 
 # Block drafters.
@@ -248,48 +240,34 @@ def read_form(raw: Raw) -> DrafterForm:
     check_config(layer, at.types)
     check_values(raw)
     check_values(own, f"{at.own}.")
-    refuse_options(raw, layer, own, _partial(layer), flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
-    own = {**layer, **raw, **own}
-    _require_keys(layer)
-    kind = _kind(name, raw, own)
-    rows = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
-    require(rows is not None, "its config.json has no block_size")
-    hidden, heads, vocabulary = layer["hidden_size"], layer["num_attention_heads"], layer["vocab_size"]
-    given = {
-        key: layer[key] for key in (*SHAPE, "num_hidden_layers", "num_target_layers") if layer.get(key) is not None
+    refuse_options(raw, layer, own, flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
+    own = {
+        **at.defaults,
+        **{key: value for part in (layer, raw, own) for key, value in part.items() if value is not None},
     }
-    shape = {
-        **DEFAULTS,
-        "num_key_value_heads": heads,
-        "head_dim": hidden // heads,
-        **given,
-        "rope_parameters": _rope(layer),
-    }
+    shape = _shape(layer)
+    hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
     mask: Any = own.get("mask_token_id")
     check_token_ids(mask, vocabulary, "mask_token_id")
     require(isinstance(mask, int), f"its {at.own or 'config.json'} has no mask_token_id")
-    taps = _taps(raw) or _even_taps(at.taps, own)
     width = own.get("target_hidden_size") or hidden
     require(width == hidden, f"it reads features of width {width}, but its hidden size is {hidden}; both must be equal")
-    speculators = name == "speculators"
-    windows, causal = _attention(layer, own, _causal(own, kind, speculators))
-    markov, rank, confidence = _heads(own, speculators) if kind == "dspark" else (None, 0, None)
-    draft = own.get("draft_vocab_size") if speculators else None
-    second = own.get("training_mode") == "vp_drafter"
+    rows: Any = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
+    require(rows is not None, "its config.json has no block_size")
+    kind, vp = _kind(at.kind, raw, own), own.get("training_mode") == "vp_drafter"
+    windows, causal = _attention(layer, own, _causal(own, kind))
+    markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
     return DrafterForm(
-        name, kind, shape, taps, rows, _reads(raw, rows, kind, speculators), mask, windows, causal, markov, rank, confidence,
-        selector=_selector(own, hidden) if kind == "dflash2" else None,
-        draft_vocabulary=None if draft in (0, vocabulary) else draft,
-        embedding_scale=float(own.get("input_embedding_scale") or 1) if kind == "dflash2" else 1.0,
-        visible_prefixes=second,
-        second_role=second or own.get("role") == "second",
+        shape, width, _taps(raw) or _even_taps(at.taps, own), _draft_vocabulary(own, vocabulary), name, kind, rows, _reads(own, rows, kind),
+        mask, windows, causal, markov, rank, confidence, _selector(own, hidden) if kind == "dflash2" else None,
+        embedding_scale=float(own.get("input_embedding_scale", 1)) if kind == "dflash2" else 1.0,
+        visible_prefixes=vp, second_role=vp or own.get("role") == "second",
     )  # fmt: skip
 
 
-def _kind(layout: LayoutName, raw: Raw, own: Raw) -> Kind:
-    """Returns the kind. DeepSpec's rows predict the next token, even without a Markov head."""
-    key, kinds = LAYOUTS[layout].kind, get_args(Kind)
-    named = own.get(key, "dspark" if layout == "flat" else None)
+def _kind(key: str, raw: Raw, own: Raw) -> Kind:
+    """Returns the kind. ``key``: the key that names it; "" in DeepSpec's layout, whose drafters may have DSpark's heads."""
+    kinds, named = get_args(Kind), own.get(key) if key else "dspark"
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
     return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
@@ -337,12 +315,13 @@ def _even_taps(key: str, own: Raw) -> tuple[int, ...]:
     return tuple(round(1 + i * (layers - 4) / steps) for i in range(steps + 1)) if steps else (layers // 2,)
 
 
-def _reads(raw: Raw, rows: int, kind: Kind, speculators: bool) -> Reads:
-    """Returns which position a row predicts. Older folders of speculators state only the number of speculative tokens."""
-    anchor = raw.get("sample_from_anchor")
-    if not speculators or anchor is not None or kind != "dspark":
-        return "next" if (anchor if speculators else kind == "dspark") else "fill"
-    methods = object_at(raw, "speculators_config").get("proposal_methods") or [{}]
+def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
+    """Returns which position a row predicts. Older DSpark folders of speculators state only the number of speculative tokens."""
+    if "speculators_model_type" not in own:
+        return "next" if kind == "dspark" else "fill"
+    if kind != "dspark" or "sample_from_anchor" in own:
+        return "next" if own.get("sample_from_anchor") else "fill"
+    methods = object_at(own, "speculators_config").get("proposal_methods") or [{}]
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
@@ -352,11 +331,11 @@ def _reads(raw: Raw, rows: int, kind: Kind, speculators: bool) -> Reads:
     return "next" if count == rows else "fill"
 
 
-def _causal(own: Raw, kind: Kind, speculators: bool) -> bool | None:
+def _causal(own: Raw, kind: Kind) -> bool | None:
     """Returns whether attention within the block is causal in all layers; None if only in sliding layers."""
-    if speculators:
+    if "speculators_model_type" in own:
         return False if own.get("sliding_window_non_causal", kind == "dflash2") else None
-    return next((own[key] for key in ("is_causal", "causal", "causal_head") if own.get(key) is not None), None)
+    return next((own[key] for key in ("is_causal", "causal", "causal_head") if key in own), None)
 
 
 def _attention(layer: Raw, own: Raw, causal: bool | None) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
@@ -375,10 +354,8 @@ def _attention(layer: Raw, own: Raw, causal: bool | None) -> tuple[tuple[int | N
     )
 
 
-def _heads(own: Raw, speculators: bool) -> tuple[MarkovKind | None, int, Any]:
+def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
-    defaults = {"markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True} if speculators else {}  # fmt: skip
-    own = defaults | {key: value for key, value in own.items() if value is not None}
     rank, kind, kinds = own.get("markov_rank", 0), own.get("markov_head_type", "vanilla"), get_args(MarkovKind)
     require(kind in kinds, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(kinds)}")
     there = own.get("enable_confidence_head", bool(own.get("confidence_head_alpha")))
@@ -407,7 +384,7 @@ def is_eagle3(raw: Raw) -> bool:
     return bool(named) or kind == "eagle3" or ("dflash_config" not in raw and bool(keys))
 
 
-def read_eagle3(raw: Raw, target_layers: int, name: str = "eagle3") -> Eagle3Config:
+def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
     """Returns the configuration of a published EAGLE-3 drafter.
 
     target_layers: the target's number of layers, from which default taps follow.
@@ -419,21 +396,18 @@ def read_eagle3(raw: Raw, target_layers: int, name: str = "eagle3") -> Eagle3Con
     layer = object_at(raw, "transformer_layer_config" if nested else "")
     eagle = object_at(raw, "eagle_config")
     require(eagle.get("use_aux_hidden_state") is not False, "its config sets use_aux_hidden_state to false: drafters that read only one layer (EAGLE-1, EAGLE-2) are not supported")  # fmt: skip
-    refuse_options(raw, layer, eagle, _partial(layer), flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
-    kind = layer.get("model_type", "llama")
-    shape = {key: layer[key] for key in (*SHAPE, "mlp_bias") if layer.get(key) is not None}
-    ropes = {key: layer.get(key) for key in (*ROPES, "rope_theta")}
-    check_config({**shape, **ropes, "model_type": kind}, ("llama", "qwen3"))
+    refuse_options(raw, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
+    kind, given = layer.get("model_type", "llama"), {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta", "mlp_bias") if layer.get(key) is not None}  # fmt: skip
+    check_config({**given, "model_type": kind}, ("llama", "qwen3"))
     check_values({key: value for key, value in raw.items() if value is not None})
-    _require_keys({**shape, "num_hidden_layers": 1})
     qwen = nested and kind == "qwen3"
-    made = (Qwen3Config if qwen else LlamaConfig)(**shape, rope_parameters=_rope(layer), num_hidden_layers=1)
-    if not hasattr(made, "mlp_bias"):
-        made.mlp_bias = False  # Qwen3's config has no such key, and Qwen3's MLP has no bias
-    draft = raw.get("draft_vocab_size") or made.vocab_size
-    options = {key: bool(raw.get(key)) for key in ("norm_before_residual", "norm_output", "fc_norm")}
+    shape = _shape(
+        {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
+    )  # 128: transformers' default
     taps = _taps(raw) or default_eagle3_layers(target_layers)
-    return Eagle3Config(made, qwen, draft, raw.get("target_hidden_size") or made.hidden_size, taps, **options, name_or_path=name)  # fmt: skip
+    options = {key: bool(raw.get(key)) for key in ("norm_before_residual", "norm_output", "fc_norm")}
+    width, draft = raw.get("target_hidden_size") or shape["hidden_size"], _draft_vocabulary(raw, shape["vocab_size"])
+    return Eagle3Form(shape, width, taps, draft, qwen, **options)
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
@@ -449,14 +423,21 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
 # Keys of all drafters.
 
 
-def _require_keys(layer: Raw) -> None:
+def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
+    """Returns the keys of a layer's shape, with defaults. ``head_dim``: default head size; None to derive it from the hidden size."""
     missing = [key for key in NEEDED if layer.get(key) is None]
     require(not missing, f"its config.json has no {' and no '.join(missing)}")
+    heads = layer["num_attention_heads"]
+    defaults = DEFAULTS | {"num_key_value_heads": heads, "head_dim": head_dim or layer["hidden_size"] // heads}
+    return (
+        defaults | {key: layer[key] for key in SHAPE if layer.get(key) is not None} | {"rope_parameters": _rope(layer)}
+    )
 
 
-def _partial(layer: Raw) -> Raw:
-    """Returns the option of the rotary embedding that is not supported."""
-    return {key: object_at(layer, part).get(key) for part in ROPES for key in ("partial_rotary_factor",)}
+def _draft_vocabulary(own: Raw, vocabulary: int) -> int | None:
+    """Returns the size of the draft vocabulary; None if it is the target's."""
+    size = own.get("draft_vocab_size") or vocabulary
+    return None if size == vocabulary else size
 
 
 def _rope(layer: Raw) -> dict[str, Any]:
@@ -465,6 +446,8 @@ def _rope(layer: Raw) -> dict[str, Any]:
     rope = dict(object_at(layer, part))
     nested = any(isinstance(value, Mapping) for value in rope.values())
     require(not nested, f"its {part} differ by kind of layer, which is not supported")
+    partial = rope.get("partial_rotary_factor")
+    require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
     theta = _agreed({path: _value(layer, path) for path in ("rope_theta", f"{part}.rope_theta")})
     kind = rope.get("rope_type", rope.pop("type", "default"))
     return {**rope, "rope_theta": ROPE_THETA if theta is None else theta, "rope_type": kind}

@@ -45,7 +45,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
     identity = {
         "objective": asdict(objective),
         "target_layer_ids": layers,
-        "draft_vocab_size": drafter.config.draft_vocab_size,
+        "draft_vocab_size": drafter.form.drafted,
     }
     net = Unrolled(drafter, target, objective)
     fit(settings, material, drafter, net, choose, save_eagle3, "eagle3", identity)

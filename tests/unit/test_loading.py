@@ -207,7 +207,7 @@ def test_models_warn_of_late_taps(tokenizer, caplog):
 def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     save_eagle3(engine.models.eagle3, folder / "other")
     found = load(str(folder), drafter=str(folder / "other")).models
-    assert (found.first.block_size, found.eagle3.config.draft_vocab_size) == (16, 150)
+    assert (found.first.block_size, found.eagle3.form.drafted) == (16, 150)
     assert load(str(folder)).models.eagle3 is None
     with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, which .* does not have; .*--drafter"):
         load(str(folder)).stream("the cat", DecodeConfig("eagle3", 20))
