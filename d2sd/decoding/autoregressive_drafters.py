@@ -40,7 +40,7 @@ class LevelDrafter:
             KeyValueCache.uniform, 1, c.num_key_value_heads, c.head_dim, dtype=model.dtype, device=model.device
         )
         self.cache = passes.cache("eagle3", make)
-        self.embedding = target.embedding if model.embedding is None else model.embedding
+        self.embedding = model.embed_tokens or target.embedding
         self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
 
     def extend(self, features: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Changes of a drafter: other settings for reading its weights, and other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit``
-(``d2sd.folders.checks``) changes only a folder.
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check``
+with a ``mend`` (``d2sd.folders.checks``) changes only a folder.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from torch import Tensor, nn
 from d2sd.doctor.redraft import Drafter
 from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import FolderEdit, own_name, published_config
+from d2sd.folders.checks import Check, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form, is_eagle3
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 
@@ -107,8 +107,8 @@ def _set_form(model: Any, form: Form) -> None:
         if isinstance(module, nn.RMSNorm):
             module.eps = form.shape["rms_norm_eps"]
     if isinstance(form, Eagle3Form):
-        model.layer.norm_before_residual = form.norm_before_residual
-        model.layer.self_attn.head_dim = form.shape["head_dim"]
+        model.layers[0].norm_before_residual = form.norm_before_residual
+        model.layers[0].self_attn.head_dim = form.shape["head_dim"]
         model.rotary_emb = type(model.rotary_emb)(model.config).to(model.device)
 
 
@@ -127,28 +127,29 @@ def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:
         setattr(model.get_submodule(owner), last, nn.Parameter(weight, requires_grad=False))
 
 
-def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
+def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) -> None:
     """Writes the drafter ``source`` (folder or hub id) with these changes to the new folder ``out``.
 
-    Folder edits are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
+    Repairs of the folder are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
     or a change cannot be written, and ``OSError`` if writing fails. A failure leaves no partial folder.
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
-    eagle3, files = is_eagle3(config), weight_files(source)
+    files = weight_files(source)
     published = read_weights(files)
     for change in changes:
-        if isinstance(change, FolderEdit):
+        if isinstance(change, Check):
+            assert change.mend is not None
             try:
-                published = change.edit_tensors(published)
+                published = change.mend(published)
             except (KeyError, RuntimeError) as error:
                 raise InputError(f"the tensors do not allow this change ({first_line(error)})") from None
             continue
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
         config = set_keys(change.values or {})(config)
-        names = {own: key for key in published if (own := own_name(key, eagle3)) is not None}
+        names = {own: key for key in published if (own := own_name(key)) is not None}
         own_weights = {own: published[key] for own, key in names.items()}
         for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
             if own == TOKEN_IDS and weight is not None:  # published as target id − draft id

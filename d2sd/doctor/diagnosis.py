@@ -26,7 +26,7 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     wrong = next((c for c in checks if c.state == "fault"), None)
     if wrong is None:
         return None
-    changes = () if wrong.mend is None else (wrong.mend,)
+    changes = () if wrong.mend is None else (wrong,)
     return Diagnosis(wrong.name, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 

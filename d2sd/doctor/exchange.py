@@ -21,6 +21,7 @@ from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
 from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
+from d2sd.nets.layouts import DrafterForm
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
 RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
@@ -223,8 +224,14 @@ def is_restored(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> bool:
 def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     """Returns all parts, and those that differ from the reference's."""
     here, there = weights_of(own), weights_of(good)
-    names = sorted(sorted(here.keys() | there.keys()), key=_place)
-    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
+    numbered = isinstance(own.form, DrafterForm)  # EAGLE-3 has only one layer
+
+    def place(name: str) -> tuple[int, str]:
+        layer, kind = _place(name)
+        return layer if numbered else -1, kind
+
+    names = sorted(sorted(here.keys() | there.keys()), key=place)
+    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, place)}
     ours, theirs = settings_of(own.form), settings_of(good.form)
     settings: dict[tuple[str, int], list[Setting]] = {}
     for name in ours:
@@ -246,10 +253,10 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
 
 def _place(name: str) -> tuple[int, str]:
     """Returns the layer (−1 outside of numbered layers) and the kind of part to which a tensor belongs."""
-    inside = re.match(r"layers?\.(?:(\d+)\.)?", name)
+    inside = re.match(r"layers\.(\d+)\.", name)
     rest = name[inside.end() :] if inside else name
     kind = next((kind for pattern, kind in TOGETHER if re.match(pattern, rest)), "")
-    layer = int(inside[1]) if inside and inside[1] else -1
+    layer = int(inside[1]) if inside else -1
     return layer, kind or _last(rest)
 
 

@@ -12,7 +12,7 @@ from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.errors import InputError
-from d2sd.folders.checks import Check, FolderEdit
+from d2sd.folders.checks import Check
 from d2sd.trace.text import all_encodable
 
 
@@ -122,7 +122,7 @@ class Diagnosis:
     cause: str
     sentence: str
     fix: str | None = None
-    changes: tuple[Variant | FolderEdit, ...] = ()
+    changes: tuple[Variant | Check, ...] = ()
     alpha: float | None = None
 
     @property

@@ -163,7 +163,7 @@ class ChainRedrafter:
     def __init__(self, target: Target, model: Eagle3DraftModel, length: int, lag: int = 0, ahead: int = 0):
         self.model, self.length, self.lag, self.ahead = model, length, lag, ahead
         self.beliefs: list[Tensor] | None = None  # as for ``BlockRedrafter``
-        self.embedding = target.embedding if model.embedding is None else model.embedding
+        self.embedding = model.embed_tokens or target.embedding
 
     @torch.inference_mode()
     def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:

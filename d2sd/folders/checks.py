@@ -31,10 +31,11 @@ from d2sd.nets.target import Target
 from d2sd.nets.types import layer_kinds
 
 State = Literal["good", "note", "fault"]
+Mend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
 MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with those of missing tensors
 MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
-BORROWED = ("embed_tokens", "lm_head")  # parts that a block drafter takes from the target if its folder has none
+BORROWED = ("embed_tokens", "lm_head")  # parts that a drafter may take from the target
 MAPS = ("d2t", "t2d")
 LAYER = re.compile(r"layers\.(\d+)\.")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
@@ -42,21 +43,9 @@ FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj
 TENSORS = {
     "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
     "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
-    "mask_hidden": "a P-EAGLE drafter's mask", "midlayer": "an EAGLE-3 layer", "weight_scale": "quantised weights",
+    "mask_hidden": "a P-EAGLE drafter's mask", "weight_scale": "quantised weights",
     "qweight": "quantised weights", "weight_packed": "quantised weights",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class FolderEdit:
-    """A repair of a published folder. It does not need a loaded drafter.
-
-    description: the change, in a few words.
-    edit_tensors: returns the tensors of the repaired folder, given the published tensors. The keys are published names.
-    """
-
-    description: str
-    edit_tensors: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +56,30 @@ class Check:
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" is a difference that may be intended.
     finding: the result, as a clause.
     fix: what to change; None if unknown, if the finding says it, or if nothing is wrong.
-    mend: an edit of the folder that carries out the fix; None if no edit can, or if the right edit is uncertain.
+    mend: returns the tensors of the repaired folder, given the published tensors, by published names; None if no edit can carry out
+        the fix, or if the right edit is uncertain.
     """
 
     name: str
     state: State
     finding: str
     fix: str | None = None
-    mend: FolderEdit | None = None
+    mend: Mend | None = None
+
+    @property
+    def description(self) -> str:
+        return self.fix or self.finding
 
 
-def gathered(checks: Iterator[Check], what: str) -> list[Check]:
-    """Returns these checks. If the next one cannot be made, a fault is the last one. ``what``: what is read."""
+def gathered(checks: Iterator[Check]) -> list[Check]:
+    """Returns these checks. If the next one cannot be made, a fault is the last one."""
     found: list[Check] = []
     try:
         found += checks
     except InputError as error:
         found.append(Check("config.json", "fault", str(error)))
     except Exception as error:  # configs and files are untrusted
-        found.append(Check("folder", "fault", f"{what} cannot be read: {first_line(error)}"))
+        found.append(Check("folder", "fault", f"it cannot be read: {first_line(error)}"))
     return found
 
 
@@ -105,7 +99,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
         else:
             yield from tensor_checks(files, form)
 
-    return gathered(checks(), "it")
+    return gathered(checks())
 
 
 def published_config(source: str) -> dict[str, Any]:
@@ -130,10 +124,10 @@ def drafter_form(source: str, target: Any = None) -> Form:
 def network(form: Form, held: Collection[str] = ()) -> Any:
     """Returns a drafter's network without memory, on torch's device meta. ``held``: names of the drafter's tensors."""
     with torch.device("meta"):
+        own = [part for part in BORROWED if f"{part}.weight" in held]
         if isinstance(form, DrafterForm):
-            own = [part for part in BORROWED if f"{part}.weight" in held]
             return DFlashDraftModel(drafter_config_of(form), form, own)
-        return Eagle3DraftModel(cast(Eagle3Form, form), "embedding.weight" in held)
+        return Eagle3DraftModel(cast(Eagle3Form, form), own)
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
@@ -142,12 +136,10 @@ def drafter_config_of(form: DrafterForm) -> Qwen3Config:
     return Qwen3Config(**form.shape, **settings)
 
 
-def own_name(key: str, eagle3: bool) -> str | None:
+def own_name(key: str) -> str | None:
     """Returns our name of a published tensor; None for a tensor that is not needed here."""
-    key = key.removeprefix("model.").removeprefix("logit_head.")
-    if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq"):
-        return None
-    return re.sub(r"^(midlayer|layers\.0)\.", "layer.", key).replace("embed_tokens.", "embedding.") if eagle3 else key
+    key = re.sub(r"^midlayer\.", "layers.0.", key.removeprefix("model.").removeprefix("logit_head."))
+    return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
 
 # The config.
@@ -217,25 +209,21 @@ def _check_mask(mask: int, target: Target | None) -> Check:
 
 # Names and shapes of the tensors.
 
-Naming = Callable[[str], str | None]  # maps a tensor's published name to its name in d2sd
-
 
 def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
-    own: Naming = partial(own_name, eagle3=isinstance(form, Eagle3Form))
     shapes = tensor_shapes(files)
-    held = {name: shape for key, shape in shapes.items() if (name := own(key)) is not None and name not in MAPS}
+    held = {name: shape for key, shape in shapes.items() if (name := own_name(key)) is not None and name not in MAPS}
     wanted = {name: tuple(weight.shape) for name, weight in network(form, held).named_parameters()}
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     if adapter := next((name for name in surplus if "lora_" in name), None):
         finding = f"it holds an adapter that was never merged into the weights ({adapter})"
         yield Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
         return
-    if part := _inserted(shapes, own, wanted, missing):
+    if part := _inserted(shapes, wanted, missing):
         finding = f"the names of its tensors contain {part}, as after saving a wrapper"
         fix = f"remove {part} from the tensor names"
-        mend = FolderEdit(fix, lambda tensors: {key.replace(part, "", 1): w for key, w in tensors.items()})
-        yield Check("tensors", "fault", finding, fix, mend)
+        yield Check("tensors", "fault", finding, fix, _renaming(lambda key: key.replace(part, "", 1)))
         return
     if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
         yield Check("files", "note", f"its index leaves out {', '.join(left[:MOST_NAMES])}")
@@ -249,10 +237,10 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
         swapped = there == needed[::-1]
         fix = f"transpose {name}" if swapped else "correct the sizes or the taps in config.json"
         yield Check("shapes", "fault", finding + ", as if it was transposed" * swapped, fix)
-    if (missing or surplus) and (fault := _known_form(held, wanted, own)):
+    if (missing or surplus) and (fault := _known_form(held, wanted)):
         yield fault
     elif missing:
-        yield from _missing(missing, surplus, wanted, held, own)
+        yield from _missing(missing, surplus, wanted, held)
     elif surplus:
         kind = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in surplus)), "")
         finding = f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read"
@@ -260,29 +248,31 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     elif not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
     hidden = form.shape["hidden_size"]
-    if "embedding.weight" not in held and hidden != form.width:
+    if "embed_tokens.weight" not in held and hidden != form.width:
         yield Check("embedding", "fault", f"it has hidden size {hidden} and no embedding, and the target's embedding has width {form.width}")  # fmt: skip
     if form.draft_vocabulary is not None or isinstance(form, Eagle3Form):
         yield from _check_map(files, form.drafted, form.vocabulary)
 
 
-def _inserted(shapes: Shapes, own: Naming, wanted: Shapes, missing: Sequence[str]) -> str | None:
+def _renaming(rename: Callable[[str], str]) -> Mend:
+    return lambda tensors: {rename(key): weight for key, weight in tensors.items()}
+
+
+def _inserted(shapes: Shapes, wanted: Shapes, missing: Sequence[str]) -> str | None:
     """Returns the text that must be removed from published names to obtain all wanted names; None if there is none."""
     parts: dict[str, None] = {}
-    for key in filter(None, map(own, shapes)):
+    for key in filter(None, map(own_name, shapes)):
         for name in missing[:MOST_NAMES]:
             there, needed = key.split("."), name.split(".")
             at = next((n for n, pair in enumerate(zip(there, needed, strict=False)) if len(set(pair)) > 1), 0)
             part = there[at : len(there) - len(needed) + at]
             if part and there == [*needed[:at], *part, *needed[at:]]:
                 parts[f"{'.'.join(part)}."] = None
-    fits = (part for part in islice(parts, MOST_NAMES) if wanted.keys() <= {own(k.replace(part, "", 1)) for k in shapes})  # fmt: skip
+    fits = (part for part in islice(parts, MOST_NAMES) if wanted.keys() <= {own_name(key.replace(part, "", 1)) for key in shapes})  # fmt: skip
     return next(fits, None)
 
 
-def _missing(
-    missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes, own: Naming
-) -> Iterator[Check]:
+def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> Iterator[Check]:
     """Reports missing tensors. An unknown tensor that is the only one with the shape and a similar name counts as misnamed."""
     misnamed: dict[str, str] = {}
     for name in missing[:MOST_TRIED]:
@@ -290,9 +280,7 @@ def _missing(
         near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
         if len(near) == 1:
             misnamed[near[0]] = name
-    mend = None
-    if len(misnamed) == len(missing):
-        mend = FolderEdit("tensors renamed", lambda tensors: {misnamed.get(str(own(k)), k): w for k, w in tensors.items()})  # fmt: skip
+    mend = _renaming(lambda key: misnamed.get(str(own_name(key)), key)) if len(misnamed) == len(missing) else None
     meant = {name: other for other, name in misnamed.items()}
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
@@ -303,12 +291,12 @@ def _missing(
         yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
 
 
-def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
+def _known_form(held: Shapes, wanted: Shapes) -> Check | None:
     """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
         finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
         fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"
-        return Check("tensors", "fault", finding, fix, FolderEdit(fix, partial(_split, wanted, own)))
+        return Check("tensors", "fault", finding, fix, partial(_split, wanted))
     there, needed = (sorted({int(m[1]) for name in names if (m := LAYER.match(name))}) for names in (held, wanted))
     if there == needed or not there or not needed:
         return None
@@ -319,23 +307,17 @@ def _known_form(held: Shapes, wanted: Shapes, own: Naming) -> Check | None:
         return Check("layers", "fault", finding, setting if whole else None)
     numbers = dict(zip(there, needed, strict=True))
     finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
-    fix = "number the layers from 0"
-
-    def renumber(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {
-            re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key): w for key, w in tensors.items()
-        }
-
-    return Check("layers", "fault", finding, fix, FolderEdit(fix, renumber))
+    mend = _renaming(lambda key: re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key))
+    return Check("layers", "fault", finding, "number the layers from 0", mend)
 
 
-def _split(wanted: Shapes, own: Naming, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the tensors with fused matrices split into their parts."""
     found = dict(tensors)
     for part, parts in FUSED.items():
         for key in [key for key in tensors if key.endswith(f"{part}.weight")]:
             names = [key.replace(part, one) for one in parts]
-            rows = [wanted[str(own(name))][0] for name in names]
+            rows = [wanted[str(own_name(name))][0] for name in names]
             found |= zip(names, tensors[key].split(rows), strict=True)
             del found[key]
     return found
@@ -364,17 +346,17 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
     """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
-    held = read_weights(files, lambda key: own_name(key, False) in MAPS)
-    d2t, t2d = (next((w for key, w in held.items() if own_name(key, False) == part), None) for part in MAPS)
-    finding, fix, mend = _wrong_map(d2t, t2d, count, vocabulary), None, None
-    if finding is None:
+    held = read_weights(files, lambda key: own_name(key) in MAPS)
+    d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
+    if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:
         return
-    if d2t is not None and d2t.shape == (count,):
-        numbers = torch.arange(count)
-        others = {"holds target ids instead of differences": d2t.long() - numbers, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
-        right = [words for words, other in others.items() if bool(((other + numbers).diff() > 0).all()) and _wrong_map(other, t2d, count, vocabulary) is None]  # fmt: skip
-        if len(right) == 1:
-            fix, other = "store in d2t the target id − draft id of each token of the draft vocabulary", others[right[0]]
-            finding = f"its d2t {right[0]}"
-            mend = FolderEdit(fix, lambda tensors: {k: other.to(w.dtype) if own_name(k, False) == "d2t" else w for k, w in tensors.items()})  # fmt: skip
-    yield Check("d2t", "fault", finding, fix, mend)
+    ids, others = torch.arange(count), dict[str, Tensor]()
+    if d2t is not None and d2t.shape == ids.shape:
+        others = {"holds target ids instead of differences": d2t.long() - ids, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
+    right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
+    if len(right) != 1:
+        yield Check("d2t", "fault", finding)
+        return
+    fix, other = "store in d2t the target id − draft id of each token of the draft vocabulary", others[right[0]]
+    mend: Mend = lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()}  # noqa: E731
+    yield Check("d2t", "fault", f"its d2t {right[0]}", fix, mend)

@@ -48,16 +48,13 @@ def read_drafter(
         if check.state == "fault":
             raise InputError("; ".join(filter(None, (check.finding, check.fix))))
     eagle3 = isinstance(form, Eagle3Form)
-    weights = {own: tensor for key, tensor in read_weights(files).items() if (own := own_name(key, eagle3)) is not None}
+    weights = {own: tensor for key, tensor in read_weights(files).items() if (own := own_name(key)) is not None}
     d2t, _ = (weights.pop(part, None) for part in MAPS)
-    model, borrowed = network(form, weights), dict[str, nn.Module]()
+    model, theirs = network(form, weights), dict[str, Any]()
     if target is not None:
-        borrowed = {
-            "embedding" if eagle3 else "embed_tokens": target.embedding,
-            **({} if eagle3 else {"lm_head": target.head}),
-        }
-    for part, theirs in borrowed.items():
-        table, key = getattr(theirs, "weight", None), f"{part}.weight"
+        theirs = {"embed_tokens": target.embedding} | ({} if eagle3 else {"lm_head": target.head})
+    for part in theirs:
+        table, key = getattr(theirs[part], "weight", None), f"{part}.weight"
         if key not in weights or table is None or table.shape != weights[key].shape:
             continue
         if _same(weights[key], table):
@@ -154,7 +151,7 @@ def _save(
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
     """Write an EAGLE-3 drafter that uses the target's embedding, in the form of SpecForge and SGLang."""
     form, rope = model.form, model.form.shape["rope_parameters"]
-    if form.qk_norm or model.embedding is not None:
+    if form.qk_norm or model.embed_tokens is not None:
         raise ValueError("this form supports neither norms of queries and keys nor an embedding")
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],
@@ -171,6 +168,6 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         "tie_word_embeddings": False,
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
-    names = {k: k.replace("layer.", "midlayer.", 1) for k, _ in model.named_parameters() if k.startswith("layer.")}
+    names = {k: k.replace("layers.0.", "midlayer.", 1) for k, _ in model.named_parameters()}
     ids = model.token_ids if form.draft_vocabulary else None
     _save(folder, published, model, names, form.vocabulary, ids)

@@ -7,10 +7,12 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -145,9 +147,6 @@ def load_models(
     first, second, level = (
         None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter, eagle3)
     )
-    for block in (first, second):
-        if block is not None:
-            block.mixed = loaded.mixed
     small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
     return Models(loaded, first, second, small, label, level)
 
@@ -183,7 +182,6 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     drafter = load_drafter(source, kind, str(target.device), target)
     if isinstance(drafter, Eagle3DraftModel):
         return replace(models, first=None, eagle3=drafter)
-    drafter.mixed = target.mixed
     return replace(models, second=drafter) if second else replace(models, first=drafter)
 
 
@@ -235,11 +233,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             raise InputError(
                 f"GGUF files of type {raw.get('model_type')!r} are not supported; choose {', '.join(GGUF_TYPES)}"
             )
-        if raw.get("model_type") in (*SUPPORTED, *TYPES):
-            check_config(text_part(raw), (*SUPPORTED, *TYPES))
-        # reading a GGUF file's header takes seconds, so ``raw`` is reused
-        config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
-        check_supported(config, _short(source))  # before the weights are downloaded
+        config = supported_config(raw, _short(source))  # before the weights are downloaded
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
@@ -276,6 +270,21 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf and not isinstance(error, InputError):
             reason = f"the GGUF file is truncated, damaged or of an unknown kind; download it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
+
+
+def supported_config(raw: dict[str, Any], name: str) -> Any:
+    """Returns a target's transformers config for its config.json. Raises ``InputError`` if the target is not supported."""
+    kind, text = raw.get("model_type"), text_part(raw)
+    if kind in (*SUPPORTED, *TYPES):
+        check_config(text, (*SUPPORTED, *TYPES))
+    if kind in CONFIG_MAPPING:
+        config: Any = AutoConfig.for_model(**raw)
+    else:  # the config's keys may name the unsupported part
+        named: Any = SimpleNamespace(**{"model_type": kind, **text, "num_hidden_layers": 0})
+        named.get_text_config = lambda decoder: named
+        config = SimpleNamespace(model_type=kind, get_text_config=lambda decoder: named)
+    check_supported(config, name)
+    return config
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
@@ -315,6 +324,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
             model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
         raise _not_loaded(source, error) from error
+    model.mixed = target is not None and target.mixed
     return model.to(device)
 
 

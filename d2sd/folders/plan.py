@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
 from d2sd.folders.checks import Check, config_checks, drafter_form, gathered, network, published_config
-from d2sd.folders.loading import BUILDING, target_folder
-from d2sd.nets.config_checks import Raw, check_config
+from d2sd.folders.loading import BUILDING, supported_config, target_folder
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
-    SUPPORTED,
-    TYPES,
-    check_supported,
     eager_reason,
     experts,
     layer_kinds,
     text_config,
-    text_part,
     window,
 )
 
@@ -37,27 +31,12 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> li
 
     dtype: number format of the memory estimate.
     """
-    return gathered(_checks(target, drafter, dtype), "a config")
-
-
-def target_config(source: str) -> tuple[Any, Raw]:
-    """Returns a target's transformers config, and its config.json. Raises ``InputError`` if the target is not supported."""
-    raw = published_config(target_folder(source))
-    kind, text = raw.get("model_type"), text_part(raw)
-    if kind in (*SUPPORTED, *TYPES):
-        check_config(text, (*SUPPORTED, *TYPES))
-        config: Any = AutoConfig.for_model(**raw)
-    else:  # an unsupported type, perhaps unknown to transformers; the config's keys may name the unsupported part
-        named: Any = SimpleNamespace(**{"model_type": kind, **text, "num_hidden_layers": 0})
-        named.get_text_config = lambda decoder: named
-        config = SimpleNamespace(model_type=kind, get_text_config=lambda decoder: named)
-    check_supported(config, source)
-    return config, raw
+    return gathered(_checks(target, drafter, dtype))
 
 
 def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
-    config, raw = target_config(target)
-    text, net = text_config(config), None
+    raw = published_config(target_folder(target))
+    text, net = text_config(supported_config(raw, target)), None
     kinds = {"sliding": f"sliding ({window(text)} tokens)"}
     layers = ", ".join(f"{count} {kinds.get(kind, kind)}" for kind, count in Counter(layer_kinds(text)).items())
     layers += f", {experts(text)} experts per layer" if experts(text) else ""

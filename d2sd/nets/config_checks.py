@@ -31,12 +31,15 @@ WHOLE = {
 REAL = {
     "rms_norm_eps": (0, 1), "initializer_range": (0, inf), "rope_theta": (0, inf), "factor": (0, inf),
     "original_max_position_embeddings": (0, inf), "output_multiplier": (0, inf), "input_embedding_scale": (0, inf),
+    "final_logit_softcapping": (-1, inf),  # 0: no cap
 }  # fmt: skip
-BOOLEANS = (
-    "attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window", "is_causal", "causal", "causal_head", "use_swa",
-    "sample_from_anchor", "sliding_window_non_causal", "enable_confidence_head", "confidence_head_with_markov",
-    "norm_before_residual", "norm_output", "fc_norm",
+# Options of block drafters and of EAGLE-3 drafters, and all options that are true or false.
+BLOCK_OPTIONS = (
+    "is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
+    "sample_from_anchor", "sliding_window_non_causal",
 )  # fmt: skip
+EAGLE3_OPTIONS = ("norm_before_residual", "norm_output", "fc_norm")
+BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", *BLOCK_OPTIONS, *EAGLE3_OPTIONS)
 ROPES = ("rope_parameters", "rope_scaling")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
@@ -160,18 +163,18 @@ def refuse_others(raw: Raw) -> None:
         require(not true, f"it is {what}, which is not supported here; run it with {engine}")
 
 
-def refuse_options(*parts: Raw, flags: Collection[str], neutral: Mapping[str, tuple[Any, ...]]) -> None:
+def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
     """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
     flags: options that may be true: they are supported, or do not affect the output.
-    neutral: supported values by option.
+    neutral: the supported value of options, besides null.
     """
     for key, value in ((k, v) for part in parts for k, v in part.items()):
         if key == "quantization_config":
             require(value is None, f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}")  # fmt: skip
         if key in neutral:
-            known = value is None or value in neutral[key]
+            known = value in (None, neutral[key])
             require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
         elif value is True:
             require(key in flags, f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip

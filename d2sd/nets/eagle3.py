@@ -44,12 +44,14 @@ class Eagle3DraftModel(nn.Module):
     """An EAGLE-3 drafter.
 
     token_ids: (D,), the target's ids of the draft vocabulary.
-    embedding: the drafter's own embedding table; None if it uses the target's.
+    embed_tokens: the drafter's own embedding table; None if it uses the target's.
+    own: as in ``DFlashDraftModel``, but the LM head is always the drafter's.
     """
 
     token_ids: Tensor
+    layers: Any
 
-    def __init__(self, form: Eagle3Form, own_embedding: bool = False):
+    def __init__(self, form: Eagle3Form, own: Sequence[str] = ()):
         super().__init__()
         self.form = form
         c: Any = (Qwen3Config if form.qk_norm else LlamaConfig)(**form.shape)
@@ -57,10 +59,10 @@ class Eagle3DraftModel(nn.Module):
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
         norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if form.fc_norm else 0)]
         self.fc_norm = nn.ModuleList(norms)
-        self.layer = Eagle3Layer(c, form)
+        self.layers = nn.ModuleList([Eagle3Layer(c, form)])
         self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.lm_head = nn.Linear(c.hidden_size, form.drafted, bias=False)
-        self.embedding = nn.Embedding(c.vocab_size, c.hidden_size) if own_embedding else None
+        self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size) if "embed_tokens" in own else None
         self.rotary_emb = LlamaRotaryEmbedding(c)
         self.register_buffer("token_ids", torch.arange(form.drafted), persistent=False)
 
@@ -86,8 +88,8 @@ class Eagle3DraftModel(nn.Module):
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
         """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, only these are needed."""
         cos, sin = self.rotary_emb(feature, positions)
-        both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
-        return self.layer.self_attn.keys_values(both, cos, sin)
+        both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
+        return self.layers[0].self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
@@ -98,7 +100,7 @@ class Eagle3DraftModel(nn.Module):
         attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
         """
         cos, sin = self.rotary_emb(feature, positions)
-        return self.layer(embedding, feature, cos, sin, attend)
+        return self.layers[0](embedding, feature, cos, sin, attend)
 
     def following(self, hidden: Tensor) -> Tensor:
         """Returns the features of the rows' children in a tree, from the rows' hidden states."""
@@ -124,16 +126,16 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     drafted = None if count == c.vocab_size else count
     drafter = Eagle3DraftModel(Eagle3Form(shape, c.hidden_size, tuple(layers), drafted))
     drafter.config.name_or_path = "eagle3"
-    last, centred = target.model.layers[-1], target_type(c).centred
+    layer, last, centred = drafter.layers[0], target.model.layers[-1], target_type(c).centred
     ids = torch.tensor(token_ids)
     with torch.no_grad():
         drafter.token_ids.copy_(ids)
         drafter.fc.weight.mul_(0.5)
-        drafter.layer.self_attn.o_proj.weight.mul_(0.3)
+        layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
         if hasattr(last.mlp, "gate_proj"):  # not a mixture of experts
-            drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
-        drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
+            layer.mlp.load_state_dict(last.mlp.state_dict())
+        layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
         drafter.norm.weight.copy_(target.model.norm.weight + centred)
         drafter.lm_head.weight.copy_(target.lm_head.weight[ids.to(target.lm_head.weight.device)])
     return drafter.to(target.device)

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from d2sd.errors import InputError
 from d2sd.nets.config_checks import (
+    BLOCK_OPTIONS,
+    EAGLE3_OPTIONS,
     NEEDED,
     ROPES,
     Raw,
@@ -67,31 +69,29 @@ TAPS = {
 MAX_TAPS = 64
 # Keys that define a layer's shape. The other keys of a config are about training, serving or files.
 SHAPE = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-    "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_hidden_layers", "num_target_layers", "mlp_bias",
+    *NEEDED, "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act",
+    "num_target_layers", "mlp_bias",
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options that any drafter may set to true, and those that block drafters and EAGLE-3 drafters may set to true besides.
+# Options that drafters may set to true: they are supported, or do not affect the output.
 FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
-BLOCK_FLAGS = FLAGS | {
-    "is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
-    "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss",
-}  # fmt: skip
-EAGLE3_FLAGS = FLAGS | {
-    "norm_before_residual", "norm_output", "fc_norm", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses",
-}  # fmt: skip
+BLOCK_FLAGS = {*FLAGS, *BLOCK_OPTIONS, "gradient_checkpointing", "scale_loss"}
+EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses"}
 # Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
-    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
-    "add_swa_attention_sink_bias": (False,), "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,),
-}  # fmt: skip
+NEUTRAL: dict[str, Any] = {
+    "hidden_act": "silu",
+    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
+    **dict.fromkeys(("add_attention_sink", "add_attention_sinks", "attention_sinks", "attention_sink_bias"), False),
+    **dict.fromkeys(("add_swa_attention_sink_bias", "add_full_attention_sink_bias"), False),
+}
 BLOCK_NEUTRAL = NEUTRAL | {
-    "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
-    "residual_multiplier": (1,), "enable_d2_feature": (False,),
-}  # fmt: skip
-EAGLE3_NEUTRAL = NEUTRAL | {"num_hidden_layers": (1,), "use_sliding_window": (False,), "is_causal": (True,)}
+    **dict.fromkeys(("attention_value_scale", "hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
+    "mask_embedding": None,
+    "attention_dropout": 0,
+    "enable_d2_feature": False,
+}
+EAGLE3_NEUTRAL = NEUTRAL | {"num_hidden_layers": 1, "use_sliding_window": False, "is_causal": True}
 EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
 # key → field of ``Selector``
 SELECTOR = {
@@ -296,9 +296,8 @@ def _taps(raw: Raw) -> tuple[int, ...]:
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
-        good = whole_numbers(numbers, MAX_TAPS)
-        require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}")
-        require(min(numbers) >= first, f"its {path} must be a list of layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
+        good = whole_numbers(numbers, MAX_TAPS) and min(numbers) >= first
+        require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
         found[path] = tuple(number - first for number in numbers)
     taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
     if taps and layers is not None:
@@ -365,8 +364,6 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
 
 
 def _selector(own: Raw, hidden: int) -> Selector:
-    cap = own.get("final_logit_softcapping") or 1
-    require(isinstance(cap, int | float) and 0 < cap < 2**53, f"its final_logit_softcapping is {short(cap)}; it must be a number above 0")  # fmt: skip
     selector = Selector(**{field: own[key] for key, field in SELECTOR.items() if own.get(key)})
     require(hidden % selector.group == 0, f"its conv_group_size {selector.group} does not divide its hidden_size {hidden}")  # fmt: skip
     return selector
@@ -405,7 +402,7 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
         {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
     )  # 128: transformers' default
     taps = _taps(raw) or default_eagle3_layers(target_layers)
-    options = {key: bool(raw.get(key)) for key in ("norm_before_residual", "norm_output", "fc_norm")}
+    options = {key: bool(raw.get(key)) for key in EAGLE3_OPTIONS}
     width, draft = raw.get("target_hidden_size") or shape["hidden_size"], _draft_vocabulary(raw, shape["vocab_size"])
     return Eagle3Form(shape, width, taps, draft, qwen, **options)
 

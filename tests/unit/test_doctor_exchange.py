@@ -75,7 +75,7 @@ def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bund
                 assert any("k_proj" in other for other in part.tensors)
         if model is bundled.models.eagle3:
             assert together["lm_head.weight"] is together["token_ids"]
-            assert together["layer.self_attn.q_proj.weight"].settings == ("heads",)
+            assert together["layers.0.self_attn.q_proj.weight"].settings == ("heads",)
         if model is dspark:
             assert together["markov_head.markov_w1.weight"] is together["markov_head.markov_w2.weight"]
 

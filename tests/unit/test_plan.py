@@ -11,8 +11,9 @@ import pytest
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.folders import store
-from d2sd.folders.checks import network
-from d2sd.folders.plan import memory, plan, target_config
+from d2sd.folders.checks import network, published_config
+from d2sd.folders.loading import supported_config
+from d2sd.folders.plan import memory, plan
 from d2sd.nets.layouts import is_eagle3, read_eagle3, read_form
 from d2sd.nets.types import text_config
 from tests.drafter_folders import flat
@@ -51,7 +52,7 @@ def verdict(found, fault):
 
 def bytes_of(target, drafter=None):
     """Bytes in bfloat16 by part, of a target's folder and a drafter's config."""
-    config = text_config(target_config(target)[0])
+    config = text_config(supported_config(published_config(target), target))
     form = drafter and (read_eagle3(drafter, config.num_hidden_layers) if is_eagle3(drafter) else read_form(drafter))
     return memory(config, form and network(form), 2)
 
