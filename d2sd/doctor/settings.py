@@ -55,19 +55,14 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
     at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
     own = "dflash_config." if "dflash_config" in raw else ""
     speculators = isinstance(form, DrafterForm) and form.layout == "speculators"
+    plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": FIELDS["residual"], "output": FIELDS["output"]}  # fmt: skip
+    if name in plain:
+        return {plain[name]: value}
     match name:
         case "rope":
             return {f"{at}rope_parameters": dict(value), f"{at}rope_theta": None, f"{at}rope_scaling": None}
-        case "eps":
-            return {f"{at}rms_norm_eps": value}
         case "heads":
             return {f"{at}{key}": part for key, part in zip(HEADS, value, strict=True)}
-        case "residual" | "output":
-            return {FIELDS[name]: value}
-        case "rows":
-            return {"block_size": value}
-        case "mask":
-            return {f"{own}mask_token_id": value}
         case "taps":
             key = LAYOUTS[layout_of(raw)].taps if isinstance(form, DrafterForm) else LAYERS
             if "eagle_config" in raw:

@@ -274,14 +274,14 @@ def _inserted(shapes: Shapes, wanted: Shapes, missing: Sequence[str]) -> str | N
 
 def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> Iterator[Check]:
     """Reports missing tensors. An unknown tensor that is the only one with the shape and a similar name counts as misnamed."""
-    misnamed: dict[str, str] = {}
+    meant: dict[str, str] = {}
     for name in missing[:MOST_TRIED]:
         alike = [s for s in surplus[:MOST_TRIED] if held[s] == wanted[name] and len(s) < 2 * len(name)]
         near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
         if len(near) == 1:
-            misnamed[near[0]] = name
-    mend = _renaming(lambda key: misnamed.get(str(own_name(key)), key)) if len(misnamed) == len(missing) else None
-    meant = {name: other for other, name in misnamed.items()}
+            meant[name] = near[0]
+    names = {other: name for name, other in meant.items()}
+    mend = _renaming(lambda key: names.get(str(own_name(key)), key)) if len(names) == len(missing) else None
     for name in missing[:MOST_NAMES]:
         other = meant.get(name)
         finding = f", but the unknown tensor {other} has the same shape and a similar name" if other else ""

@@ -9,7 +9,7 @@ from math import inf, isfinite, prod
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
@@ -168,13 +168,13 @@ def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
 
     parts: JSON objects of the config.
     flags: options that may be true: they are supported, or do not affect the output.
-    neutral: the supported value of options, besides null.
+    neutral: the supported value of options, besides null. Attention sinks are never supported.
     """
     for key, value in ((k, v) for part in parts for k, v in part.items()):
         if key == "quantization_config":
             require(value is None, f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}")  # fmt: skip
-        if key in neutral:
-            known = value in (None, neutral[key])
+        if key in neutral or "attention_sink" in key:
+            known = value in (None, neutral.get(key, False))
             require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
         elif value is True:
             require(key in flags, f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
@@ -210,9 +210,10 @@ def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
 
 def check_finite(model: nn.Module) -> None:
     for name, weight in itertools.chain(model.named_parameters(), model.named_buffers()):
-        if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
-            continue
-        if not bool(torch.isfinite(weight).all()):
-            raise InputError(
-                f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again"
-            )
+        require(is_finite(weight), f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again")  # fmt: skip
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Returns whether all values are finite; True for tensors without memory, and for integers and 8-bit floats."""
+    real = not tensor.is_meta and tensor.is_floating_point() and tensor.element_size() > 1
+    return not real or bool(torch.isfinite(tensor).all())

@@ -7,7 +7,7 @@ package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, cast, get_args
 
 from d2sd.errors import InputError
@@ -77,13 +77,11 @@ ROPE_THETA = 10000.0  # transformers' default
 # Options that drafters may set to true: they are supported, or do not affect the output.
 FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
 BLOCK_FLAGS = {*FLAGS, *BLOCK_OPTIONS, "gradient_checkpointing", "scale_loss"}
-EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses"}
+EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "embed_requires_grad", "enable_sp_ulysses"}
 # Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, Any] = {
     "hidden_act": "silu",
     **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
-    **dict.fromkeys(("add_attention_sink", "add_attention_sinks", "attention_sinks", "attention_sink_bias"), False),
-    **dict.fromkeys(("add_swa_attention_sink_bias", "add_full_attention_sink_bias"), False),
 }
 BLOCK_NEUTRAL = NEUTRAL | {
     **dict.fromkeys(("attention_value_scale", "hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
@@ -91,33 +89,35 @@ BLOCK_NEUTRAL = NEUTRAL | {
     "attention_dropout": 0,
     "enable_d2_feature": False,
 }
-EAGLE3_NEUTRAL = NEUTRAL | {"num_hidden_layers": 1, "use_sliding_window": False, "is_causal": True}
+EAGLE3_NEUTRAL = NEUTRAL | {
+    "use_aux_hidden_state": True,
+    "num_hidden_layers": 1,
+    "use_sliding_window": False,
+    "is_causal": True,
+}
 EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
-# key → field of ``Selector``
-SELECTOR = {
-    "selector_rank": "rank", "selector_top_k": "top", "conv_kernel_size": "kernel", "conv_group_size": "group",
-    "output_multiplier": "multiplier", "final_logit_softcapping": "cap",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
     """The additions of DFlash 2: convolutions over the block's rows around every sublayer, and a candidate selector.
 
-    kernel: number of rows that a convolution reads.
-    group: number of channels that share a dynamic kernel.
-    rank: rank of the codebooks.
-    top: number of candidates per row.
-    multiplier: scale of the logits.
-    cap: soft cap of the logits; None without a cap.
+    The fields have the names of the config's keys.
+
+    selector_rank: rank of the codebooks.
+    selector_top_k: number of candidates per row.
+    conv_kernel_size: number of rows that a convolution reads.
+    conv_group_size: number of channels that share a dynamic kernel.
+    output_multiplier: scale of the logits.
+    final_logit_softcapping: soft cap of the logits; None or 0 without a cap.
     """
 
-    rank: int = 256
-    top: int = 16
-    kernel: int = 2
-    group: int = 16
-    multiplier: float = 1.0
-    cap: float | None = None
+    selector_rank: int = 256
+    selector_top_k: int = 16
+    conv_kernel_size: int = 2
+    conv_group_size: int = 16
+    output_multiplier: float = 1.0
+    final_logit_softcapping: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +241,7 @@ def read_form(raw: Raw) -> DrafterForm:
     check_values(raw)
     check_values(own, f"{at.own}.")
     refuse_options(raw, layer, own, flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
-    own = {
-        **at.defaults,
-        **{key: value for part in (layer, raw, own) for key, value in part.items() if value is not None},
-    }
+    own = {**at.defaults, **_merged(layer, raw, own)}
     shape = _shape(layer)
     hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
     mask: Any = own.get("mask_token_id")
@@ -271,6 +268,11 @@ def _kind(key: str, raw: Raw, own: Raw) -> Kind:
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
     return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
+
+
+def _merged(*parts: Raw) -> dict[str, Any]:
+    """Returns the values of all keys of these objects that are not null; those of later objects take precedence."""
+    return {key: value for part in parts for key, value in part.items() if value is not None}
 
 
 def _value(raw: Raw, path: str) -> Any:
@@ -307,11 +309,22 @@ def _taps(raw: Raw) -> tuple[int, ...]:
 
 def _even_taps(key: str, own: Raw) -> tuple[int, ...]:
     """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
-    layers, steps = own.get("num_target_layers"), own["num_hidden_layers"] - 1
+    layers, count = own.get("num_target_layers"), own["num_hidden_layers"]
     if layers is None or not key.startswith("dflash_config"):
         raise InputError(f"its config has no {key}; add the layer numbers that the drafter was trained with")
     require(layers > 3, f"its num_target_layers is {layers}, too few for default taps; add {key}")
-    return tuple(round(1 + i * (layers - 4) / steps) for i in range(steps + 1)) if steps else (layers // 2,)
+    return tuple(default_target_layers(layers, count)) if count > 1 else (layers // 2,)
+
+
+def default_target_layers(target_layers: int, count: int) -> list[int]:
+    """Returns evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+
+    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
+    """
+    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    if count == 1:
+        return [last]
+    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
 
 
 def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
@@ -364,8 +377,9 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
 
 
 def _selector(own: Raw, hidden: int) -> Selector:
-    selector = Selector(**{field: own[key] for key, field in SELECTOR.items() if own.get(key)})
-    require(hidden % selector.group == 0, f"its conv_group_size {selector.group} does not divide its hidden_size {hidden}")  # fmt: skip
+    selector = Selector(**{field.name: own[field.name] for field in fields(Selector) if field.name in own})
+    group = selector.conv_group_size
+    require(hidden % group == 0, f"its conv_group_size {group} does not divide its hidden_size {hidden}")  # fmt: skip
     return selector
 
 
@@ -392,19 +406,18 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
     nested = "transformer_layer_config" in raw
     layer = object_at(raw, "transformer_layer_config" if nested else "")
     eagle = object_at(raw, "eagle_config")
-    require(eagle.get("use_aux_hidden_state") is not False, "its config sets use_aux_hidden_state to false: drafters that read only one layer (EAGLE-1, EAGLE-2) are not supported")  # fmt: skip
     refuse_options(raw, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
-    kind, given = layer.get("model_type", "llama"), {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta", "mlp_bias") if layer.get(key) is not None}  # fmt: skip
+    given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
+    kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
     check_config({**given, "model_type": kind}, ("llama", "qwen3"))
-    check_values({key: value for key, value in raw.items() if value is not None})
+    check_values(own)
     qwen = nested and kind == "qwen3"
     shape = _shape(
         {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
     )  # 128: transformers' default
-    taps = _taps(raw) or default_eagle3_layers(target_layers)
-    options = {key: bool(raw.get(key)) for key in EAGLE3_OPTIONS}
-    width, draft = raw.get("target_hidden_size") or shape["hidden_size"], _draft_vocabulary(raw, shape["vocab_size"])
-    return Eagle3Form(shape, width, taps, draft, qwen, **options)
+    taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(own, shape["vocab_size"])
+    options = {key: bool(own.get(key)) for key in EAGLE3_OPTIONS}
+    return Eagle3Form(shape, own.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **options)
 
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
@@ -413,7 +426,10 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
     For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers for this choice.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
-    require(1 < layers[1] < layers[2], f"no layers to read are named, and the target has only {target_layers} layers, too few for EAGLE-3's default layers")  # fmt: skip
+    too_few = (
+        f"the target has only {target_layers} layers, too few for EAGLE-3's default layers; name the layers to read"
+    )
+    require(1 < layers[1] < layers[2], too_few)
     return layers
 
 

@@ -8,10 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from d2sd.errors import InputError
+from d2sd.nets.config_checks import is_finite
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import Form
@@ -114,7 +112,7 @@ def check_confidence(confidence: Iterable[float], drafter: str, target: Target) 
     The drafter reads the target's features. The target is at fault if these features or its weights are not finite.
     """
     if any(c != c for c in confidence):
-        sound = all(map(_is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))
+        sound = all(map(is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))
         raise not_finite(f"the drafter {drafter}" if sound else f"the target {target.name}")
 
 
@@ -123,7 +121,3 @@ def not_finite(net: str) -> InputError:
         f"{net} computed NaN or infinity; its weights are damaged or its values overflow their dtype: "
         "choose other models, or another dtype such as float32 or bfloat16"
     )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return tensor.is_meta or not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

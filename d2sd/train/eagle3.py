@@ -56,7 +56,7 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
     try:
         layers = layers or list(default_eagle3_layers(depth))
     except ValueError as error:
-        raise InputError(f"{error}; name the layers to read with --target-layers") from None
+        raise InputError(f"{error} with --target-layers") from None
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
             f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import BUNDLED, load_drafter, load_target
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from tests.nets import make_target, save_models
