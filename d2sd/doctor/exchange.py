@@ -21,7 +21,6 @@ from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
 from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
-from d2sd.nets.layouts import DrafterForm
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
 RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
@@ -224,21 +223,16 @@ def is_restored(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> bool:
 def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     """Returns all parts, and those that differ from the reference's."""
     here, there = weights_of(own), weights_of(good)
-    numbered = isinstance(own.form, DrafterForm)  # EAGLE-3 has only one layer
-
-    def place(name: str) -> tuple[int, str]:
-        layer, kind = _place(name)
-        return layer if numbered else -1, kind
-
-    names = sorted(sorted(here.keys() | there.keys()), key=place)
-    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, place)}
+    names = sorted(sorted(here.keys() | there.keys()), key=_place)
+    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
     ours, theirs = settings_of(own.form), settings_of(good.form)
     settings: dict[tuple[str, int], list[Setting]] = {}
     for name in ours:
         kind = WITH_TENSORS.get(name, WORDS[name])
         if name == "mask" and ("embed_tokens", -1) in parts:
             kind = "embed_tokens"  # the mask token's row
-        settings.setdefault((kind, -1), []).append(name)
+        layer = next((layer for other, layer in parts if other == kind), -1)
+        settings.setdefault((kind, layer), []).append(name)
     every, differing = list[Part](), list[Part]()
     for kind, layer in dict.fromkeys([*parts, *settings]):
         tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
@@ -321,6 +315,6 @@ def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
             left = [part for part in left if part.layer != layer]
     for name in dict.fromkeys(part.words for part in left):
         there = sorted(part.layer for part in left if part.words == name and part.layer is not None)
-        where = " of every layer" if len(there) == len(layers) > 1 else f" of layer {', '.join(map(str, there))}"
-        words.append(name + where * bool(there))
+        where = " of every layer" if len(there) == len(layers) else f" of layer {', '.join(map(str, there))}"
+        words.append(name + where * (bool(there) and len(layers) > 1))
     return ", ".join(words)

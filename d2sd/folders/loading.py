@@ -277,12 +277,12 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
     kind, text = raw.get("model_type"), text_part(raw)
     if kind in (*SUPPORTED, *TYPES):
         check_config(text, (*SUPPORTED, *TYPES))
-    if kind in CONFIG_MAPPING:
-        config: Any = AutoConfig.for_model(**raw)
-    else:  # the config's keys may name the unsupported part
-        named: Any = SimpleNamespace(**{"model_type": kind, **text, "num_hidden_layers": 0})
-        named.get_text_config = lambda decoder: named
-        config = SimpleNamespace(model_type=kind, get_text_config=lambda decoder: named)
+    known = kind in CONFIG_MAPPING
+    config = (
+        AutoConfig.for_model(**raw)
+        if known
+        else SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
+    )
     check_supported(config, name)
     return config
 

@@ -45,8 +45,7 @@ def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
     passes = f" eagerly, also on a GPU: {eager}" if eager else ", with passes captured as CUDA graphs on a GPU"
     yield Check("passes", "good", f"it runs{passes}")
     if method := (raw.get("quantization_config") or {}).get("quant_method"):
-        kind, said = ("MXFP4 (four bits) and dequantised on loading", "dequantised") if method == "mxfp4" else (f"quantised ({method})", "unquantised")  # fmt: skip
-        yield Check("weights", "note", f"the target's weights are {kind}; the memory estimate is for {said} weights")
+        yield Check("weights", "note", f"quantised ({method}); the memory is estimated for weights in {dtype}")
     if drafter is not None:
         form = drafter_form(drafter, text)
         for check in config_checks(form, text):

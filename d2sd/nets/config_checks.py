@@ -4,6 +4,7 @@ A failed check raises ``InputError`` with one sentence."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf, isfinite, prod
 from typing import Any
@@ -22,17 +23,19 @@ Shapes = Mapping[str, tuple[int, ...]]  # of tensors, by name
 NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 # Key of any object of a config → bounds of its value: a whole number, bounds included, or a number strictly between the bounds.
 WHOLE = {
-    "vocab_size": (1, 2**22), "hidden_size": (1, 2**17), "intermediate_size": (1, 2**20), "num_hidden_layers": (1, 2**10),
-    "num_attention_heads": (1, 2**12), "num_key_value_heads": (1, 2**12), "head_dim": (1, 2**12),
-    "max_position_embeddings": (1, 2**27), "num_target_layers": (1, 2**10), "target_hidden_size": (0, 2**17),
-    "draft_vocab_size": (0, 2**22), "block_size": (2, MAX_BLOCK), "sliding_window": (0, 2**27), "swa_window_size": (1, 2**27), "markov_rank": (0, 2**14),
-    "selector_rank": (1, 2**14), "selector_top_k": (1, 2**10), "conv_kernel_size": (1, 64), "conv_group_size": (1, 2**17),
-}  # fmt: skip
+    **dict.fromkeys(NEEDED, (1, 2**27)),
+    **dict.fromkeys(("num_key_value_heads", "head_dim", "max_position_embeddings", "swa_window_size"), (1, 2**27)),
+    **dict.fromkeys(("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_size"), (1, 2**27)),
+    **dict.fromkeys(("markov_rank", "draft_vocab_size", "target_hidden_size", "sliding_window"), (0, 2**27)),
+    **dict.fromkeys(("num_hidden_layers", "num_target_layers"), (1, 2**10)),
+    "block_size": (2, MAX_BLOCK),
+}
 REAL = {
-    "rms_norm_eps": (0, 1), "initializer_range": (0, inf), "rope_theta": (0, inf), "factor": (0, inf),
-    "original_max_position_embeddings": (0, inf), "output_multiplier": (0, inf), "input_embedding_scale": (0, inf),
+    **dict.fromkeys(("initializer_range", "rope_theta", "factor", "original_max_position_embeddings"), (0, inf)),
+    **dict.fromkeys(("output_multiplier", "input_embedding_scale"), (0, inf)),
+    "rms_norm_eps": (0, 1),
     "final_logit_softcapping": (-1, inf),  # 0: no cap
-}  # fmt: skip
+}
 # Options of block drafters and of EAGLE-3 drafters, and all options that are true or false.
 BLOCK_OPTIONS = (
     "is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
@@ -43,8 +46,16 @@ BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", *BLOCK_OPTIONS,
 ROPES = ("rope_parameters", "rope_scaling")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
-LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
-EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
+# Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
+UNSUPPORTED = {
+    "architectures=PEagleDraftModel|speculators_model_type=peagle": ("a P-EAGLE drafter (an EAGLE-3 layer that drafts several tokens per pass)", "vLLM"),
+    "projector_type=domino|shift_label=.*|architectures=.*Domino.*": ("a Domino drafter (a recurrent net corrects its logits)", "SGLang"),
+    "architectures=.*Eagle3Model": ("an EAGLE-3 drafter in DeepSpec's form", ENGINES),
+    "speculators_model_type=(eagle|mtp)": ("an EAGLE-1 or MTP drafter in speculators' form", ENGINES),
+    "(kv_lora_rank|q_lora_rank|dspark_block_size)=.*": ("a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES),
+    "(num_experts|n_routed_experts|num_local_experts)=.*": ("a drafter with experts (MoE)", ENGINES),
+    "architectures=.*Gemma.*": ("a drafter with Gemma's layers", ENGINES),
+}  # fmt: skip
 
 
 def check_config(config: Raw, supported: Sequence[str]) -> None:
@@ -146,21 +157,13 @@ def architectures(raw: Raw) -> list[str]:
 
 def refuse_others(raw: Raw) -> None:
     """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
-    names, kind = architectures(raw), raw.get("speculators_model_type")
     inner = raw.get("dflash_config"), raw.get("transformer_layer_config")
-    parts = [raw, *(part for part in inner if isinstance(part, Mapping))]
-    domino = any(part.get("projector_type") == "domino" or part.get("shift_label") for part in parts)
-    others = (
-        ("PEagleDraftModel" in names or kind == "peagle", "a P-EAGLE drafter (an EAGLE-3 layer that drafts several tokens per pass)", "vLLM"),
-        (domino or any("Domino" in name for name in names), "a Domino drafter (a recurrent net corrects its logits)", "SGLang"),
-        (any(name.endswith("Eagle3Model") for name in names), "an EAGLE-3 drafter in DeepSpec's form", ENGINES),
-        (kind in ("eagle", "mtp"), f"a drafter of kind {kind} in speculators' form", ENGINES),
-        (any(name in part for part in parts for name in LATENT), "a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES),
-        (any(part.get(name) for part in parts for name in EXPERTS), "a drafter with experts (MoE)", ENGINES),
-        (any("Gemma" in name for name in names), "a drafter with Gemma's layers", ENGINES),
-    )  # fmt: skip
-    for true, what, engine in others:
-        require(not true, f"it is {what}, which is not supported here; run it with {engine}")
+    items = [item for part in (raw, *inner) if isinstance(part, Mapping) for item in part.items()]
+    values = [(key, one) for key, value in items for one in (value if isinstance(value, list) else [value])]
+    lines = [f"{key}={one}" for key, one in values if one and isinstance(one, str | int)]
+    for pattern, (what, engine) in UNSUPPORTED.items():
+        found = any(re.fullmatch(pattern, line) for line in lines)
+        require(not found, f"it is {what}, which is not supported here; run it with {engine}")
 
 
 def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:

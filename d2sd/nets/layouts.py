@@ -252,7 +252,7 @@ def read_form(raw: Raw) -> DrafterForm:
     rows: Any = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
     require(rows is not None, "its config.json has no block_size")
     kind, vp = _kind(at.kind, raw, own), own.get("training_mode") == "vp_drafter"
-    windows, causal = _attention(layer, own, _causal(own, kind))
+    windows, causal = _attention(layer, own, kind)
     markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
     return DrafterForm(
         shape, width, _taps(raw) or _even_taps(at.taps, own), _draft_vocabulary(own, vocabulary), name, kind, rows, _reads(own, rows, kind),
@@ -343,27 +343,23 @@ def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
     return "next" if count == rows else "fill"
 
 
-def _causal(own: Raw, kind: Kind) -> bool | None:
-    """Returns whether attention within the block is causal in all layers; None if only in sliding layers."""
-    if "speculators_model_type" in own:
-        return False if own.get("sliding_window_non_causal", kind == "dflash2") else None
-    return next((own[key] for key in ("is_causal", "causal", "causal_head") if key in own), None)
-
-
-def _attention(layer: Raw, own: Raw, causal: bool | None) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    """Returns, for each layer, its attention window, and whether attention within the block is causal (see ``_causal``)."""
-    kinds, swa = ("full_attention", "sliding_attention"), bool(own.get("use_swa"))
-    named = layer.get("layer_types") or kinds[:1] * layer["num_hidden_layers"]
-    for kind in named:
-        require(kind in kinds, f"its layer_types include {short(kind)}; only {' and '.join(kinds)} are supported")
-    sliding = [swa or kind == kinds[1] for kind in named]
+def _attention(layer: Raw, own: Raw, kind: Kind) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+    """Returns, for each layer, its attention window, and whether attention within the block is causal."""
+    known, swa = ("full_attention", "sliding_attention"), bool(own.get("use_swa"))
+    named = layer.get("layer_types") or known[:1] * layer["num_hidden_layers"]
+    for name in named:
+        require(name in known, f"its layer_types include {short(name)}; only {' and '.join(known)} are supported")
+    sliding = [swa or name == known[1] for name in named]
     key = "swa_window_size" if swa else "sliding_window"
     window = (own if swa else layer).get(key)
     require(not any(sliding) or bool(window), f"its {key} is missing")
-    everywhere = bool(causal) if swa else causal
-    return tuple(window if slides else None for slides in sliding), tuple(
-        slides if everywhere is None else everywhere for slides in sliding
-    )
+    causal: bool | None = False if swa else None  # in all layers; None: only in sliding layers
+    if "speculators_model_type" in own:
+        causal = False if own.get("sliding_window_non_causal", kind == "dflash2") else causal
+    else:
+        causal = next((own[key] for key in ("is_causal", "causal", "causal_head") if key in own), causal)
+    windows = tuple(window if slides else None for slides in sliding)
+    return windows, tuple(slides if causal is None else causal for slides in sliding)
 
 
 def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
