@@ -332,11 +332,11 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
     d2t: (D,), for each draft id, the target's id minus the draft id.
     t2d: (V,), whether each token of the target is in the draft vocabulary.
     """
-    if d2t is None:
-        named = f"it drafts {count} of {vocabulary} tokens, but has no d2t tensor that names them"
-        return None if count == vocabulary else named
-    if d2t.shape != (count,):
-        return f"its d2t has {d2t.numel()} entries, but its draft vocabulary has {count} tokens"
+    if d2t is None and count == vocabulary:
+        return None
+    if d2t is None or d2t.shape != (count,):
+        why = "has no d2t tensor that names them" if d2t is None else f"its d2t has {d2t.numel()} entries"
+        return f"it drafts {count} of {vocabulary} tokens, but {why}"
     ids = torch.arange(count) + d2t.long()
     if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
         return f"its d2t does not map to {count} different tokens; the target has {vocabulary} tokens"

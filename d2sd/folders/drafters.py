@@ -17,12 +17,12 @@ from huggingface_hub import save_torch_state_dict
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
-from d2sd.folders.checks import MAPS, config_checks, drafter_config_of, drafter_form, network, own_name, tensor_checks
+from d2sd.folders.checks import MAPS, config_checks, drafter_form, network, own_name, tensor_checks
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.config_checks import check_finite
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import LAYERS, SHAPE, DrafterForm, Eagle3Form
+from d2sd.nets.layouts import LAYERS, SHAPE, Eagle3Form
 
 if TYPE_CHECKING:
     from d2sd.nets.target import Target
@@ -79,14 +79,6 @@ def _same(one: Tensor, other: Tensor) -> bool:
     """Returns whether two tables are equal after rounding to the coarser one of their dtypes."""
     coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
     return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
-
-
-def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
-    """Returns a drafter of another form with this drafter's weights. Parameters that only the new form has are initialised."""
-    made = DFlashDraftModel(drafter_config_of(form), form)
-    made.load_state_dict(drafter.state_dict(), strict=False)
-    made.token_ids = drafter.token_ids
-    return cast(DFlashDraftModel, made.to(cast(Any, drafter.device)))
 
 
 def save_speculators(model: DFlashDraftModel, folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
@@ -240,8 +239,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
             held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
-            with BUILDING:
-                check_shapes(held, partial(loader.from_config, text_config(config)))
+            check_shapes(held, target_network(config))
         with BUILDING, quiet():
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
@@ -285,6 +283,12 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
     )
     check_supported(config, name)
     return config
+
+
+def target_network(config: Any) -> Any:
+    """Returns a target's network without memory, on torch's device meta."""
+    with BUILDING, torch.device("meta"):
+        return AutoModelForCausalLM.from_config(text_config(config))
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:

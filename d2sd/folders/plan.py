@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
 
 from d2sd.folders.checks import Check, config_checks, drafter_form, gathered, network, published_config
-from d2sd.folders.loading import BUILDING, supported_config, target_folder
+from d2sd.folders.loading import supported_config, target_folder, target_network
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
     eager_reason,
@@ -64,10 +62,8 @@ def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:
     config: the target's text config.
     size: bytes per number.
     """
-    with BUILDING, torch.device("meta"):
-        target: Any = AutoModelForCausalLM.from_config(config)
+    target, rows = target_network(config), row_shape(NODES + 1)
     cache = states = tree = 0
-    rows = row_shape(NODES + 1)
     for layer, kind in zip(target.model.layers, layer_kinds(config), strict=True):
         if kind == "linear":
             net = layer.linear_attn

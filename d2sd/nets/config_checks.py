@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite, prod
 from typing import Any
 
@@ -186,13 +186,12 @@ def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
 # Weights.
 
 
-def check_shapes(held: Shapes, make: Callable[[], nn.Module]) -> None:
-    """Check stored tensor shapes, by parameter name, against the shapes of the model that ``make`` builds.
+def check_shapes(held: Shapes, model: nn.Module) -> None:
+    """Check stored tensor shapes, by parameter name, against the shapes of a model without memory (torch's device meta).
 
     Without this check, a config with large sizes could request more memory than the machine has.
     """
-    with torch.device("meta"):
-        wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
+    wanted = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
     for sentence in wrong_shapes(held, wanted).values():
         raise InputError(sentence)
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))

@@ -61,6 +61,10 @@ LAYOUTS: dict[LayoutName, Layout] = {
     "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
     "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
 }  # fmt: skip
+# Keys by which a layout is recognised, in this order.
+RECOGNISED: dict[str, LayoutName] = {
+    "speculators_model_type": "speculators", "transformer_layer_config": "speculators", "dflash_config": "nested", "target_layer_ids": "flat",
+}  # fmt: skip
 # Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
 TAPS = {
     "dflash_config.target_layer_ids": 0, "target_layer_ids": 0, "aux_hidden_state_layer_ids": 1, f"dflash_config.{LAYERS}": 1,
@@ -222,8 +226,8 @@ class Eagle3Form(Form):
 
 def layout_of(raw: Raw) -> LayoutName:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    for name, at in LAYOUTS.items():
-        if {"speculators_model_type", at.layer} & set(raw) if at.layer else (at.own or at.taps) in raw:
+    for key, name in RECOGNISED.items():
+        if key in raw:
             return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
