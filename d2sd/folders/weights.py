@@ -95,14 +95,9 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
             found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
             if template:
                 found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
-    for part, drafter in (
-        ("first_drafter", models.first),
-        ("second_drafter", models.second),
-        ("eagle3", models.eagle3),
-    ):
-        if drafter is not None:
-            taps = " ".join(map(str, drafter.target_layer_ids))
-            found[part] = {**_of(drafter, drafter.config, drafter.config.name_or_path), "taps": taps}
+    for part, drafter in models.drafters.items():
+        taps = " ".join(map(str, drafter.target_layer_ids))
+        found[part] = {**_of(drafter, drafter.config, drafter.config.name_or_path), "taps": taps}
         if isinstance(drafter, DFlashDraftModel):
             found[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
     return found

@@ -174,8 +174,6 @@ def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
     neutral: the supported value of options, besides null. Attention sinks are never supported.
     """
     for key, value in ((k, v) for part in parts for k, v in part.items()):
-        if key == "quantization_config":
-            require(value is None, f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}")  # fmt: skip
         if key in neutral or "attention_sink" in key:
             known = value in (None, neutral.get(key, False))
             require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip

@@ -85,6 +85,7 @@ EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "embed_requires_grad", "enable_sp_ulyss
 # Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, Any] = {
     "hidden_act": "silu",
+    "quantization_config": None,
     **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
 }
 BLOCK_NEUTRAL = NEUTRAL | {

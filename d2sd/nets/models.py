@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Models:
     eagle3: Eagle3DraftModel | None = None
 
     def __post_init__(self) -> None:
-        for drafter in self._drafters():
+        for drafter in self.drafters.values():
             if wrong := misfit(drafter.form, self.target.config):
                 raise InputError(f"drafter {drafter.config.name_or_path}: {wrong}")
             self.target.taps.add(drafter.target_layer_ids)
@@ -56,27 +56,25 @@ class Models:
     def notes(self) -> list[str]:
         """Warnings about these drafters, one sentence each, without a full stop."""
         found = []
-        for drafter in self._drafters():
+        for drafter in self.drafters.values():
             name = drafter.config.name_or_path
             if drafter is self.first and self.first.form.second_role and self.second is not drafter:
                 found.append(f"drafter {name} was trained as a second drafter; give it as --second-drafter")
             if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
                 found.append(f"drafter {name} {warning}")
-        return found
+        return list(dict.fromkeys(found))
 
-    def _drafters(self) -> Collection[DFlashDraftModel | Eagle3DraftModel]:
-        drafters = (self.first, self.second, self.eagle3)
-        return {id(drafter): drafter for drafter in drafters if drafter is not None}.values()
+    @property
+    def drafters(self) -> dict[str, DFlashDraftModel | Eagle3DraftModel]:
+        """The block drafters and the EAGLE-3 drafter, by their names in ``names``."""
+        drafters = {"first_drafter": self.first, "second_drafter": self.second, "eagle3": self.eagle3}
+        return {name: drafter for name, drafter in drafters.items() if drafter is not None}
 
     def names(self) -> dict[str, str | None]:
-        return {
-            "preset": self.name,
-            "target": self.target.name,
-            "first_drafter": self.first.config.name_or_path if self.first else None,
-            "second_drafter": self.second.config.name_or_path if self.second else None,
-            "draft_model": self.draft_model.name if self.draft_model else None,
-            "eagle3": self.eagle3.config.name_or_path if self.eagle3 else None,
-        }
+        names = {part: drafter.config.name_or_path for part, drafter in self.drafters.items()}
+        names |= {"draft_model": self.draft_model.name} if self.draft_model else {}
+        missing = dict.fromkeys(("first_drafter", "second_drafter", "draft_model", "eagle3"))
+        return {"preset": self.name, "target": self.target.name, **missing, **names}
 
 
 def misfit(form: Form, target: Any) -> str | None:

@@ -42,7 +42,7 @@ REFUSED = [
     (nested(projector_type="other"), "its projector_type 'other' is not supported"),
     ({**nested(), "attention_sink_bias": True}, "its config sets attention_sink_bias to True, which is not supported here"),
     ({**nested(), "attention_value_scale": 0.5}, "sets attention_value_scale to 0.5"),
-    ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "its weights are quantised.*run this drafter with vLLM or SGLang"),
+    ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "sets quantization_config to .*, which is not supported here; vLLM or SGLang may run this drafter"),
     ({**flat(), "kv_lora_rank": 512}, r"latent attention \(MLA\)"),
     ({**flat(), "num_experts": 8}, r"experts \(MoE\)"),
     ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
