@@ -26,7 +26,7 @@ from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import Check, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form
+from d2sd.nets.layouts import Eagle3Form, Form
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
 
@@ -98,18 +98,18 @@ def _with_own_modules(module: Any) -> Any:
 
 
 def _set_form(model: Any, form: Form) -> None:
-    if isinstance(form, DrafterForm):
-        model.__dict__.update(model.reformed(form).__dict__)
     model.form, model.config = form, copy.deepcopy(model.config)
     for key, value in form.shape.items():
         setattr(model.config, key, value)
     for module in model.modules():
         if isinstance(module, nn.RMSNorm):
             module.eps = form.shape["rms_norm_eps"]
+    model.rotary_emb = type(model.rotary_emb)(model.config).to(model.device)
     if isinstance(form, Eagle3Form):
         model.layers[0].norm_before_residual = form.norm_before_residual
         model.layers[0].self_attn.head_dim = form.shape["head_dim"]
-        model.rotary_emb = type(model.rotary_emb)(model.config).to(model.device)
+    else:  # weights that were packed or merged for the former settings
+        model._packed, model._merged, model._rows = None, {}, None
 
 
 def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:

@@ -160,9 +160,9 @@ def refuse_others(raw: Raw) -> None:
     inner = raw.get("dflash_config"), raw.get("transformer_layer_config")
     items = [item for part in (raw, *inner) if isinstance(part, Mapping) for item in part.items()]
     values = [(key, one) for key, value in items for one in (value if isinstance(value, list) else [value])]
-    lines = [f"{key}={one}" for key, one in values if one and isinstance(one, str | int)]
+    lines = [f"{key}={one}" for key, one in values if one]
     for pattern, (what, engine) in UNSUPPORTED.items():
-        found = any(re.fullmatch(pattern, line) for line in lines)
+        found = any(re.fullmatch(pattern, line, re.DOTALL) for line in lines)
         require(not found, f"it is {what}, which is not supported here; run it with {engine}")
 
 

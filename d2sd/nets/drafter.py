@@ -8,7 +8,6 @@ folders load unchanged. Untrained drafters are initialised from the target.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -264,17 +263,6 @@ class DFlashDraftModel(PreTrainedModel):
     @property
     def target_layer_ids(self) -> list[int]:
         return list(self.form.taps)
-
-    def reformed(self, form: DrafterForm) -> DFlashDraftModel:
-        """Returns a model that shares this model's weights and has another form (taps, rows, windows, mask token or RoPE)."""
-        other = copy.copy(self)
-        other.__dict__["_modules"] = dict(self._modules)
-        other.form, other._packed, other._merged, other._rows = form, None, {}, None
-        if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
-            config = copy.deepcopy(self.config)
-            config.rope_parameters = dict(form.shape["rope_parameters"])
-            other.rotary_emb = Qwen3RotaryEmbedding(config).to(self.device)
-        return other
 
     def packed(self) -> PackedLayers | None:
         """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""

@@ -156,7 +156,7 @@ class DrafterForm(Form):
     """Description of a block drafter.
 
     All fields except the sizes are independent of the weights. To run the weights under another convention, replace a field and
-    pass the changed form to ``DFlashDraftModel.reformed``.
+    apply a variant with the changed form (``d2sd.doctor.changes``).
 
     rows: number of rows of a drafted block, including the anchor's.
     reads: position that a row predicts. ``fill``: its own position, so a block drafts ``rows`` − 1 tokens. ``next``: the next

@@ -11,6 +11,7 @@ from msgspec import structs
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.cli.whatif import served_lines as lines
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.served import PositionShares, ServedStep, compare_served, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
@@ -53,7 +54,7 @@ def test_served_comparison_with_same_drafter_is_equal(bundled):
 
 def test_served_comparison_names_first_worse_step(bundled):
     first = bundled.models.first
-    worse = first.reformed(replace(first.form, mask_token=77))
+    worse = Variant("", "", replace(first.form, mask_token=77)).apply(first)
     traces = written(bundled, "dflash", first=worse)
     found = compared(bundled, first, traces)
     assert found.less > found.more

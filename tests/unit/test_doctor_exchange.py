@@ -10,6 +10,7 @@ from itertools import combinations
 import pytest
 import torch
 
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import TextWalk
@@ -85,7 +86,7 @@ def changed(model, *edits, **form):
     for name in edits:
         w = other.get_parameter(name)
         w.data = -w.data
-    return other.reformed(replace(other.form, **form)) if form else other
+    return Variant("", "", replace(other.form, **form)).apply(other) if form else other
 
 
 NAMES = {

@@ -185,7 +185,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     monkeypatch.setattr(probes, "SCREEN_EVERY", 2)
     monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
     target, model = bundled.models.target, bundled.models.first
-    sick = model.reformed(broken(model.form))
+    sick = Variant("", "", broken(model.form)).apply(model)
     base = [walk_text(BlockRedrafter(target, sick), t) for t in texts]
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
     found = list(probe(target, sick, 0, texts, base, tried))
