@@ -55,7 +55,7 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
     at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
     own = "dflash_config." if "dflash_config" in raw else ""
     speculators = isinstance(form, DrafterForm) and form.layout == "speculators"
-    plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": FIELDS["residual"], "output": FIELDS["output"]}  # fmt: skip
+    plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": "norm_before_residual", "output": "norm_output"}  # fmt: skip
     if name in plain:
         return {plain[name]: value}
     match name:

@@ -30,7 +30,6 @@ from d2sd.nets.models import late_taps, misfit
 from d2sd.nets.target import Target
 from d2sd.nets.types import layer_kinds
 
-State = Literal["good", "note", "fault"]
 Mend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
 MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with those of missing tensors
@@ -61,7 +60,7 @@ class Check:
     """
 
     name: str
-    state: State
+    state: Literal["good", "note", "fault"]
     finding: str
     fix: str | None = None
     mend: Mend | None = None
@@ -132,8 +131,8 @@ def network(form: Form, held: Collection[str] = ()) -> Any:
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
     inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    settings: dict[str, Any] = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
-    return Qwen3Config(**form.shape, **settings)
+    own = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
+    return Qwen3Config(**{**form.shape, **own})
 
 
 def own_name(key: str) -> str | None:
@@ -153,8 +152,8 @@ def config_checks(form: Form, config: Any, target: Target | None = None, second:
     second: whether the drafter is the second one.
     """
     block = form if isinstance(form, DrafterForm) else None
-    layout = "EAGLE-3: one layer, which drafts level by level"
-    yield Check("layout", "good", f"{block.layout} config of a block drafter, kind {block.kind}" if block else layout)
+    kind = f"{block.layout} config of a block drafter, kind {block.kind}" if block else "EAGLE-3: one layer, which drafts level by level"  # fmt: skip
+    yield Check("layout", "good", kind)
     if wrong := misfit(form, config):
         yield Check("fit", "fault", wrong, "choose a drafter of this target")
         return

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from huggingface_hub import save_torch_state_dict
-from torch import Tensor, nn
+from torch import Tensor
 
 from d2sd.errors import InputError
 from d2sd.folders.checks import MAPS, config_checks, drafter_form, network, own_name, tensor_checks
@@ -85,7 +84,6 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
     """Write a drafter in speculators' form. Parts that it takes from the target (embedding, LM head) are not written."""
     form = model.form
     layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
-    vocabulary = form.shape["vocab_size"]
     published = {
         "architectures": ["DSparkSpeculator" if form.kind == "dspark" else "DFlashSpeculator"],
         "speculators_model_type": form.kind,
@@ -111,28 +109,17 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
         },
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
-    _save(folder, published, model, {}, vocabulary, model.token_ids)
+    _save(folder, published, model, "layers.0.")
 
 
 # Writing.
 
 
-def _save(
-    folder: Path,
-    config: dict[str, Any],
-    model: nn.Module,
-    names: Mapping[str, str],
-    vocabulary: int,
-    ids: Tensor | None,
-) -> None:
-    """Write ``config.json`` and safetensors files.
-
-    names: our name → published name, for parameters whose names differ.
-    ids: the target's ids of the draft vocabulary; None if all ``vocabulary`` tokens can be drafted.
-    """
-    weights = {names.get(k, k): v.detach().cpu().contiguous() for k, v in model.named_parameters()}
-    if ids is not None:
-        ids, present = ids.cpu(), torch.zeros(vocabulary, dtype=torch.bool)
+def _save(folder: Path, config: dict[str, Any], model: DFlashDraftModel | Eagle3DraftModel, layer: str) -> None:
+    """Write ``config.json`` and safetensors files. ``layer``: published prefix of the names in the first layer."""
+    weights = {key.replace("layers.0.", layer): w.detach().cpu().contiguous() for key, w in model.named_parameters()}
+    if model.form.draft_vocabulary is not None and model.token_ids is not None:
+        ids, present = model.token_ids.cpu(), torch.zeros(model.form.vocabulary, dtype=torch.bool)
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
@@ -141,10 +128,8 @@ def _save(
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
-    """Write an EAGLE-3 drafter that uses the target's embedding, in the form of SpecForge and SGLang."""
+    """Write an EAGLE-3 drafter in the form of SpecForge and SGLang, which has no norms of queries and keys, and no embedding."""
     form, rope = model.form, model.form.shape["rope_parameters"]
-    if form.qk_norm or model.embed_tokens is not None:
-        raise ValueError("this form supports neither norms of queries and keys nor an embedding")
     published = {
         "architectures": ["LlamaForCausalLMEagle3"],
         "model_type": "llama",
@@ -160,6 +145,4 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         "tie_word_embeddings": False,
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
-    names = {k: k.replace("layers.0.", "midlayer.", 1) for k, _ in model.named_parameters()}
-    ids = model.token_ids if form.draft_vocabulary else None
-    _save(folder, published, model, names, form.vocabulary, ids)
+    _save(folder, published, model, "midlayer.")

@@ -52,8 +52,10 @@ def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
                 return
         net = network(form)
     parts = memory(text, net, SIZES[dtype])
-    yield Check("memory", "good", f"it needs {_size(sum(parts.values()))} in {dtype} for a text of {CONTEXT} tokens")
-    yield Check("memory by part", "good", ", ".join(f"{part} {_size(count)}" for part, count in parts.items()))
+    yield Check(
+        "memory", "good", f"it needs {sum(parts.values()) / 1e9:.2f} GB in {dtype} for a text of {CONTEXT} tokens"
+    )
+    yield Check("memory by part", "good", ", ".join(f"{part} {count / 1e9:.2f} GB" for part, count in parts.items()))
 
 
 def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:
@@ -82,9 +84,3 @@ def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:
         "states of linear layers": states,
         f"buffers of linear layers for a tree of {NODES} nodes": tree,
     }
-
-
-def _size(count: int) -> str:
-    if count < 1e8:
-        return f"{count / 1e6:.1f} MB"
-    return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

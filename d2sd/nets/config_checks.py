@@ -3,7 +3,6 @@ A failed check raises ``InputError`` with one sentence."""
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite, prod
@@ -91,11 +90,11 @@ def check_values(part: Raw, where: str = "") -> None:
             continue
         if name in WHOLE:
             least, most = WHOLE[name]
-            inside = _is_whole(value) and least <= value <= most
+            inside = is_whole(value) and least <= value <= most
             require(inside, f"{said} a whole number from {least} to {most}")
         elif name in REAL:
             above, below = REAL[name]
-            real = (isinstance(value, float) and isfinite(value)) or _is_whole(value)
+            real = (isinstance(value, float) and isfinite(value)) or is_whole(value)
             limit = f" and below {below:g}" if isfinite(below) else ""
             require(real and above < value < below, f"{said} a number above {above:g}{limit}")
         elif name in BOOLEANS:
@@ -116,16 +115,11 @@ def _check_heads(config: Raw) -> None:
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Check that token ids (one, several or None) are in a vocabulary of this size."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
-        inside = _is_whole(token) and 0 <= token < vocabulary
+        inside = is_whole(token) and 0 <= token < vocabulary
         require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
 
 
-def whole_numbers(values: Any, most: int) -> bool:
-    """Returns whether this is a list of 1 to ``most`` whole numbers."""
-    return isinstance(values, list) and 0 < len(values) <= most and all(map(_is_whole, values))
-
-
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
 
 
@@ -209,7 +203,7 @@ def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
 
 
 def check_finite(model: nn.Module) -> None:
-    for name, weight in itertools.chain(model.named_parameters(), model.named_buffers()):
+    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
         require(is_finite(weight), f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again")  # fmt: skip
 
 

@@ -21,15 +21,14 @@ from d2sd.nets.config_checks import (
     check_config,
     check_token_ids,
     check_values,
+    is_whole,
     object_at,
     refuse_options,
     refuse_others,
     require,
     short,
-    whole_numbers,
 )
 
-LayoutName = Literal["nested", "flat", "speculators"]
 Kind = Literal["dflash", "dflash2", "dspark"]
 Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
@@ -55,14 +54,14 @@ class Layout(NamedTuple):
 
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-LAYOUTS: dict[LayoutName, Layout] = {
+LAYOUTS: dict[str, Layout] = {
     "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
                           {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
     "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
     "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
 }  # fmt: skip
 # Keys by which a layout is recognised, in this order.
-RECOGNISED: dict[str, LayoutName] = {
+RECOGNISED: dict[str, str] = {
     "speculators_model_type": "speculators", "transformer_layer_config": "speculators", "dflash_config": "nested", "target_layer_ids": "flat",
 }  # fmt: skip
 # Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
@@ -171,7 +170,7 @@ class DrafterForm(Form):
     second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
     """
 
-    layout: LayoutName
+    layout: str
     kind: Kind
     rows: int
     reads: Reads
@@ -225,7 +224,7 @@ class Eagle3Form(Form):
 # Block drafters.
 
 
-def layout_of(raw: Raw) -> LayoutName:
+def layout_of(raw: Raw) -> str:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
     for key, name in RECOGNISED.items():
         if key in raw:
@@ -303,7 +302,8 @@ def _taps(raw: Raw) -> tuple[int, ...]:
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
-        good = whole_numbers(numbers, MAX_TAPS) and min(numbers) >= first
+        whole = isinstance(numbers, list) and len(numbers) <= MAX_TAPS and all(map(is_whole, numbers))
+        good = whole and min(numbers) >= first
         require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
         found[path] = tuple(number - first for number in numbers)
     taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
@@ -427,9 +427,7 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
     For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers for this choice.
     """
     layers = (1, target_layers // 2 - 1, target_layers - 4)
-    too_few = (
-        f"the target has only {target_layers} layers, too few for EAGLE-3's default layers; name the layers to read"
-    )
+    too_few = f"the target has only {target_layers} layers, too few for EAGLE-3's default layers; name the layers to read (in training: --target-layers)"
     require(1 < layers[1] < layers[2], too_few)
     return layers
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -110,7 +109,7 @@ def check_confidence(confidence: Iterable[float], drafter: str, target: Target) 
     The drafter reads the target's features. The target is at fault if these features or its weights are not finite.
     """
     if any(c != c for c in confidence):
-        sound = all(map(is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))
+        sound = all(map(is_finite, [*target.taps.outputs(), *target.model.parameters()]))
         raise not_finite(f"the drafter {drafter}" if sound else f"the target {target.name}")
 
 

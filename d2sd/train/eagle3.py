@@ -53,10 +53,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
     """Returns the target layers to read. None selects EAGLE-3's default layers. depth: number of layers of the target."""
-    try:
-        layers = layers or list(default_eagle3_layers(depth))
-    except ValueError as error:
-        raise InputError(f"{error} with --target-layers") from None
+    layers = layers or list(default_eagle3_layers(depth))
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
             f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"
