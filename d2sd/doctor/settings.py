@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from d2sd.nets.layouts import LAYERS, LAYOUTS, TAPS, DrafterForm, Form, layout_of
+from d2sd.nets.layouts import LAYERS, LAYOUTS, TAPS, DrafterForm, Form
 
 Setting = Literal["taps", "mask", "rope", "attention", "reads", "rows", "eps", "residual", "output", "heads"]
 ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
@@ -64,7 +64,7 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
         case "heads":
             return {f"{at}{key}": part for key, part in zip(HEADS, value, strict=True)}
         case "taps":
-            key = LAYOUTS[layout_of(raw)].taps if isinstance(form, DrafterForm) else LAYERS
+            key = LAYOUTS[form.layout].taps if isinstance(form, DrafterForm) else LAYERS
             if "eagle_config" in raw:
                 return {f"eagle_config.{LAYERS}": list(value), LAYERS: None}
             return {key: [n + TAPS[key] for n in value]}

@@ -28,6 +28,13 @@ def test_read_form_spreads_default_taps():
         assert read_form({**config, "num_hidden_layers": count}).taps == taps
 
 
+def test_read_form_takes_taps_from_every_key():
+    outputs, inputs = {"target_layer_ids": [0, 2]}, {"eagle_aux_hidden_state_layer_ids": [1, 3]}
+    config = {**nested(), "num_target_layers": 9}
+    for inner, outer in ((outputs, {}), (outputs, inputs), ({}, inputs), (inputs, {})):
+        assert read_form({**config, **outer, "dflash_config": {"mask_token_id": 1, **inner}}).taps == (0, 2)
+
+
 REFUSED = [
     ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size is 4; make them equal"),
     ({**nested(), "eagle_aux_hidden_state_layer_ids": [2, 3]}, "means the layers \\(0, 1\\) and its eagle_aux_hidden_state_layer_ids means the layers \\(1, 2\\); make them equal"),

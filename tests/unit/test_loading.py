@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.folders.drafters import save_eagle3
-from d2sd.folders.loading import BUNDLED, load_drafter, load_target
+from d2sd.folders.loading import BUNDLED, load_drafter, load_models, load_target
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import Models
@@ -215,6 +215,18 @@ def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     shutil.copytree(folder / "other", folder / "eagle3")
     config = DecodeConfig("eagle3", 20)
     assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_load_refuses_drafters_of_the_other_kind(engine, folder):
+    save_eagle3(engine.models.eagle3, folder / "other")
+    with pytest.raises(
+        InputError, match="is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second"
+    ):
+        load(str(folder), second_drafter=str(folder / "other"))
+    with pytest.raises(InputError, match="holds no EAGLE-3 drafter; give a block drafter with --drafter"):
+        load_models(str(folder), eagle3=str(folder / "dflash"))
+    with pytest.raises(InputError, match="it is not a block drafter"):
+        load_drafter(str(folder / "other"), torch.float32, "cpu")
 
 
 def test_drafter_token_ids_follow_device():
