@@ -22,11 +22,12 @@ Shapes = Mapping[str, tuple[int, ...]]  # of tensors, by name
 NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 # Key of any object of a config → bounds of its value: a whole number, bounds included, or a number strictly between the bounds.
 WHOLE = {
-    **dict.fromkeys(NEEDED, (1, 2**27)),
-    **dict.fromkeys(("num_key_value_heads", "head_dim", "max_position_embeddings", "swa_window_size"), (1, 2**27)),
-    **dict.fromkeys(("selector_rank", "selector_top_k", "conv_kernel_size", "conv_group_size"), (1, 2**27)),
-    **dict.fromkeys(("markov_rank", "draft_vocab_size", "target_hidden_size", "sliding_window"), (0, 2**27)),
+    **dict.fromkeys((*NEEDED, "selector_rank", "selector_top_k", "conv_group_size"), (1, 2**22)),
+    **dict.fromkeys(("num_attention_heads", "num_key_value_heads", "head_dim", "conv_kernel_size"), (1, 2**12)),
+    **dict.fromkeys(("markov_rank", "draft_vocab_size", "target_hidden_size"), (0, 2**22)),
+    **dict.fromkeys(("max_position_embeddings", "swa_window_size"), (1, 2**27)),
     **dict.fromkeys(("num_hidden_layers", "num_target_layers"), (1, 2**10)),
+    "sliding_window": (0, 2**27),
     "block_size": (2, MAX_BLOCK),
 }
 REAL = {

@@ -37,7 +37,7 @@ def change(folder: Path, changes: dict[str, object], name: str = "config.json") 
 
 ANY_NET = [
     ({"model_type": "gpt2x"}, "gpt2x"),
-    ({"hidden_size": 0}, r"its hidden_size is 0; it must be a whole number from 1 to 134217728"),
+    ({"hidden_size": 0}, r"its hidden_size is 0; it must be a whole number from 1 to 4194304"),
     ({"hidden_size": 10**30}, "its hidden_size is a number of many digits"),
     ({"hidden_size": None}, "its hidden_size is missing"),
     ({"num_key_value_heads": 3}, "its 4 attention heads cannot share 3 key-value heads"),
