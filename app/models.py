@@ -28,9 +28,9 @@ import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
-from d2sd.folders.drafters import published_config
+from d2sd.folders.checks import published_config
 from d2sd.folders.loading import BUNDLED, load_models
-from d2sd.folders.plan import SIZES, plan, summary
+from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.store import REMOTE, Remote, found, hub_answers
 from d2sd.nets.layouts import read_form
 from d2sd.trace.metrics import weights_of
@@ -386,4 +386,7 @@ def planned(model: str, folder: str) -> str:
 
 @lru_cache(32)
 def _summary(target: str, drafter: str | None, dtype: str) -> str:
-    return without_paths(summary(plan(target, drafter, dtype)))
+    checks = plan(target, drafter, dtype)
+    refused = [f"refused: {check.finding}" for check in checks if check.state == "fault"]
+    said = refused or [check.finding for check in checks if check.name in ("target", "passes", "memory")]
+    return without_paths(" ".join(f"{finding[0].upper()}{finding[1:]}." for finding in said))

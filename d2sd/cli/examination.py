@@ -7,26 +7,27 @@ import sys
 from dataclasses import replace
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import FAULT_NAMED, print_json, tell_of_template, write_report
+from d2sd.cli.common import FAULT_NAMED, print_json, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.doctor.examination import PROMPTS, VISIBLE, Examination, Progress, check_reachable
 from d2sd.doctor.findings import Asked
-from d2sd.doctor.report import doctor_report, plain_text
+from d2sd.doctor.report import check_table, doctor_report, plain_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_alone
 from d2sd.folders.plan import SIZES, plan
-from d2sd.folders.plan import markdown as markdown_of_plan
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable, progress
 
 
 def plan_pair(arguments: argparse.Namespace) -> int:
-    """Prints whether target and drafter would run together, from their configs. Returns ``FAULT_NAMED`` if they would not."""
-    dtype = arguments.dtype if arguments.dtype in SIZES else "bfloat16"
-    pair = plan(arguments.target, arguments.drafter, dtype)
-    write_report(markdown_of_plan(pair), arguments.out)
-    return FAULT_NAMED * (pair.refused is not None)
+    """Prints the checks of a target and a drafter that need no weights. Returns ``FAULT_NAMED`` if one is a fault."""
+    checks = plan(arguments.target, arguments.drafter, arguments.dtype if arguments.dtype in SIZES else "bfloat16")
+    report = "\n".join(check_table(checks))
+    print(printable(plain_text(report)))
+    if arguments.out:
+        write_whole(arguments.out, report)
+    return FAULT_NAMED * any(check.state == "fault" for check in checks)
 
 
 def examine_drafters(arguments: argparse.Namespace) -> int:

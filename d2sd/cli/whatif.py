@@ -42,7 +42,7 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import published_config
+from d2sd.folders.checks import published_config
 from d2sd.folders.loading import is_eagle3_folder, with_drafter
 from d2sd.methods import METHODS
 from d2sd.nets.layouts import read_form

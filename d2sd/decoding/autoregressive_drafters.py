@@ -34,13 +34,13 @@ class LevelDrafter:
 
     def __init__(self, model: Eagle3DraftModel, target: Target, passes: Passes, depth: int, top_k: int):
         self.model, self.target, self.passes, self.depth = model, target, passes, depth
-        self.top_k = min(top_k, model.config.draft_vocab_size)
-        c = model.config.layer
+        self.top_k = min(top_k, model.form.drafted)
+        c = model.config
         make = partial(
             KeyValueCache.uniform, 1, c.num_key_value_heads, c.head_dim, dtype=model.dtype, device=model.device
         )
         self.cache = passes.cache("eagle3", make)
-        self.embedding = target.embedding if model.embedding is None else model.embedding
+        self.embedding = model.embed_tokens or target.embedding
         self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)
 
     def extend(self, features: Tensor) -> None:

@@ -1,6 +1,7 @@
 """Changes of a drafter: other settings for reading its weights, and other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``FolderEdit`` changes only a folder.
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check``
+with a ``mend`` (``d2sd.folders.checks``) changes only a folder.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from huggingface_hub import save_torch_state_dict
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from d2sd.doctor.settings import Form, set_keys
+from d2sd.doctor.settings import set_keys
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import eagle3_name, is_eagle3, own_name, published_config
+from d2sd.folders.checks import Check, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
-from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.layouts import Eagle3Form, Form
 from d2sd.replay.anchors import Drafter
 
 WeightEdit = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor | None]]
@@ -78,18 +79,6 @@ class Variant:
         return changed
 
 
-@dataclass(frozen=True, slots=True)
-class FolderEdit:
-    """A repair of a published folder. It does not need a loaded drafter.
-
-    description: the change, in a few words.
-    edit_tensors: returns the tensors of the repaired folder, given the published tensors. The keys are published names.
-    """
-
-    description: str
-    edit_tensors: Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
-
-
 def weights_of(model: Drafter) -> dict[str, Tensor]:
     """Returns a drafter's weights by name. If there is a draft vocabulary, ``TOKEN_IDS`` holds its target ids."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
@@ -109,23 +98,18 @@ def _with_own_modules(module: Any) -> Any:
 
 
 def _set_form(model: Any, form: Form) -> None:
-    if isinstance(form, DrafterForm):
-        model.__dict__.update(model.reformed(form).__dict__)
-        model.config = copy.deepcopy(model.config)
-        model.config.rms_norm_eps = form.shape["rms_norm_eps"]
-        _set_eps(model, form.shape["rms_norm_eps"])
-        return
-    model.config = form
-    _set_eps(model, form.layer.rms_norm_eps)
-    model.layer.norm_before_residual = form.norm_before_residual
-    model.layer.self_attn.head_dim = form.layer.head_dim
-    model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
-
-
-def _set_eps(model: nn.Module, eps: float) -> None:
+    model.form, model.config = form, copy.deepcopy(model.config)
+    for key, value in form.shape.items():
+        setattr(model.config, key, value)
     for module in model.modules():
         if isinstance(module, nn.RMSNorm):
-            module.eps = eps
+            module.eps = form.shape["rms_norm_eps"]
+    model.rotary_emb = type(model.rotary_emb)(model.config).to(model.device)
+    if isinstance(form, Eagle3Form):
+        model.layers[0].norm_before_residual = form.norm_before_residual
+        model.layers[0].self_attn.head_dim = form.shape["head_dim"]
+    else:  # weights that were packed or merged for the former settings
+        model._packed, model._merged, model._rows = None, {}, None
 
 
 def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:
@@ -143,28 +127,29 @@ def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:
         setattr(model.get_submodule(owner), last, nn.Parameter(weight, requires_grad=False))
 
 
-def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
+def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) -> None:
     """Writes the drafter ``source`` (folder or hub id) with these changes to the new folder ``out``.
 
-    Folder edits are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
+    Repairs of the folder are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
     or a change cannot be written, and ``OSError`` if writing fails. A failure leaves no partial folder.
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
     config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
-    to_own, files = eagle3_name if is_eagle3(config) else own_name, weight_files(source)
+    files = weight_files(source)
     published = read_weights(files)
     for change in changes:
-        if isinstance(change, FolderEdit):
+        if isinstance(change, Check):
+            assert change.mend is not None
             try:
-                published = change.edit_tensors(published)
+                published = change.mend(published)
             except (KeyError, RuntimeError) as error:
                 raise InputError(f"the tensors do not allow this change ({first_line(error)})") from None
             continue
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
         config = set_keys(change.values or {})(config)
-        names = {own: key for key in published if (own := to_own(key)) is not None}
+        names = {own: key for key in published if (own := own_name(key)) is not None}
         own_weights = {own: published[key] for own, key in names.items()}
         for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():
             if own == TOKEN_IDS and weight is not None:  # published as target id − draft id

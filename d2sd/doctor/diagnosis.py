@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from d2sd.calibration.sentences import count, decimal, with_interval
-from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import UNRELATED
 from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
 from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings
 from d2sd.doctor.probes import Trial
+from d2sd.folders.checks import Check
 from d2sd.replay.anchors import LOW, alpha, alpha_estimate
 
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
@@ -26,7 +26,7 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     wrong = next((c for c in checks if c.state == "fault"), None)
     if wrong is None:
         return None
-    changes = () if wrong.mend is None else (wrong.mend,)
+    changes = () if wrong.mend is None else (wrong,)
     return Diagnosis(wrong.name, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 

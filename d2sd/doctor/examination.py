@@ -15,7 +15,6 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant, write_changed
-from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
@@ -32,7 +31,7 @@ from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
-from d2sd.folders.drafters import published_config
+from d2sd.folders.checks import Check, check_drafter_folder, published_config
 from d2sd.folders.fingerprint import changes_since
 from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files

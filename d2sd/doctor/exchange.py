@@ -20,7 +20,6 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
 from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
-from d2sd.doctor.variants import form_of
 from d2sd.replay.anchors import Drafter, TextWalk, alpha
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
@@ -226,13 +225,14 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     here, there = weights_of(own), weights_of(good)
     names = sorted(sorted(here.keys() | there.keys()), key=_place)
     parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
-    ours, theirs = settings_of(form_of(own)), settings_of(form_of(good))
+    ours, theirs = settings_of(own.form), settings_of(good.form)
     settings: dict[tuple[str, int], list[Setting]] = {}
     for name in ours:
         kind = WITH_TENSORS.get(name, WORDS[name])
         if name == "mask" and ("embed_tokens", -1) in parts:
             kind = "embed_tokens"  # the mask token's row
-        settings.setdefault((kind, -1), []).append(name)
+        layer = next((layer for other, layer in parts if other == kind), -1)
+        settings.setdefault((kind, layer), []).append(name)
     every, differing = list[Part](), list[Part]()
     for kind, layer in dict.fromkeys([*parts, *settings]):
         tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
@@ -247,10 +247,10 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
 
 def _place(name: str) -> tuple[int, str]:
     """Returns the layer (−1 outside of numbered layers) and the kind of part to which a tensor belongs."""
-    inside = re.match(r"layers?\.(?:(\d+)\.)?", name)
+    inside = re.match(r"layers\.(\d+)\.", name)
     rest = name[inside.end() :] if inside else name
     kind = next((kind for pattern, kind in TOGETHER if re.match(pattern, rest)), "")
-    layer = int(inside[1]) if inside and inside[1] else -1
+    layer = int(inside[1]) if inside else -1
     return layer, kind or _last(rest)
 
 
@@ -260,7 +260,7 @@ def _last(name: str) -> str:
 
 def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[str, Any], words: str = "") -> Variant:
     """Returns the drafter ``own`` with these parts, in words ``words``, of the drafter ``good``."""
-    weights, theirs, form = weights_of(good), settings_of(form_of(good)), form_of(own)
+    weights, theirs, form = weights_of(good), settings_of(good.form), own.form
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}
     if TOKEN_IDS in names and TOKEN_IDS in weights:
@@ -315,6 +315,6 @@ def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
             left = [part for part in left if part.layer != layer]
     for name in dict.fromkeys(part.words for part in left):
         there = sorted(part.layer for part in left if part.words == name and part.layer is not None)
-        where = " of every layer" if len(there) == len(layers) > 1 else f" of layer {', '.join(map(str, there))}"
-        words.append(name + where * bool(there))
+        where = " of every layer" if len(there) == len(layers) else f" of layer {', '.join(map(str, there))}"
+        words.append(name + where * (bool(there) and len(layers) > 1))
     return ", ".join(words)

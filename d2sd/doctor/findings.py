@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from d2sd.calibration.resampling import Estimate
-from d2sd.doctor.changes import FolderEdit, Variant
-from d2sd.doctor.checks import Check
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.errors import InputError
+from d2sd.folders.checks import Check
 from d2sd.replay.anchors import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.trace.text import all_encodable
 
@@ -122,7 +122,7 @@ class Diagnosis:
     cause: str
     sentence: str
     fix: str | None = None
-    changes: tuple[Variant | FolderEdit, ...] = ()
+    changes: tuple[Variant | Check, ...] = ()
     alpha: float | None = None
 
     @property

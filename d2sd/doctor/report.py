@@ -16,6 +16,7 @@ from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.probes import Trial
+from d2sd.folders.checks import Check
 from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
 from d2sd.replay.anchors import alpha
 from d2sd.trace.text import escaped
@@ -107,8 +108,12 @@ def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[s
     if e.trials or e.templates:
         yield from _tried(e, full)
     yield from ("", "### The folder", "")
-    yield from _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in e.checks))
-    yield ""
+    yield from (*check_table(e.checks, clean), "")
+
+
+def check_table(checks: Sequence[Check], clean: Callable[[str], str] = str) -> Iterator[str]:
+    """Yields the lines of a Markdown table of the checks of a folder. ``clean``: as for ``doctor_report``."""
+    return _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in checks))
 
 
 def _run(e: Findings, run: DraftingRun) -> Iterator[str]:

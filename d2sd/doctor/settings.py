@@ -8,11 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from d2sd.folders.drafters import LAYERS
-from d2sd.nets.eagle3 import Eagle3Config
-from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.layouts import LAYERS, LAYOUTS, TAPS, DrafterForm, Form
 
-Form = DrafterForm | Eagle3Config
 Setting = Literal["taps", "mask", "rope", "attention", "reads", "rows", "eps", "residual", "output", "heads"]
 ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -22,38 +19,31 @@ WORDS: Mapping[Setting, str] = {
     "rows": "rows per block", "eps": "rms_norm_eps", "residual": "norm_before_residual", "output": "norm_output",
     "heads": "head size",
 }  # fmt: skip
-BLOCK_FIELDS = {"taps": "taps", "mask": "mask_token", "reads": "reads", "rows": "rows"}
-EAGLE3_FIELDS = {"taps": "target_layer_ids", "residual": "norm_before_residual", "output": "norm_output"}
-LAYER_FIELDS = {"rope": "rope_parameters", "eps": "rms_norm_eps"}
+FIELDS = {  # settings that are fields of a form
+    "taps": "taps", "mask": "mask_token", "reads": "reads", "rows": "rows", "residual": "norm_before_residual", "output": "norm_output",
+}  # fmt: skip
+LAYER_KEYS = {"rope": "rope_parameters", "eps": "rms_norm_eps"}
 HEADS = ("head_dim", "num_attention_heads", "num_key_value_heads")
 
 
 def settings_of(form: Form) -> dict[Setting, Any]:
     """Returns the settings. "attention" is the pair (windows, causal), "heads" the values of the keys ``HEADS``."""
-    found: dict[Any, Any]
+    found: dict[Any, Any] = {name: getattr(form, field) for name, field in FIELDS.items() if hasattr(form, field)}
     if isinstance(form, DrafterForm):
-        found = {name: getattr(form, field) for name, field in BLOCK_FIELDS.items()}
         found["attention"] = form.windows, form.causal
-        return found | {name: form.shape[key] for name, key in LAYER_FIELDS.items()}
-    found = {name: getattr(form, field) for name, field in EAGLE3_FIELDS.items()}
-    found["heads"] = tuple(getattr(form.layer, key) for key in HEADS)
-    return found | {name: getattr(form.layer, key) for name, key in LAYER_FIELDS.items()}
+    else:
+        found["heads"] = tuple(form.shape[key] for key in HEADS)
+    return found | {name: form.shape[key] for name, key in LAYER_KEYS.items()}
 
 
 def with_setting(form: Any, name: Setting, value: Any) -> Any:
     """Returns the form with another value of a setting."""
-    if isinstance(form, DrafterForm):
-        if name in LAYER_FIELDS:
-            return replace(form, shape={**form.shape, LAYER_FIELDS[name]: value})
-        if name == "attention":
-            return replace(form, windows=value[0], causal=value[1])
-        return replace(form, **{BLOCK_FIELDS[name]: value})
-    if name in EAGLE3_FIELDS:
-        return replace(form, **{EAGLE3_FIELDS[name]: value})
-    layer = copy.deepcopy(form.layer)
-    for key, part in zip(HEADS, value, strict=True) if name == "heads" else [(LAYER_FIELDS[name], value)]:
-        setattr(layer, key, part)
-    return replace(form, layer=layer)
+    if name in FIELDS:
+        return replace(form, **{FIELDS[name]: value})
+    if name == "attention":
+        return replace(form, windows=value[0], causal=value[1])
+    keys = dict(zip(HEADS, value, strict=True)) if name == "heads" else {LAYER_KEYS[name]: value}
+    return replace(form, shape={**form.shape, **keys})
 
 
 def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -62,32 +52,22 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
     raw: the config to change.
     """
     value: Any = settings_of(form)[name]
-    nested = "dflash_config" in raw
     at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
-    own = "dflash_config." if nested else ""
+    own = "dflash_config." if "dflash_config" in raw else ""
     speculators = isinstance(form, DrafterForm) and form.layout == "speculators"
+    plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": "norm_before_residual", "output": "norm_output"}  # fmt: skip
+    if name in plain:
+        return {plain[name]: value}
     match name:
         case "rope":
             return {f"{at}rope_parameters": dict(value), f"{at}rope_theta": None, f"{at}rope_scaling": None}
-        case "eps":
-            return {f"{at}rms_norm_eps": value}
         case "heads":
             return {f"{at}{key}": part for key, part in zip(HEADS, value, strict=True)}
-        case "residual" | "output":
-            return {EAGLE3_FIELDS[name]: value}
-        case "rows":
-            return {"block_size": value}
-        case "mask":
-            return {f"{own}mask_token_id": value}
         case "taps":
-            by_inputs = [n + 1 for n in value]  # in some layouts, number n means the input of layer n
-            if speculators:
-                return {"aux_hidden_state_layer_ids": by_inputs}
-            if isinstance(form, DrafterForm):
-                return {f"{own}target_layer_ids": list(value)}
+            key = LAYOUTS[form.layout].taps if isinstance(form, DrafterForm) else LAYERS
             if "eagle_config" in raw:
                 return {f"eagle_config.{LAYERS}": list(value), LAYERS: None}
-            return {LAYERS: by_inputs}
+            return {key: [n + TAPS[key] for n in value]}
         case "attention":
             windows, causal = value
             values: dict[str, Any] = {"is_causal": any(causal)}
@@ -96,7 +76,7 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
             if any(windows) or "sliding_attention" in str(raw):
                 values[f"{at}layer_types"] = [f"{'sliding' if w else 'full'}_attention" for w in windows]
                 values[f"{at}sliding_window"] = max((w for w in windows if w), default=None)
-                values |= {f"{own}use_swa": None} if nested else {}
+                values |= {f"{own}use_swa": None} if own else {}
             return values
         case _:
             return _anchor_values(value, raw, speculators)

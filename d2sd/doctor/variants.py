@@ -15,9 +15,9 @@ from typing import Any
 from torch import Tensor
 
 from d2sd.doctor.changes import Variant, WeightEdit, weights_of
-from d2sd.doctor.settings import Form, Setting, config_line, config_values, settings_of, with_setting
-from d2sd.nets.drafter import DFlashDraftModel, plain_rope
-from d2sd.nets.layouts import DrafterForm
+from d2sd.doctor.settings import Setting, config_line, config_values, settings_of, with_setting
+from d2sd.nets.drafter import plain_rope
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form
 from d2sd.nets.target import Target
 from d2sd.replay.anchors import Drafter
 
@@ -34,15 +34,11 @@ def variants(model: Drafter, target: Target, longest: int, raw: Mapping[str, Any
     longest: number of tokens of the longest text.
     raw: the drafter's published config.
     """
-    own = form_of(model)
+    own = model.form
     tried = [*_readings(own, target, longest, raw), *_displaced(own), *_conversions(model, own)]
     distinct = {variant.key: variant for variant in reversed(tried)}
     distinct.pop(Variant("taps", "", own).key, None)
     return list(reversed(distinct.values()))
-
-
-def form_of(model: Drafter) -> Form:
-    return model.form if isinstance(model, DFlashDraftModel) else model.config
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
@@ -65,7 +61,7 @@ def _reading(
     return Variant(name, description, other, values, fix=config_line(values) if values else None, common=common)
 
 
-def _readings(own: Form, target: Target, longest: int, raw: Mapping[str, Any]) -> Iterator[Variant]:
+def _readings(own: DrafterForm | Eagle3Form, target: Target, longest: int, raw: Mapping[str, Any]) -> Iterator[Variant]:
     values = settings_of(own)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
         yield _reading(own, "taps", description, tuple(taps), raw, common)
@@ -137,8 +133,8 @@ def _other_attention(form: DrafterForm, longest: int) -> Iterator[tuple[str, tup
 
 def _other_heads(form: Any) -> Iterator[tuple[int, int, int]]:
     """Yields other head sizes that fit the same matrices. Norms of queries and keys, if present, fix the head size."""
-    own, c = form.layer.head_dim, form.layer
-    queries, keys = c.num_attention_heads * own, c.num_key_value_heads * own
+    own, heads, kv_heads = settings_of(form)["heads"]
+    queries, keys = heads * own, kv_heads * own
     for size in HEAD_SIZES:
         if not (form.qk_norm or size == own or queries % size or keys % size):
             yield size, queries // size, keys // size
@@ -159,7 +155,7 @@ def _displaced(own: Form) -> Iterator[Variant]:
 
 def _conversions(model: Drafter, own: Form) -> Iterator[Variant]:
     weights = weights_of(model)
-    config = model.config if isinstance(model, DFlashDraftModel) else model.config.layer
+    config = model.config
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}
     for order, change in (("pairs into halves", pairs_to_halves), ("halves into pairs", halves_to_pairs)):
         for parts in ("qk", "q", "k"):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from threading import RLock
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from transformers import (
+    CONFIG_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -24,13 +25,14 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
+from d2sd.folders.checks import published_config
+from d2sd.folders.drafters import read_drafter
 from d2sd.folders.store import found, located
 from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
-from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import is_eagle3
 from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.self_check import check_passes
@@ -130,21 +132,20 @@ def load_models(
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
     # Configs are read first, since loading the target may take long.
-    kinds = {part: is_eagle3_folder(part) for part in (drafter, second_drafter, eagle3) if part is not None}
+    if second_drafter is not None:
+        _refuse_second(second_drafter)
+    if eagle3 is not None and not is_eagle3_folder(eagle3):
+        raise InputError(f"{eagle3} holds no EAGLE-3 drafter; give a block drafter with --drafter")
     if draft_model is not None:
         target_folder(draft_model)
-    if drafter is not None and kinds[drafter]:
+    if drafter is not None and is_eagle3_folder(drafter):
         eagle3, drafter = drafter, own
     loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
     loaded.mixed = _mixes(loaded, dtype)
     near = str(loaded.device)
-    level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
-    first, second = (
-        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)
+    first, second, level = (
+        None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter, eagle3)
     )
-    for block in (first, second):
-        if block is not None:
-            block.mixed = loaded.mixed
     small = None if draft_model is None else load_target(draft_model, DTYPES[kind], near)
     return Models(loaded, first, second, small, label, level)
 
@@ -175,15 +176,19 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
     Raises ``InputError`` if the drafter cannot be loaded, does not fit the target, or is EAGLE-3 and ``second`` is True.
     """
     target, kind = models.target, DTYPES[dtype or "float32"]
-    if is_eagle3_folder(source):
-        if second:
-            raise InputError(
-                f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
-            )
-        return replace(models, first=None, eagle3=load_eagle3(source, kind, target))
+    if second:
+        _refuse_second(source)
     drafter = load_drafter(source, kind, str(target.device), target)
-    drafter.mixed = target.mixed
+    if isinstance(drafter, Eagle3DraftModel):
+        return replace(models, first=None, eagle3=drafter)
     return replace(models, second=drafter) if second else replace(models, first=drafter)
+
+
+def _refuse_second(source: str) -> None:
+    if is_eagle3_folder(source):
+        raise InputError(
+            f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
+        )
 
 
 def _mixes(target: Target, dtype: str | None) -> bool:
@@ -227,19 +232,14 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             raise InputError(
                 f"GGUF files of type {raw.get('model_type')!r} are not supported; choose {', '.join(GGUF_TYPES)}"
             )
-        if raw.get("model_type") in (*SUPPORTED, *TYPES):
-            check_config(text_part(raw), (*SUPPORTED, *TYPES))
-        # reading a GGUF file's header takes seconds, so ``raw`` is reused
-        config = AutoConfig.for_model(**raw) if gguf else AutoConfig.from_pretrained(place, **SAFE)
-        check_supported(config, _short(source))  # before the weights are downloaded
+        config = supported_config(raw, _short(source))  # before the weights are downloaded
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
             held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
-            with BUILDING:
-                check_shapes(held, partial(loader.from_config, text_config(config)))
+            check_shapes(held, target_network(config))
         with BUILDING, quiet():
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
@@ -270,6 +270,27 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
+def supported_config(raw: dict[str, Any], name: str) -> Any:
+    """Returns a target's transformers config for its config.json. Raises ``InputError`` if the target is not supported."""
+    kind, text = raw.get("model_type"), text_part(raw)
+    if kind in (*SUPPORTED, *TYPES):
+        check_config(text, (*SUPPORTED, *TYPES))
+    known = kind in CONFIG_MAPPING
+    config = (
+        AutoConfig.for_model(**raw)
+        if known
+        else SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
+    )
+    check_supported(config, name)
+    return config
+
+
+def target_network(config: Any) -> Any:
+    """Returns a target's network without memory, on torch's device meta."""
+    with BUILDING, torch.device("meta"):
+        return AutoModelForCausalLM.from_config(text_config(config))
+
+
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
     """Returns the option that makes transformers dequantise MXFP4 weights (gpt-oss) on loading, on every machine."""
     mxfp4 = (raw.get("quantization_config") or {}).get("quant_method") == "mxfp4"
@@ -295,20 +316,20 @@ def _check_device(device: str) -> str:
     return device
 
 
-def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
-    """Returns a block drafter from a folder or hub id in a published layout.
+def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> Any:
+    """Returns the ``DFlashDraftModel`` or ``Eagle3DraftModel`` of a folder or hub id in a published layout.
 
-    target: the drafter's target, if known; tensors that equal the target's are then shared.
+    target: the drafter's target, if known; tensors that equal the target's are then shared. EAGLE-3 needs it.
 
-    Raises ``InputError`` if weights are missing or unknown, or the folder cannot be read.
+    Raises ``InputError`` if the folder cannot be read, is unsupported or wrong, or does not fit the target.
     """
     try:
         with BUILDING:
             model: Any = read_drafter(source, _short(source), dtype, target)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error, 400)}") from error
-    moved: DFlashDraftModel = model.to(device)
-    return moved
+        raise _not_loaded(source, error) from error
+    model.mixed = target is not None and target.mixed
+    return model.to(device)
 
 
 def is_eagle3_folder(source: str) -> bool:
@@ -318,17 +339,11 @@ def is_eagle3_folder(source: str) -> bool:
         refuse_others(config)
         return is_eagle3(config)
     except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error)}") from error
+        raise _not_loaded(source, error) from error
 
 
-def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftModel:
-    """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
-    try:
-        with BUILDING:
-            model = read_eagle3(source, _short(source), target, dtype)
-    except Exception as error:
-        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
-    return model.to(target.device)
+def _not_loaded(source: str, error: Exception) -> InputError:
+    return InputError(f"cannot load the drafter {source}: {first_line(error, 600)}")
 
 
 def _short(source: str) -> str:

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
+from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 
 CONVERT = (
@@ -94,17 +95,11 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
             found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
             if template:
                 found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
-    for part, block in (("first_drafter", models.first), ("second_drafter", models.second)):
-        if block is not None:
-            found[part] = {
-                **_of(block, block.config, block.config.name_or_path),
-                "taps": " ".join(map(str, block.target_layer_ids)),
-                "block_size": block.block_size,
-                "mask_token_id": block.mask_token_id,
-            }
-    if (level := models.eagle3) is not None:
-        own = _of(level, level.config.layer, level.config.name_or_path)
-        found["eagle3"] = {**own, "taps": " ".join(map(str, level.target_layer_ids))}
+    for part, drafter in models.drafters.items():
+        taps = " ".join(map(str, drafter.target_layer_ids))
+        found[part] = {**_of(drafter, drafter.config, drafter.config.name_or_path), "taps": taps}
+        if isinstance(drafter, DFlashDraftModel):
+            found[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
     return found
 
 

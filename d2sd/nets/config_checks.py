@@ -1,85 +1,108 @@
-"""Checks untrusted model folders: the fields of config.json (before a model is built), the kind of drafter, and the weights.
+"""Checks untrusted model folders: the values of config.json (before a model is built), the kind of drafter, and weights.
 A failed check raises ``InputError`` with one sentence."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from math import inf, isfinite, prod
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
 
 from d2sd.errors import InputError
+from d2sd.methods.base import MAX_BLOCK
 
-# Largest accepted values.
-SIZES = {
-    "hidden_size": 2**17,
-    "intermediate_size": 2**20,
-    "num_hidden_layers": 2**10,
-    "num_attention_heads": 2**12,
-    "num_key_value_heads": 2**12,
-    "head_dim": 2**12,
-    "vocab_size": 2**22,
-    "max_position_embeddings": 2**27,
+Raw = Mapping[str, Any]  # a JSON object
+Shapes = Mapping[str, tuple[int, ...]]  # of tensors, by name
+NEEDED = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+# Key of any object of a config → bounds of its value: a whole number, bounds included, or a number strictly between the bounds.
+WHOLE = {
+    **dict.fromkeys((*NEEDED, "selector_rank", "selector_top_k", "conv_group_size"), (1, 2**22)),
+    **dict.fromkeys(("num_attention_heads", "num_key_value_heads", "head_dim", "conv_kernel_size"), (1, 2**12)),
+    **dict.fromkeys(("markov_rank", "draft_vocab_size", "target_hidden_size"), (0, 2**22)),
+    **dict.fromkeys(("max_position_embeddings", "swa_window_size"), (1, 2**27)),
+    **dict.fromkeys(("num_hidden_layers", "num_target_layers"), (1, 2**10)),
+    "sliding_window": (0, 2**27),
+    "block_size": (2, MAX_BLOCK),
 }
-MAY_BE_NULL = ("num_key_value_heads", "head_dim")
-BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
+REAL = {
+    **dict.fromkeys(("initializer_range", "rope_theta", "factor", "original_max_position_embeddings"), (0, inf)),
+    **dict.fromkeys(("output_multiplier", "input_embedding_scale"), (0, inf)),
+    "rms_norm_eps": (0, 1),
+    "final_logit_softcapping": (-1, inf),  # 0: no cap
+}
+# Options of block drafters and of EAGLE-3 drafters, and all options that are true or false.
+BLOCK_OPTIONS = (
+    "is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
+    "sample_from_anchor", "sliding_window_non_causal",
+)  # fmt: skip
+EAGLE3_OPTIONS = ("norm_before_residual", "norm_output", "fc_norm")
+BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", *BLOCK_OPTIONS, *EAGLE3_OPTIONS)
+ROPES = ("rope_parameters", "rope_scaling")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
-MAX_TAPS = 64
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
-# Options that any drafter may set to true: they are supported, or do not affect the network's output.
-FLAGS_OF_DRAFTERS = frozenset(
-    {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
-)
-# Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
-    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
-    "add_swa_attention_sink_bias": (False,), "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,),
-}  # fmt: skip
-LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
-EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-# part of a tensor's name → description of this unsupported kind of tensor
-TENSORS = {
-    "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
-    "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
-    "mask_hidden": "a P-EAGLE drafter's mask", "midlayer": "an EAGLE-3 layer", "lora_": "adapters", "weight_scale": "quantised weights",
-    "qweight": "quantised weights", "weight_packed": "quantised weights",
+# Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
+UNSUPPORTED = {
+    "architectures=PEagleDraftModel|speculators_model_type=peagle": ("a P-EAGLE drafter (an EAGLE-3 layer that drafts several tokens per pass)", "vLLM"),
+    "projector_type=domino|shift_label=.*|architectures=.*Domino.*": ("a Domino drafter (a recurrent net corrects its logits)", "SGLang"),
+    "architectures=.*Eagle3Model": ("an EAGLE-3 drafter in DeepSpec's form", ENGINES),
+    "speculators_model_type=(eagle|mtp)": ("an EAGLE-1 or MTP drafter in speculators' form", ENGINES),
+    "(kv_lora_rank|q_lora_rank|dspark_block_size)=.*": ("a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES),
+    "(num_experts|n_routed_experts|num_local_experts)=.*": ("a drafter with experts (MoE)", ENGINES),
+    "architectures=.*Gemma.*": ("a drafter with Gemma's layers", ENGINES),
 }  # fmt: skip
 
 
-def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
+def check_config(config: Raw, supported: Sequence[str]) -> None:
     """Check the raw config.json of a causal LM or drafter. ``supported``: allowed values of ``model_type``."""
     kind = config.get("model_type")
     require(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
-    for name, most in SIZES.items():
-        if name in config and not (config[name] is None and name in MAY_BE_NULL):
-            check_whole(config, name, 1, most)
-    for name in BOOLEANS:
-        flag = config.get(name)
-        require(flag is None or isinstance(flag, bool), f"its {name} is {short(flag)}; it must be true or false")
-    check_number(config, "rms_norm_eps", 0, 1)
-    check_number(config, "initializer_range", 0, inf)
+    check_values(config)
     act = config.get("hidden_act", "silu")
     require(isinstance(act, str) and act in ACT2FN, f"its hidden_act {short(act)} is unknown")
     _check_heads(config)
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
     fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
     require(fit, f"its layer_types must be a list with one entry for each of its {layers} layers")
-    for name in ("rope_parameters", "rope_scaling"):
-        _check_rope(config.get(name), name)
-    check_number(config, "rope_theta", 0, inf)
+    for name in ROPES:
+        rope = object_at(config, name)
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        known = isinstance(kind, str) and kind in ROPE_TYPES
+        require(known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(sorted(ROPE_TYPES))}")
+        check_values(rope, f"{name}.")
     if (vocabulary := config.get("vocab_size")) is not None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
-    _check_quantization(config.get("quantization_config"))
+    if (method := config.get("quantization_config")) is not None:
+        method = method.get("quant_method") if isinstance(method, Mapping) else method
+        known = isinstance(method, str) and method in AUTO_QUANTIZER_MAPPING
+        require(known, f"its quantization_config names the unknown method {short(method)}")
 
 
-def _check_heads(config: Mapping[str, Any]) -> None:
+def check_values(part: Raw, where: str = "") -> None:
+    """Check the values of an object's known keys. ``where``: the object's path in the config, followed by a full stop."""
+    for name, value in part.items():
+        said = f"its {where}{name} is {short(value)}; it must be"
+        if value is None and name not in (*NEEDED, "max_position_embeddings"):
+            continue
+        if name in WHOLE:
+            least, most = WHOLE[name]
+            inside = is_whole(value) and least <= value <= most
+            require(inside, f"{said} a whole number from {least} to {most}")
+        elif name in REAL:
+            above, below = REAL[name]
+            real = (isinstance(value, float) and isfinite(value)) or is_whole(value)
+            limit = f" and below {below:g}" if isfinite(below) else ""
+            require(real and above < value < below, f"{said} a number above {above:g}{limit}")
+        elif name in BOOLEANS:
+            require(isinstance(value, bool), f"{said} true or false")
+
+
+def _check_heads(config: Raw) -> None:
     heads, kv_heads = config.get("num_attention_heads"), config.get("num_key_value_heads")
     hidden, size = config.get("hidden_size"), config.get("head_dim")
     if heads and kv_heads:
@@ -90,65 +113,22 @@ def _check_heads(config: Mapping[str, Any]) -> None:
     require(size is None or size % 2 == 0, f"its head_dim {size} is odd; rotary embeddings need an even size")
 
 
-def _check_rope(rope: Any, name: str) -> None:
-    if rope is None:
-        return
-    require(isinstance(rope, Mapping), f"its {name} is not a JSON object")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    known = isinstance(kind, str) and kind in ROPE_TYPES
-    require(known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(sorted(ROPE_TYPES))}")
-    for field in ("rope_theta", "factor", "original_max_position_embeddings"):
-        check_number(rope, field, 0, inf, f"{name}.")
-
-
-def _check_quantization(quantization: Any) -> None:
-    if quantization is None:
-        return
-    method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
-    known = isinstance(method, str) and method in AUTO_QUANTIZER_MAPPING
-    require(known, f"its quantization_config names the unknown method {short(method)}")
-
-
-def check_taps(taps: Any, config: Mapping[str, Any], name: str) -> None:
-    """Check the numbers of the target layers whose outputs a drafter reads."""
-    good = isinstance(taps, list) and 0 < len(taps) <= MAX_TAPS and all(map(_is_whole, taps))
-    require(good, f"its {name} must be a list of 1 to {MAX_TAPS} layer numbers, counted from 0")
-    if good and min(taps) < 0:
-        raise InputError(
-            f"its {name} must be a list of layer numbers, counted from 0; reading the embeddings (-1) is not supported"
-        )
-    layers = config.get("num_target_layers")
-    if layers is not None:
-        check_whole(config, "num_target_layers", 1, SIZES["num_hidden_layers"])
-        require(max(taps) < layers, f"it reads target layer {max(taps)}, but its num_target_layers is {layers}")
-
-
 def check_token_ids(ids: Any, vocabulary: int, name: str) -> None:
     """Check that token ids (one, several or None) are in a vocabulary of this size."""
     for token in () if ids is None else ids if isinstance(ids, list | tuple | set | frozenset) else (ids,):
-        inside = _is_whole(token) and 0 <= token < vocabulary
+        inside = is_whole(token) and 0 <= token < vocabulary
         require(inside, f"its {name} {short(token)} is not in its vocabulary of {vocabulary} (0 to {vocabulary - 1})")
 
 
-def check_whole(config: Mapping[str, Any], name: str, least: int, most: int) -> None:
-    """Check that a field is an integer between the two bounds, inclusive."""
-    value = config[name]
-    inside = _is_whole(value) and least <= value <= most
-    require(inside, f"its {name} is {short(value)}; it must be a whole number from {least} to {most}")
-
-
-def check_number(config: Mapping[str, Any], name: str, above: float, below: float, where: str = "") -> None:
-    """Check that a field is missing, null, or a number strictly between the two bounds."""
-    value = config.get(name)
-    if value is None:
-        return
-    real = (isinstance(value, float) and isfinite(value)) or _is_whole(value)
-    limit = f" and below {below:g}" if isfinite(below) else ""
-    require(real and above < value < below, f"its {where}{name} is {short(value)}; it must be a number above {above:g}{limit}")  # fmt: skip
-
-
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**53
+
+
+def object_at(config: Raw, path: str) -> Raw:
+    """Returns the JSON object with this name; the config itself for "", and an empty object if it is missing or null."""
+    found = config.get(path) if path else config
+    require(found is None or isinstance(found, Mapping), f"its {path} is not a JSON object")
+    return found or {}
 
 
 def require(ok: bool, sentence: str) -> None:
@@ -165,64 +145,48 @@ def short(value: Any) -> str:
 # Drafters that are not supported.
 
 
-def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: Mapping[str, tuple[Any, ...]]) -> None:
+def architectures(raw: Raw) -> list[str]:
+    listed = raw.get("architectures")
+    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+
+
+def refuse_others(raw: Raw) -> None:
+    """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
+    inner = raw.get("dflash_config"), raw.get("transformer_layer_config")
+    items = [item for part in (raw, *inner) if isinstance(part, Mapping) for item in part.items()]
+    values = [(key, one) for key, value in items for one in (value if isinstance(value, list) else [value])]
+    lines = [f"{key}={one}" for key, one in values if one]
+    for pattern, (what, engine) in UNSUPPORTED.items():
+        found = any(re.fullmatch(pattern, line, re.DOTALL) for line in lines)
+        require(not found, f"it is {what}, which is not supported here; run it with {engine}")
+
+
+def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
     """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
-    flags: options besides ``FLAGS_OF_DRAFTERS`` that this kind of drafter may set to true.
-    neutral: supported values by option, in addition to ``NEUTRAL``.
+    flags: options that may be true: they are supported, or do not affect the output.
+    neutral: the supported value of options, besides null. Attention sinks are never supported.
     """
-    neutral = {**NEUTRAL, **neutral}
     for key, value in ((k, v) for part in parts for k, v in part.items()):
-        if key in neutral and value is not None and value not in neutral[key]:
-            raise InputError(
-                f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter"
-            )
-        if value is True and key not in FLAGS_OF_DRAFTERS and key not in flags and key not in neutral:
-            raise InputError(
-                f"its config sets {key}, which this version does not know and which may change the drafter's output"
-            )
-
-
-def refuse_others(raw: Mapping[str, Any]) -> None:
-    """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
-    listed = raw.get("architectures")
-    names = [n for n in listed if isinstance(n, str)] if isinstance(listed, list) else []
-    inner = raw.get("dflash_config")
-    parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
-    if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
-        raise _refused("a P-EAGLE drafter (an EAGLE-3 layer that drafts several tokens per pass)", "vLLM")
-    if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
-        "Domino" in n for n in names
-    ):
-        raise _refused("a Domino drafter (a recurrent net corrects its logits)", "SGLang")
-    if any(n.endswith("Eagle3Model") for n in names):
-        raise _refused("an EAGLE-3 drafter in DeepSpec's form", ENGINES)
-    if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
-        raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
-    if any(name in p for p in parts for name in LATENT):
-        raise _refused("a drafter with latent attention (MLA), like DeepSeek-V4's", ENGINES)
-    if any(p.get(name) for p in parts for name in EXPERTS):
-        raise _refused("a drafter with experts (MoE)", ENGINES)
-    if any("Gemma" in n for n in names):
-        raise _refused("a drafter with Gemma's layers", ENGINES)
-
-
-def _refused(what: str, runs: str) -> InputError:
-    return InputError(f"it is {what}, which is not supported here; run it with {runs}")
+        if key in neutral or "attention_sink" in key:
+            known = value in (None, neutral.get(key, False))
+            require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
+        elif value is True:
+            require(key in flags, f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
 
 
 # Weights.
 
 
-def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Module]) -> None:
-    """Check stored tensor shapes, by parameter name, against the shapes of the model that ``make`` builds.
+def check_shapes(held: Shapes, model: nn.Module) -> None:
+    """Check stored tensor shapes, by parameter name, against the shapes of a model without memory (torch's device meta).
 
     Without this check, a config with large sizes could request more memory than the machine has.
     """
-    with torch.device("meta"):
-        wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
-    _compare(held, wanted)
+    wanted = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
+    for sentence in wrong_shapes(held, wanted).values():
+        raise InputError(sentence)
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
@@ -230,38 +194,21 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
     )
 
 
-def check_weights(model: nn.Module, held: Mapping[str, tuple[int, ...]]) -> None:
-    """Check that stored tensors (shapes by parameter name) are exactly the parameters of a drafter's network."""
-    wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    _compare(held, wanted)
-    missing = sorted(wanted.keys() - held.keys())
-    require(not missing, f"its weights do not match its config: they lack {', '.join(missing[:3])}")
-    refuse_tensors(held.keys() - wanted.keys())
-
-
-def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
-    for name in sorted(held.keys() & wanted.keys()):
-        stored, built = list(held[name]), list(wanted[name])
-        require(
-            stored == built,
-            f"its weights do not match its config ({name} has shape {stored}, and its config needs {built})",
-        )
-
-
-def refuse_tensors(unknown: Iterable[str]) -> None:
-    """Raise ``InputError`` if there are tensors that the network does not use. The message names their kind, if known."""
-    left = sorted(unknown)
-    if not left:
-        return
-    what = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in left)), "")
-    raise InputError(f"its weights hold {', '.join(left[:3])}{what}, which this version does not read")
+def wrong_shapes(held: Shapes, wanted: Shapes) -> dict[str, str]:
+    """Returns, for each tensor whose stored shape is not the wanted one, a clause that says so."""
+    names = [name for name in sorted(held.keys() & wanted.keys()) if held[name] != wanted[name]]
+    return {
+        name: f"its weights do not match its config ({name} has shape {list(held[name])}, and its config needs {list(wanted[name])})"
+        for name in names
+    }
 
 
 def check_finite(model: nn.Module) -> None:
-    for name, weight in itertools.chain(model.named_parameters(), model.named_buffers()):
-        if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
-            continue
-        if not bool(torch.isfinite(weight).all()):
-            raise InputError(
-                f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again"
-            )
+    for name, weight in [*model.named_parameters(), *model.named_buffers()]:
+        require(is_finite(weight), f"its weight {name} holds NaN or infinity; the file is damaged: download it again, or train the model again")  # fmt: skip
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Returns whether all values are finite; True for tensors without memory, and for integers and 8-bit floats."""
+    real = not tensor.is_meta and tensor.is_floating_point() and tensor.element_size() > 1
+    return not real or bool(torch.isfinite(tensor).all())

@@ -8,7 +8,6 @@ folders load unchanged. Untrained drafters are initialised from the target.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, read_form
+from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, default_target_layers, read_form
 from d2sd.nets.lean import Kernels, MergedLayers, Product
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
@@ -81,9 +80,11 @@ class GroupedConvolution(nn.Module):
 
     def __init__(self, hidden: int, form: Selector):
         super().__init__()
-        self.kernel, self.group = form.kernel, form.group
-        self.base_kernel = nn.Parameter(torch.zeros(2, form.kernel, hidden))
-        self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
+        self.kernel, self.group = form.conv_kernel_size, form.conv_group_size
+        self.base_kernel = nn.Parameter(torch.zeros(2, form.conv_kernel_size, hidden))
+        self.kernel_projection = nn.Linear(
+            hidden, 2 * form.conv_kernel_size * hidden // form.conv_group_size, bias=False
+        )
 
     def dynamic(self, x: Tensor) -> Tensor:
         """Returns both convolutions' dynamic parts, (2, …, R, kernel, H / group), from the sublayer's normed input (…, R, H)."""
@@ -186,16 +187,16 @@ class CandidateSelector(nn.Module):
     def __init__(self, form: Selector, hidden: int, vocabulary: int):
         super().__init__()
         self.form = form
-        self.predecessor_codebook = nn.Parameter(torch.zeros(vocabulary, form.rank))
-        self.successor_codebook = nn.Parameter(torch.zeros(vocabulary, form.rank))
-        self.hidden_projection = nn.Linear(hidden, form.rank, bias=False)
+        self.predecessor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
+        self.successor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
+        self.hidden_projection = nn.Linear(hidden, form.selector_rank, bias=False)
 
     def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Returns scores and indices of the most likely tokens, best first, (…, C) each, from the LM head's logits (…, V)."""
-        scores = logits.float() * self.form.multiplier
-        if self.form.cap is not None:
-            scores = self.form.cap * torch.tanh(scores / self.form.cap)
-        best = scores.topk(min(self.form.top, scores.shape[-1]), -1)
+        scores = logits.float() * self.form.output_multiplier
+        if cap := self.form.final_logit_softcapping:
+            scores = cap * torch.tanh(scores / cap)
+        best = scores.topk(min(self.form.selector_top_k, scores.shape[-1]), -1)
         return best.values, best.indices
 
     def forward(self, own: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
@@ -228,7 +229,7 @@ class DFlashDraftModel(PreTrainedModel):
     def __init__(self, config: Any, form: DrafterForm | None = None, own: Sequence[str] = ()):
         super().__init__(config)
         self.form = form = form or read_form(config.to_dict())
-        hidden, drafted = config.hidden_size, form.draft_vocabulary or config.vocab_size
+        hidden, drafted = config.hidden_size, form.drafted
         self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
         self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
         self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))
@@ -262,17 +263,6 @@ class DFlashDraftModel(PreTrainedModel):
     @property
     def target_layer_ids(self) -> list[int]:
         return list(self.form.taps)
-
-    def reformed(self, form: DrafterForm) -> DFlashDraftModel:
-        """Returns a model that shares this model's weights and has another form (taps, rows, windows, mask token or RoPE)."""
-        other = copy.copy(self)
-        other.__dict__["_modules"] = dict(self._modules)
-        other.form, other._packed, other._merged, other._rows = form, None, {}, None
-        if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
-            config = copy.deepcopy(self.config)
-            config.rope_parameters = dict(form.shape["rope_parameters"])
-            other.rotary_emb = Qwen3RotaryEmbedding(config).to(self.device)
-        return other
 
     def packed(self) -> PackedLayers | None:
         """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""
@@ -400,17 +390,6 @@ def layer_shape(target: Any) -> dict[str, Any]:
         "rope_parameters": plain_rope(target),
         "tie_word_embeddings": False,
     }
-
-
-def default_target_layers(target_layers: int, count: int) -> list[int]:
-    """Returns evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
-
-    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
-    """
-    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
-    if count == 1:
-        return [last]
-    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
 
 
 def plain_rope(target: Any) -> dict[str, Any]:

@@ -8,62 +8,26 @@ is the network's own hidden state of the parent row. ``fc_norm`` and ``norm_outp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
+from d2sd.nets.layouts import Eagle3Form
 from d2sd.nets.types import target_type
-
-
-@dataclass(frozen=True, slots=True)
-class Eagle3Config:
-    """Configuration of an EAGLE-3 drafter, independent of its folder's format.
-
-    layer: Llama or Qwen3 config with the shape of the decoder layer and the target's vocabulary size.
-    qk_norm: whether queries and keys are normed, as in Qwen3.
-    draft_vocab_size: D, size of the draft vocabulary.
-    target_hidden_size: width of the target's features.
-    target_layer_ids: decoder layers whose *outputs* are read.
-    norm_before_residual: whether the layer's residual is the normed feature.
-    norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
-    fc_norm: whether every tapped layer's output is normed separately before ``fc``.
-    """
-
-    layer: Any
-    qk_norm: bool
-    draft_vocab_size: int
-    target_hidden_size: int
-    target_layer_ids: tuple[int, ...]
-    norm_before_residual: bool = False
-    norm_output: bool = False
-    fc_norm: bool = False
-    name_or_path: str = "eagle3"
-
-
-def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
-    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
-
-    For 36 layers: 1, 17, 32. Raises ``ValueError`` if the target has too few layers for this choice.
-    """
-    layers = (1, target_layers // 2 - 1, target_layers - 4)
-    if not 1 < layers[1] < layers[2]:
-        raise ValueError(f"the target has only {target_layers} layers, too few for EAGLE-3's default layers")
-    return layers
 
 
 class Eagle3Layer(nn.Module):
     """The decoder layer. Attention reads embedding and feature; the residual stream carries only the feature."""
 
-    def __init__(self, config: Eagle3Config):
+    def __init__(self, c: Any, form: Eagle3Form):
         super().__init__()
-        c = config.layer
-        self.norm_before_residual = config.norm_before_residual
-        self.self_attn = DraftAttention(c, 2 * c.hidden_size, config.qk_norm)
+        self.norm_before_residual = form.norm_before_residual
+        self.self_attn = DraftAttention(c, 2 * c.hidden_size, form.qk_norm)
         self.mlp = LlamaMLP(c)
         self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
@@ -80,24 +44,27 @@ class Eagle3DraftModel(nn.Module):
     """An EAGLE-3 drafter.
 
     token_ids: (D,), the target's ids of the draft vocabulary.
-    embedding: the drafter's own embedding table; None if it uses the target's.
+    embed_tokens: the drafter's own embedding table; None if it uses the target's.
+    own: as in ``DFlashDraftModel``, but the LM head is always the drafter's.
     """
 
     token_ids: Tensor
+    layers: Any
 
-    def __init__(self, config: Eagle3Config, own_embedding: bool = False):
+    def __init__(self, form: Eagle3Form, own: Sequence[str] = ()):
         super().__init__()
-        self.config, c = config, config.layer
-        taps, width = len(config.target_layer_ids), config.target_hidden_size
+        self.form = form
+        c: Any = (Qwen3Config if form.qk_norm else LlamaConfig)(**form.shape)
+        self.config, taps, width = c, len(form.taps), form.width
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
-        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if config.fc_norm else 0)]
+        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if form.fc_norm else 0)]
         self.fc_norm = nn.ModuleList(norms)
-        self.layer = Eagle3Layer(config)
+        self.layers = nn.ModuleList([Eagle3Layer(c, form)])
         self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.lm_head = nn.Linear(c.hidden_size, config.draft_vocab_size, bias=False)
-        self.embedding = nn.Embedding(c.vocab_size, c.hidden_size) if own_embedding else None
+        self.lm_head = nn.Linear(c.hidden_size, form.drafted, bias=False)
+        self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size) if "embed_tokens" in own else None
         self.rotary_emb = LlamaRotaryEmbedding(c)
-        self.register_buffer("token_ids", torch.arange(config.draft_vocab_size), persistent=False)
+        self.register_buffer("token_ids", torch.arange(form.drafted), persistent=False)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -109,11 +76,11 @@ class Eagle3DraftModel(nn.Module):
 
     @property
     def target_layer_ids(self) -> list[int]:
-        return list(self.config.target_layer_ids)
+        return list(self.form.taps)
 
     def project(self, features: Tensor) -> Tensor:
         """Maps the target's concatenated hidden states, (B, T, taps·width), to features, (B, T, hidden)."""
-        if self.config.fc_norm:
+        if self.form.fc_norm:
             parts = features.unflatten(-1, (len(self.fc_norm), -1)).unbind(-2)
             features = torch.cat([norm(part) for norm, part in zip(self.fc_norm, parts, strict=True)], -1)
         return self.fc(features)
@@ -121,8 +88,8 @@ class Eagle3DraftModel(nn.Module):
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
         """Returns keys and values of rows, (B, KV heads, R, D) each. For committed rows, only these are needed."""
         cos, sin = self.rotary_emb(feature, positions)
-        both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
-        return self.layer.self_attn.keys_values(both, cos, sin)
+        both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
+        return self.layers[0].self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
@@ -133,11 +100,11 @@ class Eagle3DraftModel(nn.Module):
         attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
         """
         cos, sin = self.rotary_emb(feature, positions)
-        return self.layer(embedding, feature, cos, sin, attend)
+        return self.layers[0](embedding, feature, cos, sin, attend)
 
     def following(self, hidden: Tensor) -> Tensor:
         """Returns the features of the rows' children in a tree, from the rows' hidden states."""
-        return self.norm(hidden) if self.config.norm_output else hidden
+        return self.norm(hidden) if self.form.norm_output else hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits over the draft vocabulary, (…, D) float32, of the token two positions after the row."""
@@ -154,21 +121,21 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     token_ids: the target's ids of the draft vocabulary, ascending.
     layers: the tapped layers.
     """
-    from transformers import LlamaConfig
-
-    c = target.config
-    shape = LlamaConfig(**layer_shape(c), num_hidden_layers=1)
-    drafter = Eagle3DraftModel(Eagle3Config(shape, False, len(token_ids), c.hidden_size, tuple(layers)))
-    last, centred = target.model.layers[-1], target_type(c).centred
+    c, count = target.config, len(token_ids)
+    shape = {**layer_shape(c), "num_hidden_layers": 1, "attention_bias": False, "mlp_bias": False, "hidden_act": "silu"}
+    drafted = None if count == c.vocab_size else count
+    drafter = Eagle3DraftModel(Eagle3Form(shape, c.hidden_size, tuple(layers), drafted))
+    drafter.config.name_or_path = "eagle3"
+    layer, last, centred = drafter.layers[0], target.model.layers[-1], target_type(c).centred
     ids = torch.tensor(token_ids)
     with torch.no_grad():
         drafter.token_ids.copy_(ids)
         drafter.fc.weight.mul_(0.5)
-        drafter.layer.self_attn.o_proj.weight.mul_(0.3)
+        layer.self_attn.o_proj.weight.mul_(0.3)
         drafter.fc.weight[:, -c.hidden_size :] += torch.eye(c.hidden_size)
         if hasattr(last.mlp, "gate_proj"):  # not a mixture of experts
-            drafter.layer.mlp.load_state_dict(last.mlp.state_dict())
-        drafter.layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
+            layer.mlp.load_state_dict(last.mlp.state_dict())
+        layer.post_attention_layernorm.weight.copy_(last.post_attention_layernorm.weight + centred)
         drafter.norm.weight.copy_(target.model.norm.weight + centred)
         drafter.lm_head.weight.copy_(target.lm_head.weight[ids.to(target.lm_head.weight.device)])
     return drafter.to(target.device)

@@ -1,85 +1,162 @@
-"""Reads ``config.json`` of block drafters. Each layout of the config has a reader; all readers return a ``DrafterForm``.
+"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Config`` for EAGLE-3.
 
-Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this package),
-all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
+A block drafter's layout is recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this
+package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from dataclasses import dataclass, fields
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from d2sd.errors import InputError
-from d2sd.methods.base import MAX_BLOCK
 from d2sd.nets.config_checks import (
-    ENGINES,
+    BLOCK_OPTIONS,
+    EAGLE3_OPTIONS,
+    NEEDED,
+    ROPES,
+    Raw,
+    architectures,
     check_config,
-    check_number,
-    check_taps,
     check_token_ids,
-    check_whole,
+    check_values,
+    is_whole,
+    object_at,
     refuse_options,
     refuse_others,
     require,
     short,
 )
 
-Raw = Mapping[str, Any]
-Layout = Literal["nested", "flat", "speculators"]
 Kind = Literal["dflash", "dflash2", "dspark"]
 Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
 
-MARKOV_HEADS = get_args(MarkovKind)
+
+class Layout(NamedTuple):
+    """Where a layout has its keys.
+
+    layer: the JSON object with the shape of the layers; "" for the top level.
+    own: the JSON object with the drafter's own keys.
+    taps: the key of the taps.
+    kind: the key of the drafter's kind; "" without such a key.
+    types: the layers' supported types; the first one is the default in objects of their own.
+    defaults: values of missing keys.
+    """
+
+    layer: str
+    own: str
+    taps: str
+    kind: str
+    types: tuple[str, ...]
+    defaults: Raw
+
+
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+LAYOUTS: dict[str, Layout] = {
+    "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
+                          {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
+    "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
+    "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
+}  # fmt: skip
+# Keys by which a layout is recognised, in this order.
+RECOGNISED: dict[str, str] = {
+    "speculators_model_type": "speculators", "transformer_layer_config": "speculators", "dflash_config": "nested", "target_layer_ids": "flat",
+}  # fmt: skip
+# Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
+TAPS = {
+    "dflash_config.target_layer_ids": 0, "target_layer_ids": 0, "aux_hidden_state_layer_ids": 1, f"dflash_config.{LAYERS}": 1,
+    f"eagle_config.{LAYERS}": 0, LAYERS: 1,
+}  # fmt: skip
+MAX_TAPS = 64
 # Keys that define a layer's shape. The other keys of a config are about training, serving or files.
 SHAPE = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_target_layers",
+    *NEEDED, "num_key_value_heads", "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act",
+    "num_target_layers", "mlp_bias",
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options besides ``FLAGS_OF_DRAFTERS`` that block drafters may set to true.
-FLAGS = frozenset(
-    {"is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
-     "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss"}
-)  # fmt: skip
-# Supported values of options that are not in ``config_checks.NEUTRAL``; these values do not change the output.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
-    "residual_multiplier": (1,), "enable_d2_feature": (False,),
-}  # fmt: skip
+# Options that drafters may set to true: they are supported, or do not affect the output.
+FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
+BLOCK_FLAGS = {*FLAGS, *BLOCK_OPTIONS, "gradient_checkpointing", "scale_loss"}
+EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "embed_requires_grad", "enable_sp_ulysses"}
+# Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
+NEUTRAL: dict[str, Any] = {
+    "hidden_act": "silu",
+    "quantization_config": None,
+    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
+}
+BLOCK_NEUTRAL = NEUTRAL | {
+    **dict.fromkeys(("attention_value_scale", "hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
+    "mask_embedding": None,
+    "attention_dropout": 0,
+    "enable_d2_feature": False,
+}
+EAGLE3_NEUTRAL = NEUTRAL | {
+    "use_aux_hidden_state": True,
+    "num_hidden_layers": 1,
+    "use_sliding_window": False,
+    "is_causal": True,
+}
+EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
     """The additions of DFlash 2: convolutions over the block's rows around every sublayer, and a candidate selector.
 
-    kernel: number of rows that a convolution reads.
-    group: number of channels that share a dynamic kernel.
-    rank: rank of the codebooks.
-    top: number of candidates per row.
-    multiplier: scale of the logits.
-    cap: soft cap of the logits; None without a cap.
+    The fields have the names of the config's keys.
+
+    selector_rank: rank of the codebooks.
+    selector_top_k: number of candidates per row.
+    conv_kernel_size: number of rows that a convolution reads.
+    conv_group_size: number of channels that share a dynamic kernel.
+    output_multiplier: scale of the logits.
+    final_logit_softcapping: soft cap of the logits; None or 0 without a cap.
     """
 
-    rank: int = 256
-    top: int = 16
-    kernel: int = 2
-    group: int = 16
-    multiplier: float = 1.0
-    cap: float | None = None
+    selector_rank: int = 256
+    selector_top_k: int = 16
+    conv_kernel_size: int = 2
+    conv_group_size: int = 16
+    output_multiplier: float = 1.0
+    final_logit_softcapping: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class DrafterForm:
+class Form:
+    """Description of a drafter, independent of its folder's layout.
+
+    shape: keys of a Qwen3 or Llama config, including the rotary embedding as ``rope_parameters``.
+    width: width of the target's features.
+    taps: decoder layers of the target whose outputs the drafter reads, counted from 0.
+    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
+    """
+
+    shape: Mapping[str, Any]
+    width: int
+    taps: tuple[int, ...]
+    draft_vocabulary: int | None
+
+    @property
+    def vocabulary(self) -> int:
+        """Size of the target's vocabulary."""
+        return int(self.shape["vocab_size"])
+
+    @property
+    def drafted(self) -> int:
+        """Number of tokens that can be drafted."""
+        return self.draft_vocabulary or self.vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterForm(Form):
     """Description of a block drafter.
 
     All fields except the sizes are independent of the weights. To run the weights under another convention, replace a field and
-    pass the changed form to ``DFlashDraftModel.reformed``.
+    apply a variant with the changed form (``d2sd.doctor.changes``).
 
-    shape: keys of a Qwen3 config, including the rotary embedding as ``rope_parameters``.
-    taps: decoder layers of the target whose outputs the drafter reads, counted from 0.
     rows: number of rows of a drafted block, including the anchor's.
     reads: position that a row predicts. ``fill``: its own position, so a block drafts ``rows`` − 1 tokens. ``next``: the next
         position, so a block drafts ``rows`` tokens.
@@ -88,16 +165,13 @@ class DrafterForm:
     markov, markov_rank: kind and rank of DSpark's Markov head; None and 0 without this head.
     confidence: inputs of DSpark's confidence head: ``hidden``, a row's hidden state; ``markov``, also the Markov head's embedding
         of the previous token; None without a confidence head.
-    draft_vocabulary: number of tokens that can be drafted; None if all of the target's tokens can be drafted.
     embedding_scale: factor of the input embeddings.
     visible_prefixes: whether the drafter was trained without empty prefixes (VP-Drafters of SpecForge).
     second_role: whether the drafter was trained as a second drafter (VP-Drafter); ``d2sd train vp`` writes this.
     """
 
-    layout: Layout
+    layout: str
     kind: Kind
-    shape: Mapping[str, Any]
-    taps: tuple[int, ...]
     rows: int
     reads: Reads
     mask_token: int
@@ -107,7 +181,6 @@ class DrafterForm:
     markov_rank: int = 0
     confidence: Literal["hidden", "markov"] | None = None
     selector: Selector | None = None
-    draft_vocabulary: int | None = None
     embedding_scale: float = 1.0
     visible_prefixes: bool = False
     second_role: bool = False
@@ -132,96 +205,140 @@ class DrafterForm:
         return bool(self.markov or self.confidence or self.selector)
 
 
-def layout_of(raw: Raw) -> Layout:
+@dataclass(frozen=True, slots=True)
+class Eagle3Form(Form):
+    """Description of an EAGLE-3 drafter.
+
+    qk_norm: whether queries and keys are normed, as in Qwen3.
+    norm_before_residual: whether the layer's residual is the normed feature.
+    norm_output: whether a row's hidden state passes the final norm before it becomes the feature of child rows in a tree.
+    fc_norm: whether every tapped layer's output is normed separately before ``fc``.
+    """
+
+    qk_norm: bool = False
+    norm_before_residual: bool = False
+    norm_output: bool = False
+    fc_norm: bool = False
+
+
+# Block drafters.
+
+
+def layout_of(raw: Raw) -> str:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    if "speculators_model_type" in raw or "transformer_layer_config" in raw:
-        return "speculators"
-    if "dflash_config" in raw:
-        return "nested"
-    if "target_layer_ids" in raw:
-        return "flat"
+    for key, name in RECOGNISED.items():
+        if key in raw:
+            return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
     )
 
 
 def read_form(raw: Raw) -> DrafterForm:
-    """Returns the form that a ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete or unsupported."""
+    """Returns the form that a block drafter's ``config.json`` describes; raises ``InputError`` if this file is wrong, incomplete
+    or unsupported."""
     refuse_others(raw)
-    layout = layout_of(raw)
-    return {"speculators": _speculators, "nested": _nested, "flat": _flat}[layout](raw)
-
-
-def _nested(raw: Raw) -> DrafterForm:
-    """Reads the layout of z-lab, SpecForge, JetSpec and this package: the drafter's own keys under ``dflash_config``."""
-    check_config(raw, ["qwen3", "gpt_oss"])  # drafters for gpt-oss state gpt_oss, but have Qwen3 layers
-    inner = raw["dflash_config"]
-    require(isinstance(inner, Mapping), "its dflash_config is not a JSON object")
-    _refuse_options(raw, inner)
-    own = {**raw, **inner}
-    kind = _kind(raw, inner)
-    causal = raw.get("is_causal")
-    if causal is None:
-        causal = inner.get("causal", inner.get("causal_head"))
-    taps = inner.get("target_layer_ids") if "target_layer_ids" in inner else _even_taps(raw)
-    other = inner.get("eagle_aux_hidden_state_layer_ids", raw.get("eagle_aux_hidden_state_layer_ids"))
-    return _form(
-        "nested", kind, raw, own, _taps(taps, raw, other, "dflash_config.target_layer_ids"), _rows(raw, inner),
-        "next" if kind == "dspark" else "fill", causal, inner.get("mask_token_id"), "dflash_config.mask_token_id",
+    name = layout_of(raw)
+    at = LAYOUTS[name]
+    layer, own = {"model_type": at.types[0] if at.layer else None, **object_at(raw, at.layer)}, object_at(raw, at.own)
+    check_config(layer, at.types)
+    check_values(raw)
+    check_values(own, f"{at.own}.")
+    refuse_options(raw, layer, own, flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
+    own = {**at.defaults, **_merged(layer, raw, own)}
+    shape = _shape(layer)
+    hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
+    mask: Any = own.get("mask_token_id")
+    check_token_ids(mask, vocabulary, "mask_token_id")
+    require(isinstance(mask, int), f"its {at.own or 'config.json'} has no mask_token_id")
+    width = own.get("target_hidden_size") or hidden
+    require(width == hidden, f"it reads features of width {width}, but its hidden size is {hidden}; both must be equal")
+    rows: Any = _agreed({path: _value(raw, path) for path in ("block_size", "dflash_config.block_size")})
+    require(rows is not None, "its config.json has no block_size")
+    kind, vp = _kind(at.kind, raw, own), own.get("training_mode") == "vp_drafter"
+    windows, causal = _attention(layer, own, kind)
+    markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
+    return DrafterForm(
+        shape, width, _taps(raw) or _even_taps(at.taps, own), _draft_vocabulary(own, vocabulary), name, kind, rows, _reads(own, rows, kind),
+        mask, windows, causal, markov, rank, confidence, _selector(own, hidden) if kind == "dflash2" else None,
+        embedding_scale=float(own.get("input_embedding_scale", 1)) if kind == "dflash2" else 1.0,
+        visible_prefixes=vp, second_role=vp or own.get("role") == "second",
     )  # fmt: skip
 
 
-def _flat(raw: Raw) -> DrafterForm:
-    """Reads DeepSpec's layout: all keys at the top level. A row predicts the next token, even without a Markov head."""
-    check_config(raw, ["qwen3"])
-    _refuse_options(raw, {})
-    taps = _taps(raw["target_layer_ids"], raw, None, "target_layer_ids")
-    return _form(
-        "flat", "dspark", raw, raw, taps, _rows(raw, {}), "next", raw.get("is_causal"), raw.get("mask_token_id")
-    )
+def _kind(key: str, raw: Raw, own: Raw) -> Kind:
+    """Returns the kind. ``key``: the key that names it; "" in DeepSpec's layout, whose drafters may have DSpark's heads."""
+    kinds, named = get_args(Kind), own.get(key) if key else "dspark"
+    require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
+    names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
+    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
 
 
-def _speculators(raw: Raw) -> DrafterForm:
-    """Reads speculators' layout. ``transformer_layer_config`` has the layers' shape; tap n means the input of layer n."""
-    inner = raw.get("transformer_layer_config")
-    require(isinstance(inner, Mapping), "its transformer_layer_config is not a JSON object")
-    layer = dict(cast(Raw, inner))
-    layer.setdefault("model_type", "qwen3")
-    check_config(layer, ["qwen3", "llama"])
-    _refuse_options(raw, layer)
-    named = raw.get("speculators_model_type", "dflash")
-    kind = named if named in ("dflash", "dflash2", "dspark") else None
-    require(
-        kind is not None, f"its speculators_model_type {short(named)} is not supported; choose dflash, dflash2, dspark"
-    )
-    numbered = raw.get("aux_hidden_state_layer_ids")
-    require(
-        numbered is not None,
-        "its config has no aux_hidden_state_layer_ids; add the layer numbers that the drafter was trained with",
-    )
-    whole = isinstance(numbered, list) and all(isinstance(n, int) for n in numbered)
-    numbered = [n - 1 for n in cast(list[int], numbered)] if whole else numbered
-    taps = _taps(numbered, {}, None, "aux_hidden_state_layer_ids")
-    if (width := raw.get("target_hidden_size")) is not None and width != layer.get("hidden_size"):
-        raise InputError(f"it reads features of width {short(width)}, but its hidden size is {layer.get('hidden_size')}; both must be equal")  # fmt: skip
-    rows = _rows(raw, {})
-    reads = "fill" if kind != "dspark" and not raw.get("sample_from_anchor") else _reads(raw, rows)
-    causal = None if not raw.get("sliding_window_non_causal", kind == "dflash2") else False
-    draft = raw.get("draft_vocab_size")
-    if draft is not None:
-        check_whole(raw, "draft_vocab_size", 1, layer["vocab_size"])
-    return _form(
-        "speculators", cast(Kind, kind), layer, {**layer, **raw}, taps, rows, reads, causal, raw.get("mask_token_id"),
-        draft=None if draft == layer["vocab_size"] else draft,
-    )  # fmt: skip
+def _merged(*parts: Raw) -> dict[str, Any]:
+    """Returns the values of all keys of these objects that are not null; those of later objects take precedence."""
+    return {key: value for part in parts for key, value in part.items() if value is not None}
 
 
-def _reads(raw: Raw, rows: int) -> str:
-    """Returns which position a row predicts. Older folders of speculators state only the number of speculative tokens."""
-    at_anchor = raw.get("sample_from_anchor")
-    if isinstance(at_anchor, bool):
-        return "next" if at_anchor else "fill"
-    methods = (raw.get("speculators_config") or {}).get("proposal_methods") or [{}]
+def _value(raw: Raw, path: str) -> Any:
+    """Returns the value of a key; "a.b" is key b of the object a. None if there is no such key."""
+    outer, _, key = path.rpartition(".")
+    return object_at(raw, outer).get(key)
+
+
+def _agreed(found: Mapping[str, Any], verb: str = "is") -> Any:
+    """Returns the value that several keys have, by path; None if no key has one. Raises ``InputError`` if two values differ."""
+    held = [(path, value) for path, value in found.items() if value is not None]
+    for path, value in held:
+        one, first = held[0]
+        require(
+            value == first, f"its {one} {verb} {short(first)} and its {path} {verb} {short(value)}; make them equal"
+        )
+    return held[0][1] if held else None
+
+
+def _taps(raw: Raw) -> tuple[int, ...]:
+    """Returns the tapped layers, by their outputs, from the keys that name them, which must agree; empty if there is none."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path, first in TAPS.items():
+        if (numbers := _value(raw, path)) in (None, []):
+            continue
+        whole = isinstance(numbers, list) and len(numbers) <= MAX_TAPS and all(map(is_whole, numbers))
+        good = whole and min(numbers) >= first
+        require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
+        found[path] = tuple(number - first for number in numbers)
+    taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
+    if taps and layers is not None:
+        require(max(taps) < layers, f"it reads target layer {max(taps)}, but its num_target_layers is {layers}")
+    return taps
+
+
+def _even_taps(key: str, own: Raw) -> tuple[int, ...]:
+    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
+    layers, count = own.get("num_target_layers"), own["num_hidden_layers"]
+    if layers is None or not key.startswith("dflash_config"):
+        raise InputError(f"its config has no {key}; add the layer numbers that the drafter was trained with")
+    require(layers > 3, f"its num_target_layers is {layers}, too few for default taps; add {key}")
+    return tuple(default_target_layers(layers, count)) if count > 1 else (layers // 2,)
+
+
+def default_target_layers(target_layers: int, count: int) -> list[int]:
+    """Returns evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+
+    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
+    """
+    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    if count == 1:
+        return [last]
+    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
+
+
+def _reads(own: Raw, rows: int, kind: Kind) -> Reads:
+    """Returns which position a row predicts. Older DSpark folders of speculators state only the number of speculative tokens."""
+    if "speculators_model_type" not in own:
+        return "next" if kind == "dspark" else "fill"
+    if kind != "dspark" or "sample_from_anchor" in own:
+        return "next" if own.get("sample_from_anchor") else "fill"
+    methods = object_at(own, "speculators_config").get("proposal_methods") or [{}]
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
     require(
         count in (rows, rows - 1),
@@ -231,151 +348,118 @@ def _reads(raw: Raw, rows: int) -> str:
     return "next" if count == rows else "fill"
 
 
-def _form(
-    layout: Layout, kind: Kind, layer: Raw, own: Raw, taps: tuple[int, ...], rows: int, reads: str, causal: Any, mask: Any,
-    mask_name: str = "mask_token_id", draft: int | None = None,
-) -> DrafterForm:  # fmt: skip
-    """Returns the form. ``layer``: config with the layers' shape; ``own``: config with the drafter's own keys."""
-    shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
-    missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
-    require(not missing, f"its config.json has no {' and no '.join(missing)}")
-    check_token_ids(mask, shape["vocab_size"], mask_name)
-    require(isinstance(mask, int), f"its {mask_name.rpartition('.')[0] or 'config.json'} has no mask_token_id")
-    shape.setdefault("num_key_value_heads", shape["num_attention_heads"])
-    shape.setdefault("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
-    shape["rope_parameters"] = _rope(layer)
-    windows, in_block = _attention(layer, own, causal)
-    markov, rank, confidence = _heads(own) if kind == "dspark" else (None, 0, None)
-    return DrafterForm(
-        layout, kind, shape, taps, rows, cast(Any, reads), mask, windows, in_block, markov, rank, confidence,
-        selector=_selector(own, shape["hidden_size"]) if kind == "dflash2" else None,
-        draft_vocabulary=draft,
-        embedding_scale=_real(own, "input_embedding_scale", 1.0) if kind == "dflash2" else 1.0,
-        visible_prefixes=own.get("training_mode") == "vp_drafter",
-        second_role=own.get("training_mode") == "vp_drafter" or own.get("role") == "second",
-    )  # fmt: skip
-
-
-def _refuse_options(*parts: Raw) -> None:
-    if any(p.get("quantization_config") is not None for p in parts):
-        raise InputError(
-            f"its weights are quantised, which is not supported for drafters; run this drafter with {ENGINES}"
-        )
-    refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
-
-
-def _kind(raw: Raw, inner: Raw) -> Kind:
-    names, projector = raw.get("architectures") or [], inner.get("projector_type")
-    require(
-        projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported"
-    )
-    if "DFlash2DraftModel" in names or projector == "dflash2":
-        return "dflash2"
-    return "dspark" if "DSparkDraftModel" in names or projector == "dspark" else "dflash"
-
-
-def _even_taps(raw: Raw) -> list[int]:
-    """Returns z-lab's default taps: evenly spaced from 1 to L − 3 for L target layers; L/2 if the drafter has one layer."""
-    target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
-    require(isinstance(target, int), "its config has neither dflash_config.target_layer_ids (a list of layer numbers) nor num_target_layers")  # fmt: skip
-    check_whole(raw, "num_target_layers", 4, 2**10)
-    check_whole(raw, "num_hidden_layers", 1, 2**10)
-    if layers == 1:
-        return [cast(int, target) // 2]
-    last, steps = cast(int, target) - 3, cast(int, layers) - 1
-    return [round(1 + i * (last - 1) / steps) for i in range(steps + 1)]
-
-
-def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
-    """Returns the tapped layers. ``by_inputs``: the config's second list, which numbers layer n's output n + 1; None without it."""
-    check_taps(taps, raw, name)
-    if by_inputs is not None and by_inputs != [n + 1 for n in taps]:
-        raise InputError(f"its {name} {taps} and its eagle_aux_hidden_state_layer_ids {short(by_inputs)} contradict each other; every number in the second list must be higher by one")  # fmt: skip
-    return tuple(taps)
-
-
-def _rows(raw: Raw, inner: Raw) -> int:
-    there = {name: part for name, part in (("block_size", raw), ("dflash_config.block_size", inner)) if part.get("block_size") is not None}  # fmt: skip
-    require(bool(there), "its config.json has no block_size")
-    for part in there.values():
-        check_whole(part, "block_size", 2, MAX_BLOCK)
-    sizes = {part["block_size"] for part in there.values()}
-    require(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size is {inner.get('block_size')}; make them equal")  # fmt: skip
-    return cast(int, sizes.pop())
-
-
-def _rope(layer: Raw) -> dict[str, Any]:
-    """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
-    named, theta = layer.get("rope_parameters"), layer.get("rope_theta")
-    nested = named is not None and any(isinstance(part, Mapping) for part in named.values())
-    require(not nested, "its rope_parameters differ by kind of layer, which is not supported")
-    rope = dict(named if named is not None else layer.get("rope_scaling") or {})
-    if theta is not None and rope.setdefault("rope_theta", theta) != theta:
-        raise InputError(
-            f"its rope_theta is {theta} and its rope_parameters.rope_theta is {rope['rope_theta']}; make them equal"
-        )
-    rope.setdefault("rope_theta", ROPE_THETA)
-    rope.setdefault("rope_type", rope.get("type", "default"))
-    partial = rope.get("partial_rotary_factor")
-    require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
-    return {key: value for key, value in rope.items() if key != "type"}
-
-
-def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
-    """Returns, for each layer, its attention window, and whether attention within the block is causal.
-
-    causal: the config's setting for all layers; None if only sliding layers are causal.
-    """
-    count = layer["num_hidden_layers"]
-    require(causal is None or isinstance(causal, bool), f"its causal is {short(causal)}; it must be true or false")
-    if own.get("use_swa"):
-        check_whole(own, "swa_window_size", 1, 2**27)
-        return (own["swa_window_size"],) * count, (bool(causal),) * count
-    kinds = layer.get("layer_types") or ["full_attention"] * count
-    unknown = [k for k in kinds if k not in ("full_attention", "sliding_attention")]
-    require(not unknown, f"its layer_types include {short(unknown[0] if unknown else None)}; only full_attention and sliding_attention are supported")  # fmt: skip
-    sliding = [k == "sliding_attention" for k in kinds]
-    if any(sliding):
-        check_whole({"sliding_window": layer.get("sliding_window")}, "sliding_window", 1, 2**27)
-    windows = tuple(layer["sliding_window"] if s else None for s in sliding)
-    return windows, tuple(s if causal is None else causal for s in sliding)
+def _attention(layer: Raw, own: Raw, kind: Kind) -> tuple[tuple[int | None, ...], tuple[bool, ...]]:
+    """Returns, for each layer, its attention window, and whether attention within the block is causal."""
+    known, swa = ("full_attention", "sliding_attention"), bool(own.get("use_swa"))
+    named = layer.get("layer_types") or known[:1] * layer["num_hidden_layers"]
+    for name in named:
+        require(name in known, f"its layer_types include {short(name)}; only {' and '.join(known)} are supported")
+    sliding = [swa or name == known[1] for name in named]
+    key = "swa_window_size" if swa else "sliding_window"
+    window = (own if swa else layer).get(key)
+    require(not any(sliding) or bool(window), f"its {key} is missing")
+    causal: bool | None = False if swa else None  # in all layers; None: only in sliding layers
+    if "speculators_model_type" in own:
+        causal = False if own.get("sliding_window_non_causal", kind == "dflash2") else causal
+    else:
+        causal = next((own[key] for key in ("is_causal", "causal", "causal_head") if key in own), causal)
+    windows = tuple(window if slides else None for slides in sliding)
+    return windows, tuple(slides if causal is None else causal for slides in sliding)
 
 
 def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
-    speculators = bool(own.get("speculators_model_type"))
-    named = own.get("markov_rank")
-    rank: int = (256 if speculators else 0) if named is None else named
-    check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
-    kind = own.get("markov_head_type") or "vanilla"
-    require(
-        kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(MARKOV_HEADS)}"
-    )
-    there = own.get("enable_confidence_head")
-    there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
+    rank, kind, kinds = own.get("markov_rank", 0), own.get("markov_head_type", "vanilla"), get_args(MarkovKind)
+    require(kind in kinds, f"its markov_head_type {short(kind)} is unknown; known types: {', '.join(kinds)}")
+    there = own.get("enable_confidence_head", bool(own.get("confidence_head_alpha")))
     with_markov = own.get("confidence_head_with_markov")
-    with_markov = speculators if with_markov is None else with_markov
-    require(
-        rank > 0 or not (there and with_markov),
-        "its confidence head needs a Markov head, which it does not have (markov_rank is 0)",
-    )
-    reads = ("markov" if with_markov else "hidden") if there else None
-    return (cast(MarkovKind, kind) if rank else None), rank, reads
+    require(rank > 0 or not (there and with_markov), "its confidence head needs a Markov head, which it does not have (markov_rank is 0)")  # fmt: skip
+    return kind if rank else None, rank, ("markov" if with_markov else "hidden") if there else None
 
 
 def _selector(own: Raw, hidden: int) -> Selector:
-    default = Selector()
-    names = {"selector_rank": 2**14, "selector_top_k": 2**10, "conv_kernel_size": 64, "conv_group_size": hidden}
-    whole = dict(zip(names, (default.rank, default.top, default.kernel, default.group), strict=True))
-    whole |= {name: own[name] for name in names if own.get(name) is not None}
-    for name, most in names.items():
-        check_whole(whole, name, 1, most)
-    require(hidden % whole["conv_group_size"] == 0, f"its conv_group_size {whole['conv_group_size']} does not divide its hidden_size {hidden}")  # fmt: skip
-    cap = None if not own.get("final_logit_softcapping") else _real(own, "final_logit_softcapping", 0.0)
-    rank, top, kernel, group = whole.values()
-    return Selector(rank, top, kernel, group, _real(own, "output_multiplier", 1.0), cap)
+    selector = Selector(**{field.name: own[field.name] for field in fields(Selector) if field.name in own})
+    group = selector.conv_group_size
+    require(hidden % group == 0, f"its conv_group_size {group} does not divide its hidden_size {hidden}")  # fmt: skip
+    return selector
 
 
-def _real(own: Raw, name: str, default: float) -> float:
-    check_number(own, name, 0, float("inf"))
-    return default if own.get(name) is None else float(own[name])
+# EAGLE-3 drafters.
+
+
+def is_eagle3(raw: Raw) -> bool:
+    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter."""
+    if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
+        return False
+    keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(raw)
+    named = EAGLE3_ARCHITECTURES & set(architectures(raw))
+    return bool(named) or kind == "eagle3" or ("dflash_config" not in raw and bool(keys))
+
+
+def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
+    """Returns the configuration of a published EAGLE-3 drafter.
+
+    target_layers: the target's number of layers, from which default taps follow.
+
+    Raises ``InputError`` if the config is wrong, incomplete or unsupported.
+    """
+    refuse_others(raw)
+    nested = "transformer_layer_config" in raw
+    layer = object_at(raw, "transformer_layer_config" if nested else "")
+    eagle = object_at(raw, "eagle_config")
+    refuse_options(raw, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
+    given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
+    kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
+    check_config({**given, "model_type": kind}, ("llama", "qwen3"))
+    check_values(own)
+    qwen = nested and kind == "qwen3"
+    shape = _shape(
+        {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
+    )  # 128: transformers' default
+    taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(own, shape["vocab_size"])
+    options = {key: bool(own.get(key)) for key in EAGLE3_OPTIONS}
+    return Eagle3Form(shape, own.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **options)
+
+
+def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
+    """Returns an early, a middle and a late decoder layer, which a drafter reads if its config names no layers.
+
+    For 36 layers: 1, 17, 32. Raises ``InputError`` if the target has too few layers for this choice.
+    """
+    layers = (1, target_layers // 2 - 1, target_layers - 4)
+    too_few = f"the target has only {target_layers} layers, too few for EAGLE-3's default layers; name the layers to read (in training: --target-layers)"
+    require(1 < layers[1] < layers[2], too_few)
+    return layers
+
+
+# Keys of all drafters.
+
+
+def _shape(layer: Raw, head_dim: int | None = None) -> dict[str, Any]:
+    """Returns the keys of a layer's shape, with defaults. ``head_dim``: default head size; None to derive it from the hidden size."""
+    missing = [key for key in NEEDED if layer.get(key) is None]
+    require(not missing, f"its config.json has no {' and no '.join(missing)}")
+    heads = layer["num_attention_heads"]
+    defaults = DEFAULTS | {"num_key_value_heads": heads, "head_dim": head_dim or layer["hidden_size"] // heads}
+    return (
+        defaults | {key: layer[key] for key in SHAPE if layer.get(key) is not None} | {"rope_parameters": _rope(layer)}
+    )
+
+
+def _draft_vocabulary(own: Raw, vocabulary: int) -> int | None:
+    """Returns the size of the draft vocabulary; None if it is the target's."""
+    size = own.get("draft_vocab_size") or vocabulary
+    return None if size == vocabulary else size
+
+
+def _rope(layer: Raw) -> dict[str, Any]:
+    """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
+    part = next((part for part in ROPES if layer.get(part) is not None), ROPES[0])
+    rope = dict(object_at(layer, part))
+    nested = any(isinstance(value, Mapping) for value in rope.values())
+    require(not nested, f"its {part} differ by kind of layer, which is not supported")
+    partial = rope.get("partial_rotary_factor")
+    require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
+    theta = _agreed({path: _value(layer, path) for path in ("rope_theta", f"{part}.rope_theta")})
+    kind = rope.get("rope_type", rope.pop("type", "default"))
+    return {**rope, "rope_theta": ROPE_THETA if theta is None else theta, "rope_type": kind}

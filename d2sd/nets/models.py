@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from d2sd.errors import InputError
+from d2sd.nets.config_checks import is_finite
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import Form
 from d2sd.nets.target import Target
 
 log = logging.getLogger(__name__)
@@ -39,12 +38,10 @@ class Models:
     eagle3: Eagle3DraftModel | None = None
 
     def __post_init__(self) -> None:
-        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
-            check_fit(self.target, drafter)
+        for drafter in self.drafters.values():
+            if wrong := misfit(drafter.form, self.target.config):
+                raise InputError(f"drafter {drafter.config.name_or_path}: {wrong}")
             self.target.taps.add(drafter.target_layer_ids)
-        if self.eagle3 is not None:
-            check_eagle3(self.target, self.eagle3)
-            self.target.taps.add(self.eagle3.target_layer_ids)
         if self.draft_model is not None:
             own, theirs = self.draft_model, self.target
             same = own.config.vocab_size == theirs.config.vocab_size
@@ -58,40 +55,41 @@ class Models:
     def notes(self) -> list[str]:
         """Warnings about these drafters, one sentence each, without a full stop."""
         found = []
-        for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
+        for drafter in self.drafters.values():
             name = drafter.config.name_or_path
-            if drafter is self.first and drafter.form.second_role and self.second is not drafter:
+            if drafter is self.first and self.first.form.second_role and self.second is not drafter:
                 found.append(f"drafter {name} was trained as a second drafter; give it as --second-drafter")
             if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
                 found.append(f"drafter {name} {warning}")
-        return found
+        return list(dict.fromkeys(found))
+
+    @property
+    def drafters(self) -> dict[str, DFlashDraftModel | Eagle3DraftModel]:
+        """The block drafters and the EAGLE-3 drafter, by their names in ``names``."""
+        drafters = {"first_drafter": self.first, "second_drafter": self.second, "eagle3": self.eagle3}
+        return {name: drafter for name, drafter in drafters.items() if drafter is not None}
 
     def names(self) -> dict[str, str | None]:
-        return {
-            "preset": self.name,
-            "target": self.target.name,
-            "first_drafter": self.first.config.name_or_path if self.first else None,
-            "second_drafter": self.second.config.name_or_path if self.second else None,
-            "draft_model": self.draft_model.name if self.draft_model else None,
-            "eagle3": self.eagle3.config.name_or_path if self.eagle3 else None,
-        }
+        names = {part: drafter.config.name_or_path for part, drafter in self.drafters.items()}
+        names |= {"draft_model": self.draft_model.name} if self.draft_model else {}
+        missing = dict.fromkeys(("first_drafter", "second_drafter", "draft_model", "eagle3"))
+        return {"preset": self.name, "target": self.target.name, **missing, **names}
 
 
-def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
-    """Raise ``InputError`` if this drafter was made for another target."""
-    name, c, t = drafter.config.name_or_path, drafter.config, target.config
-    if c.hidden_size != t.hidden_size:
-        raise InputError(f"drafter {name} has hidden size {c.hidden_size}, the target {t.hidden_size}: they do not fit")
-    if max(drafter.target_layer_ids) >= t.num_hidden_layers:
-        raise InputError(
-            f"drafter {name} reads target layer {max(drafter.target_layer_ids)}, but the target has "
-            f"{t.num_hidden_layers} layers (0 to {t.num_hidden_layers - 1}): they do not fit"
-        )
-    if c.vocab_size != t.vocab_size or not 0 <= drafter.mask_token_id < t.vocab_size:
-        raise InputError(
-            f"drafter {name} was made for a vocabulary of {c.vocab_size} tokens (mask token {drafter.mask_token_id}), "
-            f"but the target has {t.vocab_size} tokens: they do not fit"
-        )
+def misfit(form: Form, target: Any) -> str | None:
+    """Returns why a drafter does not fit a target's text config, as a clause; None if it fits."""
+    last, layers = max(form.taps), target.num_hidden_layers
+    if form.width != target.hidden_size:
+        why = f"it reads features of width {form.width}, but the target's hidden size is {target.hidden_size}"
+    elif form.vocabulary != target.vocab_size:
+        why = f"it was made for a vocabulary of {form.vocabulary} tokens, but the target has {target.vocab_size}"
+    elif (form.draft_vocabulary or 0) > form.vocabulary:
+        why = f"its draft_vocab_size is {form.draft_vocabulary}, but the target has only {target.vocab_size} tokens"
+    elif last >= layers:
+        why = f"it reads the output of target layer {last}, but the target has {layers} layers (0 to {layers - 1})"
+    else:
+        return None
+    return f"{why}: they do not fit"
 
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
@@ -105,25 +103,13 @@ def late_taps(taps: Sequence[int], layers: int) -> str | None:
     )
 
 
-def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
-    """Raise ``InputError`` if this drafter was made for another target."""
-    c, t = drafter.config, target.config
-    fits = (c.target_hidden_size, c.layer.vocab_size) == (t.hidden_size, t.vocab_size)
-    if not fits or max(c.target_layer_ids) >= t.num_hidden_layers:
-        raise InputError(
-            f"drafter {c.name_or_path} was made for a target with hidden size {c.target_hidden_size}, {c.layer.vocab_size} tokens "
-            f"and layers up to {max(c.target_layer_ids)}; this target has hidden size {t.hidden_size}, {t.vocab_size} tokens and "
-            f"layers up to {t.num_hidden_layers - 1}: they do not fit"
-        )
-
-
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
     """Raise ``InputError`` if a drafter's probabilities, already on the host, are NaN. The message names the model at fault.
 
     The drafter reads the target's features. The target is at fault if these features or its weights are not finite.
     """
     if any(c != c for c in confidence):
-        sound = all(map(_is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))
+        sound = all(map(is_finite, [*target.taps.outputs(), *target.model.parameters()]))
         raise not_finite(f"the drafter {drafter}" if sound else f"the target {target.name}")
 
 
@@ -132,7 +118,3 @@ def not_finite(net: str) -> InputError:
         f"{net} computed NaN or infinity; its weights are damaged or its values overflow their dtype: "
         "choose other models, or another dtype such as float32 or bfloat16"
     )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    return tensor.is_meta or not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

@@ -81,7 +81,8 @@ def final_logits(config: Any, logits: Tensor) -> Tensor:
 
 
 def text_config(config: Any) -> Any:
-    return config.get_text_config(decoder=True)
+    """Returns the text part of a transformers config; other objects with a config's attributes are returned unchanged."""
+    return config.get_text_config(decoder=True) if hasattr(config, "get_text_config") else config
 
 
 def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:

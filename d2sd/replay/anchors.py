@@ -156,7 +156,7 @@ class ChainRedrafter(Redrafter):
 
     def __init__(self, target: Target, model: Eagle3DraftModel, lag: int = 0, ahead: int = 0):
         self.model, self.lag, self.ahead = model, lag, ahead
-        self.embedding = target.embedding if model.embedding is None else model.embedding
+        self.embedding = model.embed_tokens or target.embedding
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:

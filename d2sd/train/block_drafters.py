@@ -20,7 +20,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
-from d2sd.folders.drafters import SHARD, reshaped, save_speculators
+from d2sd.folders.checks import drafter_config_of
+from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.models import late_taps
@@ -296,13 +297,13 @@ def extended(
         raise InputError("--markov-rank and --draft-vocab-size need a plain DFlash drafter with the whole vocabulary: start from "
                          "such a drafter, or leave out both options to continue training this one")  # fmt: skip
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
-    made = reshaped(
-        drafter,
-        replace(
-            form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
-            markov_rank=rank, draft_vocabulary=vocabulary,
-        ),
+    form = replace(
+        form, layout="speculators", kind="dspark" if rank else "dflash", markov="vanilla" if rank else None,
+        markov_rank=rank, draft_vocabulary=vocabulary,
     )  # fmt: skip
+    made: Any = DFlashDraftModel(drafter_config_of(form), form)
+    made.load_state_dict(drafter.state_dict(), strict=False)  # new heads keep their initial weights
+    made.to(drafter.device)
     made.token_ids = ids
     if made.markov_head is not None:
         nn.init.zeros_(made.markov_head.markov_w2.weight)

@@ -10,12 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError, first_line
+from d2sd.folders.checks import published_config
 from d2sd.folders.fingerprint import fingerprint, write_fingerprint
-from d2sd.folders.loading import target_folder, widened_experts
-from d2sd.nets.types import check_supported, text_config, text_options
+from d2sd.folders.loading import supported_config, target_folder, widened_experts
+from d2sd.nets.types import text_config, text_options
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.features import read_features
 from d2sd.train.loop import digest, train
@@ -97,11 +98,9 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
     """
     source = target_folder(str(source))
     try:
-        raw, _ = PreTrainedConfig.get_config_dict(source)
-        config = AutoConfig.from_pretrained(source)
-        check_supported(config, source)
+        raw = published_config(source)
+        options = text_options(supported_config(raw, source)) | widened_experts(raw)
         tokenizer = AutoTokenizer.from_pretrained(source)
-        options = text_options(config) | widened_experts(raw)
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {first_line(error)}") from error

@@ -18,7 +18,8 @@ from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
 from d2sd.folders.drafters import save_eagle3
-from d2sd.nets.eagle3 import Chains, Eagle3DraftModel, default_eagle3_layers, new_eagle3
+from d2sd.nets.eagle3 import Chains, Eagle3DraftModel, new_eagle3
+from d2sd.nets.layouts import default_eagle3_layers
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
 from d2sd.train.drafters import Material, fit
@@ -44,7 +45,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
     identity = {
         "objective": asdict(objective),
         "target_layer_ids": layers,
-        "draft_vocab_size": drafter.config.draft_vocab_size,
+        "draft_vocab_size": drafter.form.drafted,
     }
     net = Unrolled(drafter, target, objective)
     fit(settings, material, drafter, net, choose, save_eagle3, "eagle3", identity)
@@ -52,10 +53,7 @@ def train_eagle3(settings: Eagle3Training) -> None:
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
     """Returns the target layers to read. None selects EAGLE-3's default layers. depth: number of layers of the target."""
-    try:
-        layers = layers or list(default_eagle3_layers(depth))
-    except ValueError as error:
-        raise InputError(f"{error}; name the layers to read with --target-layers") from None
+    layers = layers or list(default_eagle3_layers(depth))
     if not all(0 <= n <= depth - 3 for n in layers):
         raise InputError(
             f"tapped layers must be between 0 and {depth - 3}, not {layers}: other engines may normalise the outputs of later layers"

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from d2sd.calibration.alternatives import KNOWN, fit_temperature, likelihoods
 from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import quick_autocast
+from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.target import Target
 from d2sd.train.block_drafters import DrafterObjective, draw_blocks, extended, make_second, mask_id, new_drafter
 from d2sd.train.features import FeatureStore, read_features

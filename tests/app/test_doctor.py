@@ -9,7 +9,7 @@ from app.calibrate.measure import PromptSource
 from app.jobs import Job, updates_of
 from app.models import Chosen, drafter_folder
 from d2sd.doctor import examination
-from d2sd.doctor.checks import Check
+from d2sd.folders.checks import Check
 
 
 def updates(job, limit=1, model="tiny"):

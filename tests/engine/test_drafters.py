@@ -11,6 +11,7 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
+from d2sd.doctor.changes import Variant
 from d2sd.folders.loading import load_drafter
 from d2sd.methods.trees import grow, offers
 from d2sd.nets.models import Models
@@ -109,10 +110,11 @@ def test_taught_drafters_have_some_tokens_accepted(read, target):
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
-def test_reformed_drafter_drafts_like_windowed_folder(read, target):
-    """Weights reformed with a window draft like a folder whose config has that window."""
+def test_variant_drafts_like_windowed_folder(read, target):
+    """A variant with a window drafts like a folder whose config has that window."""
     plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
-    other = plain.reformed(replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal))
+    form = replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal)
+    other = Variant("", "", form).apply(plain)
     config = DecodeConfig("dflash", 12)
     runs = [Engine(Models(target, model)).generate("the cat sat on a", config) for model in (other, windowed)]
     assert [s.first_draft for s in runs[0].steps] == [s.first_draft for s in runs[1].steps]

@@ -13,6 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
+from d2sd.doctor.changes import Variant
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
 from d2sd.nets.lean import TORCH, merge_linears
@@ -174,9 +175,9 @@ def test_merging_frees_original_weights_layer_by_layer(tokenizer, monkeypatch):
     assert len(alive) - sizes[-1] >= 3 * 5  # original weights of earlier layers are freed by then
 
 
-def test_reformed_drafter_shares_merged_weights(tokenizer):
+def test_variant_shares_merged_weights(tokenizer):
     model = make_drafter(make_target(tokenizer))
-    lean, twin = model.merged(TORCH), model.reformed(model.form)
+    lean, twin = model.merged(TORCH), Variant("", "", model.form).apply(model)
     assert twin.merged(TORCH) is not lean
     assert [w.data_ptr() for w in twin.merged(TORCH)._merged] == [w.data_ptr() for w in lean._merged]
     assert model.merged(TORCH) is lean

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
+from d2sd.doctor.changes import Variant
 from d2sd.folders.loading import BUNDLED
 from d2sd.logs import Figures, Texts
 from d2sd.logs.steps import Output, Reply, Request
@@ -70,7 +71,8 @@ def test_replay_of_log_drafts_as_many_tokens_as_the_server(bundled, compared):
 
 def test_replay_of_log_names_first_step_that_differs(bundled, compared):
     first = bundled.models.first
-    traces = written(bundled, "dflash", first=first.reformed(replace(first.form, mask_token=77)))
+    worse = Variant("", "", replace(first.form, mask_token=77)).apply(first)
+    traces = written(bundled, "dflash", first=worse)
     found = compared(traces)
     server, local = found["rows"]
     assert server["whole"]["alpha"]["value"] < local["whole"]["alpha"]["value"]

@@ -273,7 +273,7 @@ def test_trained_eagle3_drafter_loads_and_drafts(folder, tmp_path):
 
     train(0, 0, 0)
     engine = load(target=str(folder / "target"), drafter=str(tmp_path))
-    assert engine.models.eagle3.config.draft_vocab_size == 300
+    assert engine.models.eagle3.form.drafted == 300
     plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     assert engine.generate("Question: Tom", DecodeConfig("eagle3", 12)).token_ids == plain.token_ids
     with pytest.raises(InputError, match="must be between 0 and 0"):

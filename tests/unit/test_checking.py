@@ -37,7 +37,7 @@ def change(folder: Path, changes: dict[str, object], name: str = "config.json") 
 
 ANY_NET = [
     ({"model_type": "gpt2x"}, "gpt2x"),
-    ({"hidden_size": 0}, r"its hidden_size is 0; it must be a whole number from 1 to 131072"),
+    ({"hidden_size": 0}, r"its hidden_size is 0; it must be a whole number from 1 to 4194304"),
     ({"hidden_size": 10**30}, "its hidden_size is a number of many digits"),
     ({"hidden_size": None}, "its hidden_size is missing"),
     ({"num_key_value_heads": 3}, "its 4 attention heads cannot share 3 key-value heads"),
@@ -56,7 +56,7 @@ ANY_NET = [
     ({"quantization_config": {"quant_method": "nosuch"}}, "its quantization_config names the unknown method 'nosuch'"),
     ({"intermediate_size": 2**20}, r"its weights do not match its config \(.*mlp"),
     ({"num_hidden_layers": 1000}, "its layer_types must be a list with one entry for each of its 1000 layers"),
-    ({"num_hidden_layers": 200, "layer_types": None}, "its weights do not match its config"),
+    ({"num_hidden_layers": 200, "layer_types": None}, "its weights do not match its config|the files hold the layers 0, 1, but num_hidden_layers is 200"),
 ]  # fmt: skip
 
 

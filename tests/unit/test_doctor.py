@@ -12,7 +12,6 @@ import torch
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor import examination
-from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
@@ -22,6 +21,7 @@ from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
+from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
 from d2sd.replay.anchors import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from tests.nets import make_drafter, make_target

@@ -10,11 +10,11 @@ from itertools import combinations
 import pytest
 import torch
 
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.settings import settings_of
-from d2sd.doctor.variants import form_of
-from d2sd.folders.drafters import published_config
+from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter
 from d2sd.replay.anchors import TextWalk
 from tools.breaking import TINY
@@ -68,7 +68,7 @@ def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bund
         assert differing == []
         tensors = [name for part in every for name in part.tensors]
         assert sorted(tensors) == sorted({*dict(model.named_parameters()), *(["token_ids"] if model.token_ids is not None else [])})  # fmt: skip
-        assert sorted(s for part in every for s in part.settings) == sorted(settings_of(form_of(model)))
+        assert sorted(s for part in every for s in part.settings) == sorted(settings_of(model.form))
         together = {name: part for part in every for name in part.tensors}
         assert together["fc.weight"].settings == ("taps",)
         for name, part in together.items():
@@ -76,7 +76,7 @@ def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bund
                 assert any("k_proj" in other for other in part.tensors)
         if model is bundled.models.eagle3:
             assert together["lm_head.weight"] is together["token_ids"]
-            assert together["layer.self_attn.q_proj.weight"].settings == ("heads",)
+            assert together["layers.0.self_attn.q_proj.weight"].settings == ("heads",)
         if model is dspark:
             assert together["markov_head.markov_w1.weight"] is together["markov_head.markov_w2.weight"]
 
@@ -86,7 +86,7 @@ def changed(model, *edits, **form):
     for name in edits:
         w = other.get_parameter(name)
         w.data = -w.data
-    return other.reformed(replace(other.form, **form)) if form else other
+    return Variant("", "", replace(other.form, **form)).apply(other) if form else other
 
 
 NAMES = {

@@ -12,13 +12,13 @@ from safetensors import SafetensorError
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import changes, examination
-from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked, Failure, Findings
 from d2sd.doctor.report import doctor_report
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
+from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied

@@ -12,10 +12,12 @@ from safetensors.torch import load_file, save_file
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import examination
-from d2sd.doctor.checks import check_drafter_folder
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked
+from d2sd.errors import InputError
+from d2sd.folders.checks import check_drafter_folder
 from d2sd.folders.loading import load_drafter, with_drafter
+from d2sd.folders.plan import plan
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, weights, window
@@ -29,7 +31,7 @@ FOLDERS = {
     "adapter": (dict, lambda w: {**{k: v for k, v in w.items() if k != "fc.weight"}, "fc.base_layer.weight": w["fc.weight"], "fc.lora_A.weight": torch.ones(2, 960), "fc.lora_B.weight": torch.ones(192, 2)}, "tensors", "an adapter that was never merged into the weights (fc.lora_A.weight)", "merge the adapter"),
     "other names": (dict, lambda w: {k.replace("q_proj", "wq").replace("o_proj", "wo"): v for k, v in w.items()}, "tensors", "is missing; the files hold unknown tensors instead, such as layers.0.self_attn.wo.weight", "use a folder that has"),
     "too few layers": (dict, lambda w: {k: v for k, v in w.items() if "layers.0." not in k}, "layers", "the files hold the layers 1, 2, but num_hidden_layers is 3", None),
-    "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "num_hidden_layers: 3, with layer_types of 3 entries"),
+    "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "set num_hidden_layers to 3, with layer_types of 3 entries"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
     "shape": (outer(intermediate_size=256), dict, "shapes", "mlp.down_proj.weight has shape", None),
     "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),
@@ -44,6 +46,42 @@ def test_check_folder_names_fault_and_fix(bundled, tmp_path, name):
     wrong = next(c for c in checks if c.state == "fault")
     assert (wrong.name, finding in wrong.finding) == (kind, True), wrong
     assert fix is None or (wrong.fix or "").startswith(fix)
+
+
+@pytest.mark.parametrize("name", [name for name in FOLDERS if name != "VP-Drafter"])
+def test_loading_raises_the_first_fault_of_the_checks(bundled, tmp_path, name):
+    config, weights, *_ = FOLDERS[name]
+    folder, target = str(copied(tmp_path / "d", config, weights)), bundled.models.target
+    wrong = next(check for check in check_drafter_folder(folder, target) if check.state == "fault")
+    said = wrong.finding if wrong.fix is None else f"{wrong.finding}; {wrong.fix}"
+    with pytest.raises(InputError) as caught:
+        with_drafter(Models(target), folder)
+    assert str(caught.value) == f"cannot load the drafter {folder}: {said}"
+
+
+def test_config_only_lists_the_checks_of_the_doctor(bundled, tmp_path):
+    """Only the mask token differs, since no tokenizer is read."""
+    for config in (dict, inner(target_layer_ids=[13, 10, 7, 4, 1]), window(512), rope(5e5), outer(hidden_size=64), inner(role="second")):  # fmt: skip
+        folder = str(copied(tmp_path / str(len(list(tmp_path.iterdir()))), config))
+        names = ("target", "passes", "memory", "memory by part", "mask token", "tensors", "shapes")
+        listed = [
+            [check for check in checks if check.name not in names]
+            for checks in (plan("tiny", folder), check_drafter_folder(folder, bundled.models.target))
+        ]
+        assert listed[0] == listed[1]
+
+
+def test_checks_compare_few_names_of_hostile_folder(bundled, tmp_path, monkeypatch):
+    compared = []
+    monkeypatch.setattr(
+        "d2sd.folders.checks.difflib.get_close_matches", lambda name, others, *_: compared.append(len(others)) or []
+    )
+    norm = torch.ones(192)
+    unknown = {f"{n}.{'x' * n}norm": norm.clone() for n in range(300)}
+    folder = copied(tmp_path / "d", weights=lambda w: {**{k: v for k, v in w.items() if v.dim() > 1}, **unknown})
+    checks = check_drafter_folder(str(folder), bundled.models.target)
+    assert [c.name for c in checks if c.state == "fault"] == ["tensors"] * 4
+    assert 0 < max(compared) <= 100
 
 
 NOTES = {

@@ -16,12 +16,12 @@ from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
 from d2sd.doctor.examination import drafter_of, generate_texts
 from d2sd.doctor.probes import change_of_alpha, probe, relative_gain, templates
 from d2sd.doctor.settings import config_values, set_keys, settings_of, with_setting
-from d2sd.doctor.variants import form_of, mask_tokens, variants
+from d2sd.doctor.variants import mask_tokens, variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.folders.drafters import published_config, read_config
+from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter, with_drafter
-from d2sd.nets.layouts import read_form
+from d2sd.nets.layouts import read_eagle3, read_form
 from d2sd.nets.models import Models
 from d2sd.replay.anchors import BlockRedrafter, TextWalk, redrafter, walk_text
 from d2sd.replay.recorded import Text, with_features
@@ -108,7 +108,7 @@ def test_config_values_express_every_setting(bundled, name):
     target, raw = bundled.models.target.config, published_config(str(TINY / name))
 
     def read(config):
-        return read_config(config, target, name) if name == "eagle3" else read_form(config)
+        return read_eagle3(config, target.num_hidden_layers) if name == "eagle3" else read_form(config)
 
     own = read(raw)
     others = {
@@ -185,7 +185,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     monkeypatch.setattr(probes, "SCREEN_EVERY", 2)
     monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
     target, model = bundled.models.target, bundled.models.first
-    sick = model.reformed(broken(model.form))
+    sick = Variant("", "", broken(model.form)).apply(model)
     base = [walk_text(BlockRedrafter(target, sick), t) for t in texts]
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
     found = list(probe(target, sick, 0, texts, base, tried))
@@ -272,7 +272,7 @@ def test_write_changed_writes_maps_and_leaves_out_removed_tensors(bundled, tmp_p
     model = bundled.models.eagle3
     ids = torch.arange(0, 4096, 2)
     head = model.lm_head.weight[ids].clone()
-    half = Variant("exchange", "half", form_of(model), {"draft_vocab_size": 2048}, lambda _: {"lm_head.weight": head, "token_ids": ids})  # fmt: skip
+    half = Variant("exchange", "half", model.form, {"draft_vocab_size": 2048}, lambda _: {"lm_head.weight": head, "token_ids": ids})  # fmt: skip
     write_changed(str(TINY / "eagle3"), [half], tmp_path / "m")
     written = drafter_of(with_drafter(Models(bundled.models.target), str(tmp_path / "m"), None))
     assert torch.equal(written.token_ids, ids)

@@ -14,9 +14,9 @@ from d2sd.__main__ import main
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import Findings, examine
-from d2sd.doctor.checks import Check
 from d2sd.doctor.report import doctor_report, plain_text
 from d2sd.errors import InputError
+from d2sd.folders.checks import Check
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
 

@@ -10,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.folders.drafters import is_eagle3, save_eagle3
-from d2sd.folders.loading import load_eagle3
-from d2sd.nets.eagle3 import default_eagle3_layers
+from d2sd.folders.drafters import save_eagle3
+from d2sd.folders.loading import load_drafter
+from d2sd.nets.layouts import default_eagle3_layers, is_eagle3
 from d2sd.nets.models import Models
 from tests.nets import make_eagle3, make_target, stock_pass
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
@@ -55,7 +55,7 @@ def test_eagle3_drafts_match_definition_in_every_form(target, tmp_path, form, fl
     odd = FORMS.index(form) + list(FLAGS).index(flags) + (target.config.model_type == "llama")
     passes, flags = ("eager", "padded")[odd % 2], FLAGS[flags]
     definition = write_folder(tmp_path / "d", form, target, **flags)
-    drafter = load_eagle3(str(tmp_path / "d"), torch.float32, target)
+    drafter = load_drafter(str(tmp_path / "d"), torch.float32, "cpu", target)
     assert drafter.target_layer_ids == list(flags.get("layers", (1, 4, 6)))
     engine = Engine(Models(target, eagle3=drafter), passes)
     config = DecodeConfig("eagle3", 8, draft_depth=2, draft_top_k=3, node_budget=9)
@@ -82,10 +82,10 @@ def test_eagle3_layer_numbers_depend_on_eagle_config(target, tmp_path):
     path = tmp_path / "d" / "config.json"
     config = json.loads(path.read_text())
     path.write_text(json.dumps(config | {KEY: [2, 5, 7]}))  # both keys, which agree
-    assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [1, 4, 6]
+    assert load_drafter(str(path.parent), torch.float32, "cpu", target).target_layer_ids == [1, 4, 6]
     del config["eagle_config"]
     path.write_text(json.dumps(config | {KEY: [1, 4, 6]}))
-    assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [0, 3, 5]
+    assert load_drafter(str(path.parent), torch.float32, "cpu", target).target_layer_ids == [0, 3, 5]
 
 
 def test_default_eagle3_layers_match_paper():
@@ -98,16 +98,19 @@ def test_default_eagle3_layers_match_paper():
     ("changes", "sentence"),
     [
         ({"hidden_size": 32}, "features of width 32, but the target's hidden size is 64"),
-        ({"vocab_size": 200}, "a vocabulary of 200, but the target has 300"),
+        ({"vocab_size": 200}, "a vocabulary of 200 tokens, but the target has 300"),
         ({"eagle_config": {KEY: [1, 4, 10]}}, r"output of target layer 10, but the target has 10 layers \(0 to 9\)"),
         ({"eagle_config": {"use_aux_hidden_state": False}}, "use_aux_hidden_state"),
-        ({KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}}, "two different sets of layers"),
+        (
+            {KEY: [1, 4, 6], "eagle_config": {KEY: [1, 4, 6]}},
+            r"means the layers \(1, 4, 6\) and its eagle_aux_hidden_state_layer_ids means the layers \(0, 3, 5\)",
+        ),
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
         ({"draft_vocab_size": 20}, r"lm_head.weight has shape \[300, 64\], and its config needs \[20, 64\]"),
-        ({"fc_norm": True}, r"they lack fc_norm.0.weight"),
-        ({"model_type": "gemma3"}, "'gemma3'; llama and qwen3"),
+        ({"fc_norm": True}, "fc_norm.0.weight is missing"),
+        ({"model_type": "gemma3"}, "its model_type is 'gemma3'; it must be llama or qwen3"),
     ],
     ids=lambda x: x[:24] if isinstance(x, str) else None,
 )
@@ -116,7 +119,7 @@ def test_load_eagle3_refuses_unfitting_config(target, tmp_path, changes, sentenc
     path = tmp_path / "d" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises(InputError, match=f"cannot load the drafter.*{sentence}"):
-        load_eagle3(str(path.parent), torch.float32, target)
+        load_drafter(str(path.parent), torch.float32, "cpu", target)
 
 
 def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tmp_path):
@@ -133,13 +136,13 @@ def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tm
     ):
         save_file(whole | changes, path)
         with pytest.raises(InputError, match=sentence):
-            load_eagle3(str(path.parent), torch.float32, target)
+            load_drafter(str(path.parent), torch.float32, "cpu", target)
     path.unlink()
     (path.parent / "pytorch_model.bin").write_bytes(b"\x80\x04")
     with pytest.raises(
         InputError, match=r"pickle files.*convert them in their folder with python -c .*model\.safetensors"
     ):
-        load_eagle3(str(path.parent), torch.float32, target)
+        load_drafter(str(path.parent), torch.float32, "cpu", target)
 
 
 def test_save_eagle3_round_trips_in_published_form(target, tmp_path):
@@ -151,8 +154,8 @@ def test_save_eagle3_round_trips_in_published_form(target, tmp_path):
     assert {"d2t", "t2d", "midlayer.self_attn.q_proj.weight", "fc.weight"} < set(
         load_file(tmp_path / "d" / "model.safetensors")
     )
-    loaded = load_eagle3(str(tmp_path / "d"), torch.float32, target)
-    assert loaded.config == replace(made.config, layer=loaded.config.layer, name_or_path=loaded.config.name_or_path)
+    loaded = load_drafter(str(tmp_path / "d"), torch.float32, "cpu", target)
+    assert loaded.form == replace(made.form, shape=loaded.form.shape)
     config = DecodeConfig("eagle3", 12)
     one, other = (Engine(Models(target, eagle3=d)).generate("a dog", config) for d in (made, loaded))
     assert [paths(s).keys() for s in one.steps] == [paths(s).keys() for s in other.steps]

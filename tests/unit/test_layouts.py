@@ -28,21 +28,28 @@ def test_read_form_spreads_default_taps():
         assert read_form({**config, "num_hidden_layers": count}).taps == taps
 
 
+def test_read_form_takes_taps_from_every_key():
+    outputs, inputs = {"target_layer_ids": [0, 2]}, {"eagle_aux_hidden_state_layer_ids": [1, 3]}
+    config = {**nested(), "num_target_layers": 9}
+    for inner, outer in ((outputs, {}), (outputs, inputs), ({}, inputs), (inputs, {})):
+        assert read_form({**config, **outer, "dflash_config": {"mask_token_id": 1, **inner}}).taps == (0, 2)
+
+
 REFUSED = [
     ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size is 4; make them equal"),
-    ({**nested(), "eagle_aux_hidden_state_layer_ids": [0, 1]}, "contradict each other; every number in the second list must be higher by one"),
+    ({**nested(), "eagle_aux_hidden_state_layer_ids": [2, 3]}, "means the layers \\(0, 1\\) and its eagle_aux_hidden_state_layer_ids means the layers \\(1, 2\\); make them equal"),
     ({**nested(), "rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, "rope_theta is 10000.0 and its rope_parameters"),
     ({**nested(), "rope_parameters": {"full_attention": {"rope_theta": 1e4}}}, "differ by kind of layer"),
     ({**nested(), "layer_types": ["sliding_attention"] * 2}, "its sliding_window is missing"),
     ({**nested(), "layer_types": ["linear_attention"] * 2}, "its layer_types include 'linear_attention'"),
-    ({**nested(), "is_causal": 3}, "its causal is 3"),
+    ({**nested(), "is_causal": 3}, "its is_causal is 3"),
     ({**nested(), "architectures": ["PEagleDraftModel"]}, "it is a P-EAGLE drafter.*run it with vLLM"),
     (nested(projector_type="domino"), "it is a Domino drafter.*run it with SGLang"),
     ({**flat(), "architectures": ["Qwen3Eagle3Model"]}, "it is an EAGLE-3 drafter in DeepSpec's form"),
     (nested(projector_type="other"), "its projector_type 'other' is not supported"),
     ({**nested(), "attention_sink_bias": True}, "its config sets attention_sink_bias to True, which is not supported here"),
     ({**nested(), "attention_value_scale": 0.5}, "sets attention_value_scale to 0.5"),
-    ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "its weights are quantised.*run this drafter with vLLM or SGLang"),
+    ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "sets quantization_config to .*, which is not supported here; vLLM or SGLang may run this drafter"),
     ({**flat(), "kv_lora_rank": 512}, r"latent attention \(MLA\)"),
     ({**flat(), "num_experts": 8}, r"experts \(MoE\)"),
     ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
@@ -78,7 +85,7 @@ def test_load_drafter_refuses_unsupported_config(config, sentence, tmp_path):
     ("name", "tensor", "sentence"),
     [
         ("dflash", "layers.0.self_attn.sinks", r"layers\.0\.self_attn\.sinks \(attention sinks\), which this version does not read"),
-        ("dflash", "adapter.lora_A.weight", r"adapter\.lora_A\.weight \(adapters\)"),
+        ("dflash", "adapter.lora_A.weight", r"an adapter that was never merged into the weights \(adapter\.lora_A\.weight\)"),
         ("deepspec", "markov_head.markov_w1.weight", "markov_head"),
     ],
 )  # fmt: skip

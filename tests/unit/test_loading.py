@@ -15,9 +15,10 @@ from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.folders.drafters import save_eagle3
-from d2sd.folders.loading import BUNDLED, load_drafter, load_target
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
-from d2sd.nets.models import Models, check_fit
+from d2sd.folders.loading import BUNDLED, load_drafter, load_models, load_target
+from d2sd.nets.drafter import DFlashDraftModel, drafter_config
+from d2sd.nets.layouts import default_target_layers
+from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from tests.nets import make_target, save_models
 
@@ -68,7 +69,9 @@ def test_load_refuses_missing_weight(folder):
     weights = load_file(path)
     weights.pop("fc.weight")
     save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"cannot load the drafter.*they lack fc\.weight"):
+    with pytest.raises(
+        InputError, match=r"cannot load the drafter.*fc\.weight is missing; use a folder that has fc\.weight"
+    ):
         load(str(folder))
 
 
@@ -100,22 +103,22 @@ def test_load_refuses_unsupported_devices(device, sentence):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"hidden_size": 32}, "hidden size 32, the target 64"),
+        ({"hidden_size": 32}, "reads features of width 32, but the target's hidden size is 64: they do not fit"),
         (
             {"dflash_config": {"mask_token_id": 1, "target_layer_ids": [1, 7]}},
-            "reads target layer 7, but the target has 3",
+            r"reads the output of target layer 7, but the target has 3 layers \(0 to 2\)",
         ),
-        ({"vocab_size": 99}, "vocabulary of 99"),
+        ({"vocab_size": 99}, "made for a vocabulary of 99 tokens, but the target has 300"),
     ],
 )
-def test_check_fit_refuses_drafter_of_another_target(tokenizer, change, sentence):
+def test_models_refuse_drafter_of_another_target(tokenizer, change, sentence):
     target = make_target(tokenizer)
     config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
     config.update({**change, "num_target_layers": 9})
     with torch.device("meta"):
         drafter = DFlashDraftModel(config)
     with pytest.raises(InputError, match=sentence):
-        check_fit(target, drafter)
+        Models(target, drafter)
 
 
 def test_drafter_format_table_matches_qwen3_8b():
@@ -205,13 +208,25 @@ def test_models_warn_of_late_taps(tokenizer, caplog):
 def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     save_eagle3(engine.models.eagle3, folder / "other")
     found = load(str(folder), drafter=str(folder / "other")).models
-    assert (found.first.block_size, found.eagle3.config.draft_vocab_size) == (16, 150)
+    assert (found.first.block_size, found.eagle3.form.drafted) == (16, 150)
     assert load(str(folder)).models.eagle3 is None
     with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, which .* does not have; .*--drafter"):
         load(str(folder)).stream("the cat", DecodeConfig("eagle3", 20))
     shutil.copytree(folder / "other", folder / "eagle3")
     config = DecodeConfig("eagle3", 20)
     assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
+
+
+def test_load_refuses_drafters_of_the_other_kind(engine, folder):
+    save_eagle3(engine.models.eagle3, folder / "other")
+    with pytest.raises(
+        InputError, match="is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second"
+    ):
+        load(str(folder), second_drafter=str(folder / "other"))
+    with pytest.raises(InputError, match="holds no EAGLE-3 drafter; give a block drafter with --drafter"):
+        load_models(str(folder), eagle3=str(folder / "dflash"))
+    with pytest.raises(InputError, match="it is not a block drafter"):
+        load_drafter(str(folder / "other"), torch.float32, "cpu")
 
 
 def test_drafter_token_ids_follow_device():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ import pytest
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.folders import store
-from d2sd.folders.plan import markdown, plan, plan_verdict
+from d2sd.folders.checks import network, published_config
+from d2sd.folders.loading import supported_config
+from d2sd.folders.plan import memory, plan
+from d2sd.nets.layouts import is_eagle3, read_eagle3, read_form
+from d2sd.nets.types import text_config
 from tests.drafter_folders import flat
 
 PAIRS = {pair["target"]: pair for pair in json.loads(Path("tests/data/published_pairs.json").read_text())}
@@ -32,19 +37,51 @@ def folders(pair, tmp_path):
     return str(tmp_path / "target"), str(tmp_path / "drafter")
 
 
+def checked(*sources):
+    """Findings of the plan of a pair, by name; and the fault, or an empty string."""
+    checks = plan(*sources)
+    faults = [check.finding for check in checks if check.state == "fault"]
+    assert len(faults) <= 1
+    return {check.name: check.finding for check in checks}, "".join(faults)
+
+
+def verdict(found, fault):
+    """The verdict in the tables' words."""
+    return "refused" if fault else found["passes"].removeprefix("it ").partition(",")[0]
+
+
+def bytes_of(target, drafter=None):
+    """Bytes in bfloat16 by part, of a target's folder and a drafter's config."""
+    config = text_config(supported_config(published_config(target), target))
+    form = drafter and (read_eagle3(drafter, config.num_hidden_layers) if is_eagle3(drafter) else read_form(drafter))
+    return memory(config, form and network(form), 2)
+
+
+def kinds_of(taps):
+    """The tapped layers of a finding on taps, and the count of each kind."""
+    return re.fullmatch(r"\[(.*)\], of the target's layers 0 to \d+ \((.*?)\).*", taps).groups()
+
+
 @pytest.mark.parametrize("name", PAIRS)
 def test_targets_table_matches_plan_of_pairs(name, tmp_path):
     (row,) = (line for line in table("Pairs published by z-lab") if f"| {name} |" in line)
     if name not in KNOWN:
         assert "config not found" in row
         return
-    found = plan(*folders(PAIRS[name], tmp_path))
-    said = plan_verdict(found).partition(":")[0].partition(",")[0]
-    assert f"| {said}" in row
-    if found.refused is None:
-        layers = ", ".join(f"{count} {kind}" for kind, count in found.layers.items())
-        assert layers in row
-        assert f"| {found.memory.target / 1e9:.0f} |" in row
+    pair = folders(PAIRS[name], tmp_path)
+    found, fault = checked(*pair)
+    layers, taps, size, weights, said = (cell.strip() for cell in row.split("|")[3:-1])
+    assert said.partition(":")[0] == {"runs": "runs", "refused": "refused"}.get(verdict(found, fault), "runs eagerly")
+    assert said.partition(": ")[2] in (fault or found["passes"])
+    if fault:
+        return
+    plain = re.sub(r" \((\d+) tokens\)", "", found["target"]).partition("layers: ")[2].replace(" per layer", "")
+    window = re.search(r"\((\d+) tokens\)", found["target"])
+    assert set(layers.split(", ")) == {*plain.split(", "), *([f"window {window[1]}"] if window else [])}
+    numbers, kinds = kinds_of(found["taps"])
+    assert (taps.partition(" (")[0], set(taps[:-1].partition(" (")[2].split(", "))) == (numbers.replace(",", ""), set(kinds.split(", ")))  # fmt: skip
+    assert f"{int(size) - 1} drafted tokens per step" in found["block"]
+    assert f"{bytes_of(pair[0])['target'] / 1e9:.0f}" == weights
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -56,13 +93,16 @@ def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
     )
     target, kind, taps, vocabulary, size, said = (cell.strip() for cell in row.split("|")[2:-1])
     assert target == drafter["target"]
-    found = plan(*folders({"target_config": PAIRS.get(target, drafter).get("target_config"), **drafter}, tmp_path))
-    assert said.partition(":")[0] == plan_verdict(found).partition(":")[0].partition(",")[0]
-    assert said.partition(": ")[2] in (found.refused or found.eager or "")
-    assert taps == " ".join(str(n) for n, _ in found.taps)
-    assert size == str(found.block_size or "")
-    if found.refused is None:
-        assert (kind, vocabulary) == (found.kind, str(found.draft_vocabulary or "all"))
+    pair = folders({"target_config": PAIRS.get(target, drafter).get("target_config"), **drafter}, tmp_path)
+    found, fault = checked(*pair)
+    assert said.partition(":")[0] == {"runs": "runs", "refused": "refused"}.get(verdict(found, fault), "runs eagerly")
+    assert said.partition(": ")[2] in (fault or found["passes"])
+    if fault:
+        return
+    assert taps == kinds_of(found["taps"])[0].replace(",", "")
+    assert kind.lower() in found["layout"].lower()
+    assert "block" not in found if not size else f"{int(size) - 1} drafted tokens per step" in found["block"]
+    assert found.get("vocabulary", "it can draft all of").startswith(f"it can draft {vocabulary} of")
 
 
 @pytest.mark.parametrize(
@@ -74,31 +114,38 @@ def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
 )
 def test_plan_drafter_memory_matches_published_weights(name, published, others, tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS[name]["drafter_config"]}
-    found = plan(*folders(pair, tmp_path))
-    assert found.memory.drafter == pytest.approx(published - others, abs=50_000)  # the file also has a header
+    parts = bytes_of(folders(pair, tmp_path)[0], pair["drafter_config"])
+    assert parts["drafter"] == pytest.approx(published - others, abs=50_000)  # the file also has a header
 
 
 def test_plan_report_describes_eagle3_drafter(tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS["Tengyunw/qwen3_8b_eagle3"]["drafter_config"]}
-    said = markdown(plan(*folders(pair, tmp_path)))
-    assert "EAGLE-3, 1 layer, which sees the whole text" in said
-    assert "Its draft vocabulary has 32000 of the target's tokens" in said
+    found, _ = checked(*folders(pair, tmp_path))
+    assert found["layout"].startswith("EAGLE-3: one layer")
+    assert found["vocabulary"] == "it can draft 32000 of the target's 151936 tokens"
 
 
 def test_plan_describes_hybrid_target_and_windowed_drafter(tmp_path):
-    found = plan(*folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path))
-    assert found.layers == {"linear": 24, "full": 8}
-    assert found.taps == [(n, "linear") for n in (1, 5, 9, 13, 17, 21, 25, 29)]
-    assert (found.block_size, found.mask, found.kind) == (16, 248077, "DFlash")
-    assert found.drafter_layers == ["4096 tokens, causal"] * 5 + ["the whole text"]
-    assert found.memory.drafter == 2 * 634_425_856  # 2 bytes for each published parameter
-    assert found.memory.states == 24 * (4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128))
-    assert "24 linear, 8 full" in markdown(found)
+    pair = PAIRS["Qwen/Qwen3.5-4B"]
+    sources = folders(pair, tmp_path)
+    found, _ = checked(*sources)
+    assert found["target"] == "type qwen3_5, layers: 24 linear, 8 full"
+    assert found["taps"] == "[1, 5, 9, 13, 17, 21, 25, 29], of the target's layers 0 to 31 (8 linear)"
+    assert found["block"] == "16 rows per block (fill convention): 15 drafted tokens per step"
+    assert found["mask token"] == "token 248077"
+    assert found["window"] == "5 of 6 layers see only the last 4096 positions; attention within the block is causal"
+    parts = bytes_of(sources[0], pair["drafter_config"])
+    assert parts["drafter"] == 2 * 634_425_856  # 2 bytes for each published parameter
+    assert parts["states of linear layers"] == 24 * (4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128))
+    assert found["memory"] == f"it needs {sum(parts.values()) / 1e9:.2f} GB in bfloat16 for a text of 4096 tokens"
+    assert "drafter 1.27 GB, keys and values of 4096 tokens" in found["memory by part"]
 
 
 def test_plan_refuses_drafter_of_another_target(tmp_path):
     pair = {**PAIRS["Qwen/Qwen3.5-4B"], "drafter_config": PAIRS["Qwen/Qwen3.5-9B"]["drafter_config"]}
-    assert "has hidden size 4096, the target 2560" in plan(*folders(pair, tmp_path)).refused
+    found, fault = checked(*folders(pair, tmp_path))
+    assert fault == "it reads features of width 4096, but the target's hidden size is 2560: they do not fit"
+    assert "memory" not in found
 
 
 @pytest.mark.parametrize(
@@ -112,26 +159,30 @@ def test_plan_refuses_drafter_of_another_target(tmp_path):
 )
 def test_plan_refuses_unsupported_target(tmp_path, change, sentence):
     pair = PAIRS["Qwen/Qwen3-4B"]
-    found = plan(*folders({**pair, "target_config": {**pair["target_config"], **change}}, tmp_path))
-    assert sentence in found.refused
-    assert "\n" not in found.refused
+    _, fault = checked(*folders({**pair, "target_config": {**pair["target_config"], **change}}, tmp_path))
+    assert sentence in fault
+    assert "\n" not in fault
 
 
 def test_doctor_config_only_reads_no_weights(tmp_path, capsys):
     target, drafter = folders(PAIRS["Qwen/Qwen3-8B"], tmp_path)
     assert main(["doctor", target, drafter, "--config-only"]) == 0
-    assert "runs, with passes captured as CUDA graphs on a GPU" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "runs, with passes captured as CUDA graphs on a GPU" in out
+    assert "it needs 19.09 GB in bfloat16 for a text of 4096 tokens" in out
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
     assert main(["doctor", target, drafter, "--config-only"]) == FAULT_NAMED
-    assert "refused: drafter" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert re.search("fit +FAULT +it reads features of width 64, but the target's hidden size is 4096", out)
+    assert "it needs" not in out
 
 
 def test_plan_reports_missing_folder_and_unreachable_hub(tmp_path, monkeypatch):
     pair = folders(PAIRS["Qwen/Qwen3-4B"], tmp_path)
-    assert plan(str(tmp_path / "gone"), pair[1]).refused.endswith("/gone: there is no such folder")
-    assert plan(pair[0], "./gone").refused == "there is no such folder"
+    assert checked(str(tmp_path / "gone"), pair[1])[1].endswith("/gone: there is no such folder")
+    assert checked(pair[0], "./gone")[1] == "there is no such folder"
     (tmp_path / "drafter" / "config.json").write_text("[1]")
-    assert plan(*pair).refused == "its config.json is not a JSON object"
+    assert checked(*pair)[1] == "its config.json is not a JSON object"
     tries = []
 
     def unreachable(*_):
@@ -142,6 +193,6 @@ def test_plan_reports_missing_folder_and_unreachable_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "getproxies", dict)
     monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", False)
     store.hub_answers.cache_clear()
-    assert "couldn't connect" in plan("some-owner/some-model").refused
+    assert "couldn't connect" in checked("some-owner/some-model")[1]
     assert len(tries) == 1
     store.hub_answers.cache_clear()

@@ -1,0 +1,361 @@
+"""Checks a drafter's folder without running the drafter: its config, and the names and shapes of its tensors.
+
+Loading a drafter raises the first fault as an ``InputError``; the doctor lists all checks. Most faults are reported with a fix.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedConfig, Qwen3Config
+
+from d2sd.errors import InputError, first_line
+from d2sd.folders.store import check_place, hub_answers
+from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
+from d2sd.nets.config_checks import Shapes, wrong_shapes
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form, is_eagle3, read_eagle3, read_form
+from d2sd.nets.models import late_taps, misfit
+from d2sd.nets.target import Target
+from d2sd.nets.types import layer_kinds
+
+Mend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
+MOST_NAMES = 4  # largest number of tensors that are reported for one fault
+MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with those of missing tensors
+MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
+BORROWED = ("embed_tokens", "lm_head")  # parts that a drafter may take from the target
+MAPS = ("d2t", "t2d")
+LAYER = re.compile(r"layers\.(\d+)\.")
+FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+# part of a tensor's name → description of this unsupported kind of tensor
+TENSORS = {
+    "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
+    "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
+    "mask_hidden": "a P-EAGLE drafter's mask", "weight_scale": "quantised weights",
+    "qweight": "quantised weights", "weight_packed": "quantised weights",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check and its result.
+
+    name: name of the check, in a word or two.
+    state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" is a difference that may be intended.
+    finding: the result, as a clause.
+    fix: what to change; None if unknown, if the finding says it, or if nothing is wrong.
+    mend: returns the tensors of the repaired folder, given the published tensors, by published names; None if no edit can carry out
+        the fix, or if the right edit is uncertain.
+    """
+
+    name: str
+    state: Literal["good", "note", "fault"]
+    finding: str
+    fix: str | None = None
+    mend: Mend | None = None
+
+    @property
+    def description(self) -> str:
+        return self.fix or self.finding
+
+
+def gathered(checks: Iterator[Check]) -> list[Check]:
+    """Returns these checks. If the next one cannot be made, a fault is the last one."""
+    found: list[Check] = []
+    try:
+        found += checks
+    except InputError as error:
+        found.append(Check("config.json", "fault", str(error)))
+    except Exception as error:  # configs and files are untrusted
+        found.append(Check("folder", "fault", f"it cannot be read: {first_line(error)}"))
+    return found
+
+
+def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
+    """Returns the checks of a drafter (folder or hub id) for this target. If the folder is unreadable, the last check is a fault.
+
+    second: whether the drafter is checked as a second drafter.
+    """
+
+    def checks() -> Iterator[Check]:
+        form = drafter_form(source, target.config)
+        yield from config_checks(form, target.config, target, second)
+        try:
+            files = weight_files(source)
+        except InputError as error:
+            yield Check("tensors", "fault", str(error))
+        else:
+            yield from tensor_checks(files, form)
+
+    return gathered(checks())
+
+
+def published_config(source: str) -> dict[str, Any]:
+    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object."""
+    check_place(source)
+    from_cache = not Path(source).exists() and not hub_answers()
+    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
+    if not isinstance(config, dict):
+        raise InputError("its config.json is not a JSON object")
+    return config
+
+
+def drafter_form(source: str, target: Any = None) -> Form:
+    """Returns what the config of a drafter (folder or hub id) describes. ``target``: the target's text config; None refuses EAGLE-3.
+
+    Raises ``InputError`` if the config is wrong, incomplete or unsupported.
+    """
+    raw = published_config(source)
+    return read_form(raw) if target is None or not is_eagle3(raw) else read_eagle3(raw, target.num_hidden_layers)
+
+
+def network(form: Form, held: Collection[str] = ()) -> Any:
+    """Returns a drafter's network without memory, on torch's device meta. ``held``: names of the drafter's tensors."""
+    with torch.device("meta"):
+        own = [part for part in BORROWED if f"{part}.weight" in held]
+        if isinstance(form, DrafterForm):
+            return DFlashDraftModel(drafter_config_of(form), form, own)
+        return Eagle3DraftModel(cast(Eagle3Form, form), own)
+
+
+def drafter_config_of(form: DrafterForm) -> Qwen3Config:
+    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
+    own = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
+    return Qwen3Config(**{**form.shape, **own})
+
+
+def own_name(key: str) -> str | None:
+    """Returns our name of a published tensor; None for a tensor that is not needed here."""
+    key = re.sub(r"^midlayer\.", "layers.0.", key.removeprefix("model.").removeprefix("logit_head."))
+    return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
+
+
+# The config.
+
+
+def config_checks(form: Form, config: Any, target: Target | None = None, second: bool = False) -> Iterator[Check]:
+    """Checks a drafter's config for a target.
+
+    config: the target's text config.
+    target: the target, if it is loaded.
+    second: whether the drafter is the second one.
+    """
+    block = form if isinstance(form, DrafterForm) else None
+    kind = f"{block.layout} config of a block drafter, kind {block.kind}" if block else "EAGLE-3: one layer, which drafts level by level"  # fmt: skip
+    yield Check("layout", "good", kind)
+    if wrong := misfit(form, config):
+        yield Check("fit", "fault", wrong, "choose a drafter of this target")
+        return
+    yield _check_taps(form, config)
+    if block is not None:
+        yield _check_mask(block.mask_token, target)
+        rows = f"{block.rows} rows per block ({block.reads} convention): {block.block_size - 1} drafted tokens per step"
+        yield Check("block", "good", rows)
+        inside = "causal" if any(block.causal) else "bidirectional"
+        widths = sorted({w for w in block.windows if w is not None})
+        narrowed = f"{sum(w is not None for w in block.windows)} of {len(block.windows)} layers see only the last {' or '.join(map(str, widths))} positions"  # fmt: skip
+        finding = f"{narrowed if widths else 'no window'}; attention within the block is {inside}"
+        yield Check("window", "note" if widths else "good", finding)
+    for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):  # right only if the drafter was trained with them
+        own, theirs = form.shape.get(name), getattr(config, name, None)
+        if theirs is not None and own != theirs:
+            yield Check(name, "note", f"{own}; the target's is {theirs}")
+    if form.draft_vocabulary is not None:
+        finding = f"it can draft {form.draft_vocabulary} of the target's {config.vocab_size} tokens"
+        yield Check("vocabulary", "note", finding)
+    if block is not None and block.second_role and not second:
+        finding = "its config says that it is a VP-Drafter, which must be the second drafter"
+        yield Check("role", "fault", finding, "pass this drafter as --vp, and another one as first drafter")
+
+
+def _check_taps(form: Form, config: Any) -> Check:
+    layers, taps, kinds = config.num_hidden_layers, list(form.taps), layer_kinds(config)
+    named, late = form.shape.get("num_target_layers", layers), late_taps(taps, layers)
+    notes = {
+        f"the config was made for a target with {named} layers": named != layers,
+        "a layer is named twice": len(set(taps)) < len(taps),
+        "not in ascending order, unlike published taps": taps != sorted(taps),
+        f"it {late}": bool(late),
+    }
+    said = [words for words, true in notes.items() if true]
+    tapped = ", ".join(f"{count} {kind}" for kind, count in Counter(kinds[tap] for tap in taps).items())
+    finding = f"{taps}, of the target's layers 0 to {layers - 1} ({tapped})"
+    return Check("taps", "note" if said else "good", "; ".join([finding, *said]))
+
+
+def _check_mask(mask: int, target: Target | None) -> Check:
+    finding = f"token {mask}"
+    if target is None:
+        return Check("mask token", "good", finding)
+    tokenizer = target.tokenizer
+    if mask >= len(tokenizer):
+        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text contains it")
+    finding += f", {str(tokenizer.convert_ids_to_tokens(mask))[:40]!r}"
+    ordinary = mask in (*target.end_ids, tokenizer.pad_token_id) or mask not in tokenizer.added_tokens_decoder
+    return Check("mask token", "note" if ordinary else "good", finding + ", which occurs in texts or ends them" * ordinary)  # fmt: skip
+
+
+# Names and shapes of the tensors.
+
+
+def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
+    """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
+    shapes = tensor_shapes(files)
+    held = {name: shape for key, shape in shapes.items() if (name := own_name(key)) is not None and name not in MAPS}
+    wanted = {name: tuple(weight.shape) for name, weight in network(form, held).named_parameters()}
+    missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
+    if adapter := next((name for name in surplus if "lora_" in name), None):
+        finding = f"it holds an adapter that was never merged into the weights ({adapter})"
+        yield Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
+        return
+    if part := _inserted(shapes, wanted, missing):
+        finding = f"the names of its tensors contain {part}, as after saving a wrapper"
+        fix = f"remove {part} from the tensor names"
+        yield Check("tensors", "fault", finding, fix, _renaming(lambda key: key.replace(part, "", 1)))
+        return
+    if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
+        yield Check("files", "note", f"its index leaves out {', '.join(left[:MOST_NAMES])}")
+    wrong = wrong_shapes(held, wanted)
+    for name, finding in islice(wrong.items(), MOST_NAMES):
+        there, needed = held[name], wanted[name]
+        if name == "fc.weight" and there[:1] == needed[:1] and not there[1] % form.width:
+            finding += (
+                f": it reads {there[1] // form.width} layers of the target, and the config names {len(form.taps)}"
+            )
+        swapped = there == needed[::-1]
+        fix = f"transpose {name}" if swapped else "correct the sizes or the taps in config.json"
+        yield Check("shapes", "fault", finding + ", as if it was transposed" * swapped, fix)
+    if (missing or surplus) and (fault := _known_form(held, wanted)):
+        yield fault
+    elif missing:
+        yield from _missing(missing, surplus, wanted, held)
+    elif surplus:
+        kind = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in surplus)), "")
+        finding = f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read"
+        yield Check("tensors", "fault", finding, "use an engine that reads these tensors")
+    elif not wrong:
+        yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
+    hidden = form.shape["hidden_size"]
+    if "embed_tokens.weight" not in held and hidden != form.width:
+        yield Check("embedding", "fault", f"it has hidden size {hidden} and no embedding, and the target's embedding has width {form.width}")  # fmt: skip
+    if form.draft_vocabulary is not None or isinstance(form, Eagle3Form):
+        yield from _check_map(files, form.drafted, form.vocabulary)
+
+
+def _renaming(rename: Callable[[str], str]) -> Mend:
+    return lambda tensors: {rename(key): weight for key, weight in tensors.items()}
+
+
+def _inserted(shapes: Shapes, wanted: Shapes, missing: Sequence[str]) -> str | None:
+    """Returns the text that must be removed from published names to obtain all wanted names; None if there is none."""
+    parts: dict[str, None] = {}
+    for key in filter(None, map(own_name, shapes)):
+        for name in missing[:MOST_NAMES]:
+            there, needed = key.split("."), name.split(".")
+            at = next((n for n, pair in enumerate(zip(there, needed, strict=False)) if len(set(pair)) > 1), 0)
+            part = there[at : len(there) - len(needed) + at]
+            if part and there == [*needed[:at], *part, *needed[at:]]:
+                parts[f"{'.'.join(part)}."] = None
+    fits = (part for part in islice(parts, MOST_NAMES) if wanted.keys() <= {own_name(key.replace(part, "", 1)) for key in shapes})  # fmt: skip
+    return next(fits, None)
+
+
+def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> Iterator[Check]:
+    """Reports missing tensors. An unknown tensor that is the only one with the shape and a similar name counts as misnamed."""
+    meant: dict[str, str] = {}
+    for name in missing[:MOST_TRIED]:
+        alike = [s for s in surplus[:MOST_TRIED] if held[s] == wanted[name] and len(s) < 2 * len(name)]
+        near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
+        if len(near) == 1:
+            meant[name] = near[0]
+    names = {other: name for name, other in meant.items()}
+    mend = _renaming(lambda key: names.get(str(own_name(key)), key)) if len(names) == len(missing) else None
+    for name in missing[:MOST_NAMES]:
+        other = meant.get(name)
+        finding = f", but the unknown tensor {other} has the same shape and a similar name" if other else ""
+        if surplus and not other:
+            finding = f"; the files hold unknown tensors instead, such as {surplus[0]}"
+        fix = f"rename {other} to {name}" if other else f"use a folder that has {name}"
+        yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
+
+
+def _known_form(held: Shapes, wanted: Shapes) -> Check | None:
+    """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
+    if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
+        finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
+        fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"
+        return Check("tensors", "fault", finding, fix, partial(_split, wanted))
+    there, needed = (sorted({int(m[1]) for name in names if (m := LAYER.match(name))}) for names in (held, wanted))
+    if there == needed or not there or not needed:
+        return None
+    if len(there) != len(needed):
+        finding = f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}"
+        whole = there == list(range(len(there)))
+        setting = f"set num_hidden_layers to {len(there)}, with layer_types of {len(there)} entries"
+        return Check("layers", "fault", finding, setting if whole else None)
+    numbers = dict(zip(there, needed, strict=True))
+    finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
+    mend = _renaming(lambda key: re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key))
+    return Check("layers", "fault", finding, "number the layers from 0", mend)
+
+
+def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the tensors with fused matrices split into their parts."""
+    found = dict(tensors)
+    for part, parts in FUSED.items():
+        for key in [key for key in tensors if key.endswith(f"{part}.weight")]:
+            names = [key.replace(part, one) for one in parts]
+            rows = [wanted[str(own_name(name))][0] for name in names]
+            found |= zip(names, tensors[key].split(rows), strict=True)
+            del found[key]
+    return found
+
+
+# The map of a draft vocabulary.
+
+
+def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> str | None:
+    """Returns what is wrong with the map of a draft vocabulary of D = ``count`` tokens; None if nothing is. V = ``vocabulary``.
+
+    d2t: (D,), for each draft id, the target's id minus the draft id.
+    t2d: (V,), whether each token of the target is in the draft vocabulary.
+    """
+    if d2t is None and count == vocabulary:
+        return None
+    if d2t is None or d2t.shape != (count,):
+        why = "has no d2t tensor that names them" if d2t is None else f"its d2t has {d2t.numel()} entries"
+        return f"it drafts {count} of {vocabulary} tokens, but {why}"
+    ids = torch.arange(count) + d2t.long()
+    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
+        return f"its d2t does not map to {count} different tokens; the target has {vocabulary} tokens"
+    present = torch.zeros(vocabulary, dtype=torch.bool).index_fill(0, ids, True)
+    return None if t2d is None or torch.equal(t2d.bool(), present) else "its d2t and its t2d contradict each other"
+
+
+def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
+    """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
+    held = read_weights(files, lambda key: own_name(key) in MAPS)
+    d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
+    if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:
+        return
+    ids, others = torch.arange(count), dict[str, Tensor]()
+    if d2t is not None and d2t.shape == ids.shape:
+        others = {"holds target ids instead of differences": d2t.long() - ids, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
+    right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
+    if len(right) != 1:
+        yield Check("d2t", "fault", finding)
+        return
+    fix, other = "store in d2t the target id − draft id of each token of the draft vocabulary", others[right[0]]
+    mend: Mend = lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()}  # noqa: E731
+    yield Check("d2t", "fault", f"its d2t {right[0]}", fix, mend)
