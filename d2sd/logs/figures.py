@@ -24,6 +24,7 @@ DRAFTS = ("steps", "drafted", "accepted", "alpha", "rate", "rates", "reached", "
 SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
 ENGINE = "engine "
+ENOUGH = 20  # steps or rows needed for a judgement
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
@@ -58,6 +59,7 @@ class Figures:
     kv_use: used share of the KV cache, one per row.
     remote_prefill: whether prompts are processed on another server.
     failures: number of times that the drafter returned an error.
+    alphas: α of the rows, without those of few steps.
     """
 
     engine: str
@@ -88,6 +90,7 @@ class Figures:
     kv_use: tuple[float, ...] = ()
     remote_prefill: bool = False
     failures: int = 0
+    alphas: tuple[float, ...] = ()
 
     @property
     def kind(self) -> tuple[str, Unit]:
@@ -152,7 +155,8 @@ class Figures:
         return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
 
     def __str__(self) -> str:
-        parts = [self.origin] if self.unit != "running" or not self.start else [f"{self.origin} since its restart"]
+        since = f" since its {'restart' if self.start else 'start'}" if self.unit == "running" else ""
+        parts = [self.origin + since]
         if not self.drafts:
             parts.append("no draft statistics")
             if self.token_seconds:
@@ -193,7 +197,7 @@ class Figures:
         load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
         known = asdict(self) | {name: getattr(self, name) for name in derived} | load
-        del known["by_length"]
+        del known["by_length"], known["alphas"]
         return known
 
 
@@ -340,6 +344,7 @@ def joined(rows: Sequence[Figures]) -> Figures:
         draft_seconds=next((seconds for seconds in columns["draft_seconds"] if seconds is not None), None),
         tokens_per_second=median(speeds) if speeds and rows[0].unit != "request" else None,
         remote_prefill=any(columns["remote_prefill"]), token_seconds=None, at_once=None,
+        alphas=tuple(row.alpha for row in rows if row.alpha and (row.steps is None or row.steps >= ENOUGH)),
     )  # fmt: skip
     timed = [(row.seconds, row.tokens) for row in rows if row.seconds and row.tokens]
     if timed:

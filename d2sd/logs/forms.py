@@ -132,7 +132,7 @@ FORMS = (
         r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
         r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
     )),
-    Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
+    Form("llama-speculative", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
         r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
     ), (r"decoded\s+[0-9]{1,12} tokens in<seconds> seconds",), keys=True),
     Form("llama.cpp", "request", r"\bpred=\s*[0-9]{1,9}\s+draft=", (  # llama.cpp's mtp-bench.py

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Figures, row_of
+from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Figures, Unit, row_of
 from d2sd.logs.forms import PATTERNS, Form, begins, values
 
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
+FENCE = "```"  # Markdown fence around a block of a pasted thread
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 # Lines in which a server names its models.
@@ -124,6 +125,13 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     stated: dict[str, Any] = {}
     recent: deque[str] = deque(maxlen=AROUND)
     for line in _split(lines):
+        if line.lstrip().startswith(FENCE):  # the blocks of a pasted thread may be about different runs
+            if row is not None:
+                yield from row.figures()
+            row = None
+            recent.clear()
+            stated["start"] = stated.get("start", 0) + 1
+            continue
         if sample := SAMPLE.match(line):
             yield from pages.add(sample)
             continue
@@ -169,7 +177,7 @@ def _stated(line: str) -> dict[str, Any]:
 # Pages of ``/metrics``, in Prometheus' text format.
 
 SAMPLE = re.compile(
-    r"^(vllm|sglang):([a-z_]{1,60})(?:\{([^}]*)\})? +(?:\| *)?([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+    r"^(vllm|sglang|llamacpp):([a-z_]{1,60})(?:\{([^}]*)\})? +(?:\| *)?([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
 )
 LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
 VALUES = {
@@ -180,42 +188,63 @@ VALUES = {
     "num_requests_running": "running", "num_running_reqs": "running", "num_requests_waiting": "waiting", "num_queue_reqs": "waiting",
     "kv_cache_usage_perc": "kv_use", "gpu_cache_usage_perc": "kv_use", "token_usage": "kv_use",
 }  # fmt: skip
+BEGINS = ("steps", "drafted", "alpha")  # if one of them is repeated, a new page begins
+COUNTERS = ("steps", "drafted", "accepted", "reached", "token_sum", "token_count")
 MAX_SERIES, MOST = 1024, 1e15
+
+
+Page = dict[
+    tuple[str, int], float
+]  # values by metric and position; positions count from 1, 0 for metrics without positions
 
 
 class _Pages:
     """The values of ``/metrics`` pages, by program, model and engine.
 
-    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches.
+    vLLM and llama.cpp count steps and tokens since their start; if there are several pages, their differences are intervals. SGLang reports
+    α and the acceptance rate of its last batches.
     """
 
     def __init__(self) -> None:
-        self._series: dict[tuple[str, str, str], dict[str, Any]] = {}
+        self._series: dict[tuple[str, str, str], Page] = {}
+        self._before: dict[tuple[str, str, str], Page] = {}
 
     def add(self, sample: re.Match[str]) -> Iterator[Figures]:
-        """Adds a line of a page. Yields the row of the page before, if a new page begins."""
+        """Adds a line of a page. Yields the rows of the page before, if a new page begins."""
         labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
         key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
-        name, value, at = VALUES.get(sample[2].removesuffix("_total")), float(sample[4]), labels.get("position", "")
-        if name is None or not 0 <= value < MOST or (key not in self._series and len(self._series) == MAX_SERIES):
+        metric, value, at = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
+        position = 1 + int(at) if at.isdecimal() and len(at) < 5 else 0
+        known = metric in VALUES and 0 <= value < MOST and position <= MAX_POSITIONS
+        if not known or (key not in self._series and len(self._series) == MAX_SERIES):
             return
         page = self._series.setdefault(key, {})
-        if name in ("steps", "alpha") and name in page:
-            yield from self._row(key)
+        if VALUES[metric] in BEGINS and (metric, position) in page:
+            yield from self._rows(key)
             page = self._series[key] = {}
-        if name != "reached":
-            page[name] = value
-        elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
-            page.setdefault(name, {})[int(at)] = value
+        page[metric, position] = value
 
-    def _row(self, key: tuple[str, str, str]) -> Iterator[Figures]:
-        engine, model, replica = key
-        page, number = self._series[key], f"{ENGINE}{int(replica)}" if replica.isdecimal() else None
-        known: dict[str, Any] = {**page, "model": model or None, "replica": number}
-        if reached := page.get("reached"):
-            known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
-        yield from row_of(engine, "running" if engine == "vllm" else "interval", known)
+    def _rows(self, key: tuple[str, str, str]) -> Iterator[Figures]:
+        page = self._series[key]
+        before, self._before[key] = self._before.get(key, {}), page
+        counters = {at: value - before.get(at, 0.0) for at, value in page.items() if VALUES[at[0]] in COUNTERS}
+        if before and max(counters.values(), default=0.0) > 0 <= min(counters.values()):
+            yield from self._row(key, page | counters, "interval")
+        yield from self._row(key, page, "interval" if key[0] == "sglang" else "running")
+
+    def _row(self, key: tuple[str, str, str], page: Page, unit: Unit) -> Iterator[Figures]:
+        program, model, replica = key
+        known: dict[str, Any] = {VALUES[metric]: value for (metric, at), value in page.items() if not at} | {
+            "model": model or None
+        }
+        positions = max(at for _, at in page)
+        if positions:
+            reached = {at: value for (_, at), value in page.items()}
+            known["reached"] = [reached.get(at, 0.0) for at in range(1, positions + 1)]
+        if replica.isdecimal():
+            known["replica"] = f"{ENGINE}{int(replica)}"
+        yield from row_of("llama.cpp" if program == "llamacpp" else program, unit, known)
 
     def rows(self) -> Iterator[Figures]:
         for key in self._series:
-            yield from self._row(key)
+            yield from self._rows(key)

@@ -50,16 +50,19 @@ def import_log(
     most: maximum size of the unpacked file in bytes.
     bad: called with the error of an invalid record, which is then skipped.
     """
-    lines: Lines = (line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE))
-    head, size = list[tuple[int, bytes]](), 0
-    for line in lines:
-        head.append(line)
+    every = numbered(path, most)
+    begun, size = list[tuple[int, bytes]](), 0
+    for line in every:
+        begun.append(line)
         size += len(line[1])
-        if len(head) == HEAD or size > MAX_HEAD:
+        if len(begun) == HEAD or size > MAX_HEAD:
             break
+    every = chain(begun, every)
+    lines: Lines = (line for line in every if not line[1].lstrip().startswith(FENCE))
+    head = [line for line in begun if not line[1].lstrip().startswith(FENCE)]
     if not head:
         raise InputError("the log is empty")
-    first, lines = head[0][1], chain(head, lines)
+    first = head[0][1]
     start = parsed(first)
     why = _unknown("line 1", start) if isinstance(start, dict) else f"not JSON, and {NOTHING}"
     records: Iterator[tuple[str, Any]] | None = None
@@ -71,7 +74,7 @@ def import_log(
         if data is None or (
             isinstance(data, dict) and not _is_known(data)
         ):  # such as a reply that was shortened by hand
-            lines = enumerate(whole.splitlines())
+            every = enumerate(whole.splitlines())
             why = (
                 _unknown("entry 1", data)
                 if data
@@ -85,7 +88,7 @@ def import_log(
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
+    rows = read_printed(line.decode("utf-8", "replace") for _, line in every)
     row = next(rows, None)
     if row is None:
         raise InputError(why)

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.logs.figures import Figures, milliseconds, span
+from d2sd.logs.figures import ENOUGH, Figures, milliseconds, span
 
 NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
 MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
 DEAD = 3  # smallest number of last positions without acceptance that is reported
 FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
-ENOUGH = 20  # steps or rows needed for a judgement
 FEW_STEPS = 100  # number of steps below which the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
@@ -84,7 +83,7 @@ def sentences(p: Figures) -> Iterator[Said]:
         yield from server or _load(p)
         return
     yield from map(Said, _times(p))
-    said = [*_acceptance(p), *_falls_with_length(p)]
+    said = [*_acceptance(p), *_nothing_at_times(p), *_falls_with_length(p)]
     unusual = [one.tries for one in said if one.tries]
     for one in said:
         yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
@@ -205,6 +204,17 @@ def _form(p: Figures) -> Iterator[Said]:
                 ("block", "window", "position"),
             )
             return
+
+
+def _nothing_at_times(p: Figures) -> Iterator[Said]:
+    """Finds intervals in which nothing is accepted, among others."""
+    others = [alpha for alpha in p.alphas if alpha >= 1 + NONE]
+    times = len(p.alphas) - len(others)
+    if p.unit == "interval" and times > 1 and others:
+        yield Said(
+            f"In {times} of {len(p.alphas)} intervals, nothing is accepted; in the others, α is {fmean(others):.2f} on average.",
+            ("drafter fails",),
+        )
 
 
 def _falls_with_length(p: Figures) -> Iterator[Said]:

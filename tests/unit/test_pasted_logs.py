@@ -149,7 +149,7 @@ FORMS = {
     "llama.cpp, a figure a line": (BLOCK, [("llama.cpp", 150, 450, 126, 1.84, (0.45, 0.25, 0.14)), ("llama.cpp", 691, 2064, 526, 1 + 526 / 691, (291 / 691,))]),
     "llama.cpp, an older block": (OLDER_BLOCK, [("llama.cpp", 80, 200, 140, 2.75, ())]),
     "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, (1.0,)), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
-    "llama.cpp's example": (EXAMPLE, [("llama.cpp", 81, 130, 48, 1 + 48 / 81, ())]),
+    "llama.cpp's example": (EXAMPLE, [("llama-speculative", 81, 130, 48, 1 + 48 / 81, ())]),
     "TensorRT-LLM's benchmark": (TRTLLM, [("tensorrt-llm", None, None, None, 2.35, ())]),
 }  # fmt: skip
 
