@@ -101,11 +101,14 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
     return gathered(checks())
 
 
-def published_config(source: str) -> dict[str, Any]:
-    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object."""
+def published_config(source: str, **options: Any) -> dict[str, Any]:
+    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object.
+
+    options: arguments of transformers' ``get_config_dict``, such as ``gguf_file``.
+    """
     check_place(source)
     from_cache = not Path(source).exists() and not hub_answers()
-    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
+    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
     if not isinstance(config, dict):
         raise InputError("its config.json is not a JSON object")
     return config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +54,22 @@ def weight_files(source: str) -> list[Path]:
     return files
 
 
-def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
-    found: dict[str, tuple[int, ...]] = {}
+def stored(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
+    """Yields the name of each tensor, with the open file that holds it. Within a file, names are sorted."""
     for path in files:
         with safe_open(path, "pt") as file:
-            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    return found
+            for key in sorted(file.keys()):
+                yield key, file
+
+
+def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
+    return {key: tuple(file.get_slice(key).get_shape()) for key, file in stored(files)}
 
 
 def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
     """Returns tensors by stored name, without the names for which ``wanted`` returns False."""
-    found: dict[str, Tensor] = {}
-    for path in files:
-        with safe_open(path, "pt") as file:
-            found |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}  # noqa: SIM118 (not a dict)
-    return found
+    return {key: file.get_tensor(key) for key, file in stored(files) if wanted(key)}
 
 
 # Fingerprints, which distinguish the checkpoints of recorded runs.

@@ -4,7 +4,8 @@ A failed check raises ``InputError`` with one sentence."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf, isfinite, prod
 from typing import Any
 
@@ -43,6 +44,9 @@ BLOCK_OPTIONS = (
 )  # fmt: skip
 EAGLE3_OPTIONS = ("norm_before_residual", "norm_output", "fc_norm")
 BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", *BLOCK_OPTIONS, *EAGLE3_OPTIONS)
+HARMLESS = (  # options that may be true: they do not affect the output
+    "use_cache", "return_dict", "tie_weights", "gradient_checkpointing", "scale_loss", "embed_requires_grad", "enable_sp_ulysses",
+)  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
@@ -161,19 +165,18 @@ def refuse_others(raw: Raw) -> None:
         require(not found, f"it is {what}, which is not supported here; run it with {engine}")
 
 
-def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
+def refuse_options(*parts: Raw, neutral: Raw) -> None:
     """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
-    flags: options that may be true: they are supported, or do not affect the output.
     neutral: the supported value of options, besides null. Attention sinks are never supported.
     """
-    for key, value in ((k, v) for part in parts for k, v in part.items()):
+    for key, value in chain.from_iterable(part.items() for part in parts):
         if key in neutral or "attention_sink" in key:
             known = value in (None, neutral.get(key, False))
             require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
         elif value is True:
-            require(key in flags, f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
+            require(key in (*BOOLEANS, *HARMLESS), f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
 
 
 # Weights.

@@ -1,4 +1,4 @@
-"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Config`` for EAGLE-3.
+"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Form`` for EAGLE-3.
 
 A block drafter's layout is recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this
 package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
@@ -54,15 +54,11 @@ class Layout(NamedTuple):
 
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-LAYOUTS: dict[str, Layout] = {
+LAYOUTS = {  # in the order in which they are recognised, by the keys layer, own and taps
     "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
                           {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
     "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
     "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
-}  # fmt: skip
-# Keys by which a layout is recognised, in this order.
-RECOGNISED: dict[str, str] = {
-    "speculators_model_type": "speculators", "transformer_layer_config": "speculators", "dflash_config": "nested", "target_layer_ids": "flat",
 }  # fmt: skip
 # Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
 TAPS = {
@@ -77,28 +73,19 @@ SHAPE = (
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options that drafters may set to true: they are supported, or do not affect the output.
-FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
-BLOCK_FLAGS = {*FLAGS, *BLOCK_OPTIONS, "gradient_checkpointing", "scale_loss"}
-EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "embed_requires_grad", "enable_sp_ulysses"}
 # Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, Any] = {
     "hidden_act": "silu",
     "quantization_config": None,
-    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
-}
-BLOCK_NEUTRAL = NEUTRAL | {
-    **dict.fromkeys(("attention_value_scale", "hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
     "mask_embedding": None,
-    "attention_dropout": 0,
     "enable_d2_feature": False,
-}
-EAGLE3_NEUTRAL = NEUTRAL | {
     "use_aux_hidden_state": True,
-    "num_hidden_layers": 1,
-    "use_sliding_window": False,
-    "is_causal": True,
+    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp", "attention_value_scale"), 1),
+    **dict.fromkeys(("hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
 }
+# Options of the other kind of drafter are supported only if they change nothing.
+BLOCK_NEUTRAL = NEUTRAL | dict.fromkeys(EAGLE3_OPTIONS, False)
+EAGLE3_NEUTRAL = NEUTRAL | dict.fromkeys(BLOCK_OPTIONS, False) | {"is_causal": True, "num_hidden_layers": 1}
 EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
 
 
@@ -226,8 +213,8 @@ class Eagle3Form(Form):
 
 def layout_of(raw: Raw) -> str:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    for key, name in RECOGNISED.items():
-        if key in raw:
+    for name, at in LAYOUTS.items():
+        if {at.layer, at.own, at.taps} & raw.keys():
             return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
@@ -244,7 +231,7 @@ def read_form(raw: Raw) -> DrafterForm:
     check_config(layer, at.types)
     check_values(raw)
     check_values(own, f"{at.own}.")
-    refuse_options(raw, layer, own, flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
+    refuse_options(raw, layer, own, neutral=BLOCK_NEUTRAL)
     own = {**at.defaults, **_merged(layer, raw, own)}
     shape = _shape(layer)
     hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
@@ -326,7 +313,8 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
     Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
     """
-    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    first = min(1, target_layers - 1)
+    last = max(target_layers - 3, first)
     if count == 1:
         return [last]
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
@@ -388,7 +376,8 @@ def _selector(own: Raw, hidden: int) -> Selector:
 
 
 def is_eagle3(raw: Raw) -> bool:
-    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter."""
+    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter. Raises ``InputError`` for unsupported kinds of drafters."""
+    refuse_others(raw)
     if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
         return False
     keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(raw)
@@ -397,17 +386,16 @@ def is_eagle3(raw: Raw) -> bool:
 
 
 def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
-    """Returns the configuration of a published EAGLE-3 drafter.
+    """Returns the form of a drafter that ``is_eagle3`` recognises.
 
     target_layers: the target's number of layers, from which default taps follow.
 
     Raises ``InputError`` if the config is wrong, incomplete or unsupported.
     """
-    refuse_others(raw)
     nested = "transformer_layer_config" in raw
     layer = object_at(raw, "transformer_layer_config" if nested else "")
     eagle = object_at(raw, "eagle_config")
-    refuse_options(raw, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
+    refuse_options(raw, layer, eagle, neutral=EAGLE3_NEUTRAL)
     given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
     kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
     check_config({**given, "model_type": kind}, ("llama", "qwen3"))
