@@ -166,20 +166,23 @@ def config_checks(form: Form, config: Any, target: Target | None = None, second:
         rows = f"{block.rows} rows per block ({block.reads} convention): {block.block_size - 1} drafted tokens per step"
         yield Check("block", "good", rows)
         inside = "causal" if any(block.causal) else "bidirectional"
-        widths = sorted({w for w in block.windows if w is not None})
-        narrowed = f"{sum(w is not None for w in block.windows)} of {len(block.windows)} layers see only the last {' or '.join(map(str, widths))} positions"  # fmt: skip
-        finding = f"{narrowed if widths else 'no window'}; attention within the block is {inside}"
-        yield Check("window", "note" if widths else "good", finding)
+        windows = [window for window in block.windows if window is not None]
+        narrowed = f"{len(windows)} of {len(block.windows)} layers see only the last {' or '.join(map(str, sorted(set(windows))))} positions"  # fmt: skip
+        finding = f"{narrowed if windows else 'no window'}; attention within the block is {inside}"
+        yield Check("window", "note" if windows else "good", finding)
     for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):  # right only if the drafter was trained with them
         own, theirs = form.shape.get(name), getattr(config, name, None)
         if theirs is not None and own != theirs:
             yield Check(name, "note", f"{own}; the target's is {theirs}")
     if form.draft_vocabulary is not None:
-        finding = f"it can draft {form.draft_vocabulary} of the target's {config.vocab_size} tokens"
-        yield Check("vocabulary", "note", finding)
+        yield Check("vocabulary", "note", f"it can draft {form.drafted} of the target's {config.vocab_size} tokens")
     if block is not None and block.second_role and not second:
-        finding = "its config says that it is a VP-Drafter, which must be the second drafter"
-        yield Check("role", "fault", finding, "pass this drafter as --vp, and another one as first drafter")
+        yield Check(
+            "role",
+            "fault",
+            "its config says that it is a VP-Drafter, which must be the second drafter",
+            "pass this drafter as --vp, and another one as first drafter",
+        )
 
 
 def _check_taps(form: Form, config: Any) -> Check:
@@ -348,17 +351,22 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
     """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
-    held = read_weights(files, lambda key: own_name(key) in MAPS)
-    d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
+    held = {own_name(key): weight for key, weight in read_weights(files, lambda key: own_name(key) in MAPS).items()}
+    d2t, t2d = map(held.get, MAPS)
     if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:
         return
-    ids, others = torch.arange(count), dict[str, Tensor]()
+    fix, mend, ids = None, None, torch.arange(count)
     if d2t is not None and d2t.shape == ids.shape:
         others = {"holds target ids instead of differences": d2t.long() - ids, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
-    right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
-    if len(right) != 1:
-        yield Check("d2t", "fault", finding)
-        return
-    fix, other = "store in d2t the target id − draft id of each token of the draft vocabulary", others[right[0]]
-    mend: Mend = lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()}  # noqa: E731
-    yield Check("d2t", "fault", f"its d2t {right[0]}", fix, mend)
+        right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
+        if len(right) == 1:
+            finding, fix = (
+                f"its d2t {right[0]}",
+                "store in d2t the target id − draft id of each token of the draft vocabulary",
+            )
+            mend = partial(_with_map, others[right[0]])
+    yield Check("d2t", "fault", finding, fix, mend)
+
+
+def _with_map(d2t: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: d2t.to(weight.dtype) if own_name(key) == "d2t" else weight for key, weight in tensors.items()}

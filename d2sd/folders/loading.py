@@ -335,8 +335,9 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
         of_target = () if config is None else config_checks(form, config, second=True)
         for check in chain(of_target, tensor_checks(files, form)):
             if check.state == "fault":
-                raise InputError("; ".join(filter(None, (check.finding, check.fix))))
-        weights = {own: tensor for key, tensor in read_weights(files).items() if (own := own_name(key)) is not None}
+                other = ", or name its target with --target" if check.name == "fit" else ""
+                raise InputError("; ".join(filter(None, (check.finding, check.fix))) + other)
+        weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key)) is not None}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model, theirs = network(form, weights), dict[str, Any]()
         if target is not None:
@@ -390,17 +391,16 @@ def _short(source: str) -> str:
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
 
 
-class quiet:
+@contextmanager
+def quiet() -> Iterator[None]:
     """Context in which transformers shows neither progress bars nor loading reports; errors still appear."""
-
-    def __enter__(self) -> None:
-        self.level = transformers_logging.get_verbosity()
-        transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
-        # the GGUF reader's progress bar cannot be disabled otherwise
-        self.bar, gguf_reading.tqdm = gguf_reading.tqdm, transformers_logging.tqdm
-
-    def __exit__(self, *_: Any) -> None:
-        gguf_reading.tqdm = self.bar
-        transformers_logging.set_verbosity(self.level)
+    level, bar = transformers_logging.get_verbosity(), gguf_reading.tqdm
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    gguf_reading.tqdm = transformers_logging.tqdm  # the GGUF reader's progress bar cannot be disabled otherwise
+    try:
+        yield
+    finally:
+        gguf_reading.tqdm = bar
+        transformers_logging.set_verbosity(level)
         transformers_logging.enable_progress_bar()

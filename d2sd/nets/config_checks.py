@@ -149,11 +149,6 @@ def short(value: Any) -> str:
 # Drafters that are not supported.
 
 
-def architectures(raw: Raw) -> list[str]:
-    listed = raw.get("architectures")
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-
-
 def refuse_others(raw: Raw) -> None:
     """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
     inner = raw.get("dflash_config"), raw.get("transformer_layer_config")

@@ -17,7 +17,6 @@ from d2sd.nets.config_checks import (
     NEEDED,
     ROPES,
     Raw,
-    architectures,
     check_config,
     check_token_ids,
     check_values,
@@ -86,7 +85,6 @@ NEUTRAL: dict[str, Any] = {
 # Options of the other kind of drafter are supported only if they change nothing.
 BLOCK_NEUTRAL = NEUTRAL | dict.fromkeys(EAGLE3_OPTIONS, False)
 EAGLE3_NEUTRAL = NEUTRAL | dict.fromkeys(BLOCK_OPTIONS, False) | {"is_causal": True, "num_hidden_layers": 1}
-EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +256,7 @@ def _kind(key: str, raw: Raw, own: Raw) -> Kind:
     kinds, named = get_args(Kind), own.get(key) if key else "dspark"
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
-    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
+    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in str(raw.get("architectures"))), "dflash")  # fmt: skip
 
 
 def _merged(*parts: Raw) -> dict[str, Any]:
@@ -380,9 +378,9 @@ def is_eagle3(raw: Raw) -> bool:
     refuse_others(raw)
     if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
         return False
-    keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(raw)
-    named = EAGLE3_ARCHITECTURES & set(architectures(raw))
-    return bool(named) or kind == "eagle3" or ("dflash_config" not in raw and bool(keys))
+    keys = {"draft_vocab_size", "eagle_config", LAYERS} & raw.keys()
+    named = kind == "eagle3" or "Eagle3" in str(raw.get("architectures"))
+    return named or ("dflash_config" not in raw and bool(keys))
 
 
 def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:

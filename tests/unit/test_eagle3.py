@@ -151,6 +151,8 @@ def test_save_eagle3_round_trips_in_published_form(target, tmp_path):
     config = json.loads((tmp_path / "d" / "config.json").read_text())
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]
     assert is_eagle3(config)
+    assert is_eagle3({"architectures": ["Qwen3ForCausalLMEagle3"]})
+    assert not is_eagle3({"architectures": ["Qwen3DSparkModel"]})
     assert {"d2t", "t2d", "midlayer.self_attn.q_proj.weight", "fc.weight"} < set(
         load_file(tmp_path / "d" / "model.safetensors")
     )
