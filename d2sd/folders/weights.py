@@ -96,8 +96,8 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
             if template:
                 found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
     for part, drafter in models.drafters.items():
-        taps = " ".join(map(str, drafter.target_layer_ids))
-        found[part] = {**_of(drafter, drafter.config, drafter.config.name_or_path), "taps": taps}
+        found[part] = _of(drafter, drafter.config, drafter.config.name_or_path)
+        found[part]["taps"] = " ".join(map(str, drafter.target_layer_ids))
         if isinstance(drafter, DFlashDraftModel):
             found[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
     return found

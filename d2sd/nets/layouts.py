@@ -287,8 +287,8 @@ def _taps(raw: Raw) -> tuple[int, ...]:
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
-        whole = isinstance(numbers, list) and len(numbers) <= MAX_TAPS and all(map(is_whole, numbers))
-        good = whole and min(numbers) >= first
+        few = isinstance(numbers, list) and len(numbers) <= MAX_TAPS
+        good = few and all(is_whole(number) and number >= first for number in numbers)
         require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
         found[path] = tuple(number - first for number in numbers)
     taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
@@ -376,11 +376,10 @@ def _selector(own: Raw, hidden: int) -> Selector:
 def is_eagle3(raw: Raw) -> bool:
     """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter. Raises ``InputError`` for unsupported kinds of drafters."""
     refuse_others(raw)
-    if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
-        return False
+    if (kind := raw.get("speculators_model_type")) is not None:
+        return bool(kind == "eagle3")
     keys = {"draft_vocab_size", "eagle_config", LAYERS} & raw.keys()
-    named = kind == "eagle3" or "Eagle3" in str(raw.get("architectures"))
-    return named or ("dflash_config" not in raw and bool(keys))
+    return "Eagle3" in str(raw.get("architectures")) or ("dflash_config" not in raw and bool(keys))
 
 
 def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
@@ -390,15 +389,13 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
 
     Raises ``InputError`` if the config is wrong, incomplete or unsupported.
     """
-    nested = "transformer_layer_config" in raw
-    layer = object_at(raw, "transformer_layer_config" if nested else "")
-    eagle = object_at(raw, "eagle_config")
+    layer, eagle = object_at(raw, "transformer_layer_config") or raw, object_at(raw, "eagle_config")
     refuse_options(raw, layer, eagle, neutral=EAGLE3_NEUTRAL)
     given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
     kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
     check_config({**given, "model_type": kind}, ("llama", "qwen3"))
     check_values(own)
-    qwen = nested and kind == "qwen3"
+    qwen = kind == "qwen3" and layer is not raw
     shape = _shape(
         {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
     )  # 128: transformers' default

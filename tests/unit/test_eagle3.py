@@ -107,6 +107,7 @@ def test_default_eagle3_layers_match_paper():
         ),
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
+        ({"use_swa": True}, "sets use_swa to True, which is not supported here"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
         ({"draft_vocab_size": 20}, r"lm_head.weight has shape \[300, 64\], and its config needs \[20, 64\]"),
         ({"fc_norm": True}, "fc_norm.0.weight is missing"),

