@@ -76,7 +76,7 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
     with path.open("rb") as file:
         then = json.loads(file.read(MOST_BYTES))
     now = fingerprint(source, target.tokenizer, target.config, net)
-    found = list(_of_weights(then.get("weights"), now["weights"]))
+    found = _of_weights(then.get("weights"), now["weights"])
     if then["start"] and not now["start"]:
         found.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):

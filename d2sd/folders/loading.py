@@ -241,8 +241,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             check_shapes(held, target_network(config))
         with BUILDING, quiet():
-            options |= text_options(config) | widened_experts(raw)
-            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
+            options |= text_options(config) | widened_experts(raw) | SAFE
+            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(place, **options)
             if "key_mapping" in options:  # only the text part is loaded
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]

@@ -91,10 +91,9 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
     found = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):
         if target is not None:
-            template = str(target.tokenizer.chat_template or "")
             found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
-            if template:
-                found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
+            if template := target.tokenizer.chat_template:
+                found[part]["chat_template"] = hashlib.sha256(str(template).encode()).hexdigest()[:16]
     for part, drafter in models.drafters.items():
         found[part] = _of(drafter, drafter.config, drafter.config.name_or_path)
         found[part]["taps"] = " ".join(map(str, drafter.target_layer_ids))

@@ -391,14 +391,14 @@ def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
     """
     layer, eagle = object_at(raw, "transformer_layer_config") or raw, object_at(raw, "eagle_config")
     refuse_options(raw, layer, eagle, neutral=EAGLE3_NEUTRAL)
-    given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
-    kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
-    check_config({**given, "model_type": kind}, ("llama", "qwen3"))
+    given, own = (
+        _merged({"model_type": "llama", "num_hidden_layers": 1, "mlp_bias": False}, layer),
+        _merged(layer, raw, eagle),
+    )
+    check_config({**given, "layer_types": None, "eos_token_id": None}, ("llama", "qwen3"))  # both may be the target's
     check_values(own)
-    qwen = kind == "qwen3" and layer is not raw
-    shape = _shape(
-        {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
-    )  # 128: transformers' default
+    qwen = given["model_type"] == "qwen3" and layer is not raw
+    shape = _shape(given, 128 if qwen else None)  # 128: transformers' default
     taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(own, shape["vocab_size"])
     options = {key: bool(own.get(key)) for key in EAGLE3_OPTIONS}
     return Eagle3Form(shape, own.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **options)

@@ -123,6 +123,14 @@ def test_load_eagle3_refuses_unfitting_config(target, tmp_path, changes, sentenc
         load_drafter(str(path.parent), torch.float32, "cpu", target)
 
 
+def test_load_eagle3_ignores_layer_types_and_end_of_the_target(target, tmp_path):
+    write_folder(tmp_path / "d", "specforge", target)
+    path = tmp_path / "d" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"layer_types": ["full_attention"] * 9, "eos_token_id": 10**6}))
+    assert load_drafter(str(path.parent), torch.float32, "cpu", target).form.taps
+
+
 def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tmp_path):
     write_folder(tmp_path / "d", "specforge", target, draft_vocab=40)
     path = tmp_path / "d" / "model.safetensors"
