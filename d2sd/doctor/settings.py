@@ -54,7 +54,6 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
     value: Any = settings_of(form)[name]
     at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
     own = "dflash_config." if "dflash_config" in raw else ""
-    speculators = isinstance(form, DrafterForm) and form.layout == "speculators"
     plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": "norm_before_residual", "output": "norm_output"}  # fmt: skip
     if name in plain:
         return {plain[name]: value}
@@ -70,22 +69,20 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
             return {key: [n + TAPS[key] for n in value]}
         case "attention":
             windows, causal = value
-            values: dict[str, Any] = {"is_causal": any(causal)}
-            if speculators:
-                values = {"sliding_window_non_causal": not any(causal)}
+            values: dict[str, Any] = (
+                {"sliding_window_non_causal": not any(causal)} if at else {"is_causal": any(causal)}
+            )
             if any(windows) or "sliding_attention" in str(raw):
                 values[f"{at}layer_types"] = [f"{'sliding' if w else 'full'}_attention" for w in windows]
                 values[f"{at}sliding_window"] = max((w for w in windows if w), default=None)
                 values |= {f"{own}use_swa": None} if own else {}
             return values
         case _:
-            return _anchor_values(value, raw, speculators)
+            return {"sample_from_anchor": value == "next"} if at else _anchor_values(value, raw)
 
 
-def _anchor_values(reads: str, raw: Mapping[str, Any], speculators: bool) -> dict[str, Any] | None:
-    """Returns keys for the convention fill or next. Only the layout of the config expresses it, except in speculators' layout."""
-    if speculators:
-        return {"sample_from_anchor": reads == "next"}
+def _anchor_values(reads: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Returns keys for the convention fill or next, which only the layout of the config expresses, except in speculators' layout."""
     keys = ("mask_token_id", "target_layer_ids")
     if reads == "next" and "dflash_config" in raw:
         flat = {name: raw["dflash_config"].get(name) for name in keys}

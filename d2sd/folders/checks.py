@@ -36,14 +36,12 @@ MOST_TRIED = 100  # largest number of unknown tensors whose names are compared w
 MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
 BORROWED = ("embed_tokens", "lm_head")  # parts that a drafter may take from the target
 MAPS = ("d2t", "t2d")
-LAYER = re.compile(r"layers\.(\d+)\.")
 FUSED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
-# part of a tensor's name → description of this unsupported kind of tensor
+# pattern in a tensor's name → description of this unsupported kind of tensor
 TENSORS = {
-    "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
-    "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
-    "mask_hidden": "a P-EAGLE drafter's mask", "weight_scale": "quantised weights",
-    "qweight": "quantised weights", "weight_packed": "quantised weights",
+    "sinks": "attention sinks", "prefix_gru|embed_proj": "the head of a Domino drafter", "kv_a_proj": "latent attention (MLA)",
+    "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding", "mask_hidden": "a P-EAGLE drafter's mask",
+    "qweight|weight_(scale|packed)": "quantised weights",
 }  # fmt: skip
 
 
@@ -101,11 +99,14 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
     return gathered(checks())
 
 
-def published_config(source: str) -> dict[str, Any]:
-    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object."""
+def published_config(source: str, **options: Any) -> dict[str, Any]:
+    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` if it is missing or not a JSON object.
+
+    options: arguments of transformers' ``get_config_dict``, such as ``gguf_file``.
+    """
     check_place(source)
     from_cache = not Path(source).exists() and not hub_answers()
-    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
+    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache, **options)[0]
     if not isinstance(config, dict):
         raise InputError("its config.json is not a JSON object")
     return config
@@ -151,32 +152,30 @@ def config_checks(form: Form, config: Any, target: Target | None = None, second:
     target: the target, if it is loaded.
     second: whether the drafter is the second one.
     """
-    block = form if isinstance(form, DrafterForm) else None
-    kind = f"{block.layout} config of a block drafter, kind {block.kind}" if block else "EAGLE-3: one layer, which drafts level by level"  # fmt: skip
+    kind = "EAGLE-3: one layer, which drafts level by level"
+    if isinstance(form, DrafterForm):
+        kind = f"{form.layout} config of a block drafter, kind {form.kind}"
     yield Check("layout", "good", kind)
     if wrong := misfit(form, config):
         yield Check("fit", "fault", wrong, "choose a drafter of this target")
         return
     yield _check_taps(form, config)
-    if block is not None:
-        yield _check_mask(block.mask_token, target)
-        rows = f"{block.rows} rows per block ({block.reads} convention): {block.block_size - 1} drafted tokens per step"
-        yield Check("block", "good", rows)
-        inside = "causal" if any(block.causal) else "bidirectional"
-        widths = sorted({w for w in block.windows if w is not None})
-        narrowed = f"{sum(w is not None for w in block.windows)} of {len(block.windows)} layers see only the last {' or '.join(map(str, widths))} positions"  # fmt: skip
-        finding = f"{narrowed if widths else 'no window'}; attention within the block is {inside}"
-        yield Check("window", "note" if widths else "good", finding)
+    if isinstance(form, DrafterForm):
+        if form.second_role and not second:
+            yield Check("role", "fault", "its config says that it is a VP-Drafter, which must be the second drafter", "pass this drafter as --vp, and another one as first drafter")  # fmt: skip
+        yield _check_mask(form.mask_token, target)
+        yield Check("block", "good", f"{form.rows} rows per block ({form.reads} convention): {form.block_size - 1} drafted tokens per step")  # fmt: skip
+        inside = "causal" if any(form.causal) else "bidirectional"
+        windows = [window for window in form.windows if window is not None]
+        narrowed = f"{len(windows)} of {len(form.windows)} layers see only the last {' or '.join(map(str, sorted(set(windows))))} positions"  # fmt: skip
+        finding = f"{narrowed if windows else 'no window'}; attention within the block is {inside}"
+        yield Check("window", "note" if windows else "good", finding)
     for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):  # right only if the drafter was trained with them
         own, theirs = form.shape.get(name), getattr(config, name, None)
         if theirs is not None and own != theirs:
             yield Check(name, "note", f"{own}; the target's is {theirs}")
     if form.draft_vocabulary is not None:
-        finding = f"it can draft {form.draft_vocabulary} of the target's {config.vocab_size} tokens"
-        yield Check("vocabulary", "note", finding)
-    if block is not None and block.second_role and not second:
-        finding = "its config says that it is a VP-Drafter, which must be the second drafter"
-        yield Check("role", "fault", finding, "pass this drafter as --vp, and another one as first drafter")
+        yield Check("vocabulary", "note", f"it can draft {form.drafted} of the target's {config.vocab_size} tokens")
 
 
 def _check_taps(form: Form, config: Any) -> Check:
@@ -195,15 +194,16 @@ def _check_taps(form: Form, config: Any) -> Check:
 
 
 def _check_mask(mask: int, target: Target | None) -> Check:
-    finding = f"token {mask}"
-    if target is None:
-        return Check("mask token", "good", finding)
-    tokenizer = target.tokenizer
-    if mask >= len(tokenizer):
-        return Check("mask token", "good", f"{finding}, which is not in the tokenizer, so no text contains it")
-    finding += f", {str(tokenizer.convert_ids_to_tokens(mask))[:40]!r}"
-    ordinary = mask in (*target.end_ids, tokenizer.pad_token_id) or mask not in tokenizer.added_tokens_decoder
-    return Check("mask token", "note" if ordinary else "good", finding + ", which occurs in texts or ends them" * ordinary)  # fmt: skip
+    finding, ordinary = f"token {mask}", False
+    if target is not None and mask >= len(target.tokenizer):
+        finding += ", which is not in the tokenizer, so no text contains it"
+    elif target is not None:
+        tokenizer = target.tokenizer
+        ordinary = mask in (*target.end_ids, tokenizer.pad_token_id) or mask not in tokenizer.added_tokens_decoder
+        finding += (
+            f", {str(tokenizer.convert_ids_to_tokens(mask))[:40]!r}" + ", which occurs in texts or ends them" * ordinary
+        )
+    return Check("mask token", "note" if ordinary else "good", finding)
 
 
 # Names and shapes of the tensors.
@@ -212,17 +212,20 @@ def _check_mask(mask: int, target: Target | None) -> Check:
 def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
     shapes = tensor_shapes(files)
-    held = {name: shape for key, shape in shapes.items() if (name := own_name(key)) is not None and name not in MAPS}
+    held = {name: shape for key, shape in shapes.items() if (name := own_name(key)) and name not in MAPS}
     wanted = {name: tuple(weight.shape) for name, weight in network(form, held).named_parameters()}
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     if adapter := next((name for name in surplus if "lora_" in name), None):
-        finding = f"it holds an adapter that was never merged into the weights ({adapter})"
-        yield Check("tensors", "fault", finding, "merge the adapter, such as with peft's merge_and_unload")
+        yield Check(
+            "tensors", "fault", f"it holds an adapter that was never merged into the weights ({adapter})",
+            "merge the adapter, such as with peft's merge_and_unload",
+        )  # fmt: skip
         return
     if part := _inserted(shapes, wanted, missing):
-        finding = f"the names of its tensors contain {part}, as after saving a wrapper"
-        fix = f"remove {part} from the tensor names"
-        yield Check("tensors", "fault", finding, fix, _renaming(lambda key: key.replace(part, "", 1)))
+        yield Check(
+            "tensors", "fault", f"the names of its tensors contain {part}, as after saving a wrapper",
+            f"remove {part} from the tensor names", _renaming(lambda key: key.replace(part, "", 1)),
+        )  # fmt: skip
         return
     if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
         yield Check("files", "note", f"its index leaves out {', '.join(left[:MOST_NAMES])}")
@@ -241,9 +244,11 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     elif missing:
         yield from _missing(missing, surplus, wanted, held)
     elif surplus:
-        kind = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in surplus)), "")
-        finding = f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read"
-        yield Check("tensors", "fault", finding, "use an engine that reads these tensors")
+        kind = next((f" ({text})" for key, text in TENSORS.items() if re.search(key, " ".join(surplus))), "")
+        yield Check(
+            "tensors", "fault", f"its weights hold {', '.join(surplus[:3])}{kind}, which this version does not read",
+            "use an engine that reads these tensors",
+        )  # fmt: skip
     elif not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
     hidden = form.shape["hidden_size"]
@@ -293,21 +298,27 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, hel
 def _known_form(held: Shapes, wanted: Shapes) -> Check | None:
     """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
     if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
-        finding = f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them"
-        fix = f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}"
-        return Check("tensors", "fault", finding, fix, partial(_split, wanted))
-    there, needed = (sorted({int(m[1]) for name in names if (m := LAYER.match(name))}) for names in (held, wanted))
+        return Check(
+            "tensors", "fault", f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
+            f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}", partial(_split, wanted),
+        )  # fmt: skip
+    there, needed = (
+        sorted({int(m[1]) for name in names if (m := re.match(r"layers\.(\d+)\.", name))}) for names in (held, wanted)
+    )
     if there == needed or not there or not needed:
         return None
     if len(there) != len(needed):
-        finding = f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}"
         whole = there == list(range(len(there)))
-        setting = f"set num_hidden_layers to {len(there)}, with layer_types of {len(there)} entries"
-        return Check("layers", "fault", finding, setting if whole else None)
+        return Check(
+            "layers", "fault", f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}",
+            f"set num_hidden_layers to {len(there)}, with layer_types of {len(there)} entries" if whole else None,
+        )  # fmt: skip
     numbers = dict(zip(there, needed, strict=True))
-    finding = f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}"
-    mend = _renaming(lambda key: re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key))
-    return Check("layers", "fault", finding, "number the layers from 0", mend)
+    return Check(
+        "layers", "fault", f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}",
+        "number the layers from 0",
+        _renaming(lambda key: re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key)),
+    )  # fmt: skip
 
 
 def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -345,17 +356,22 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
     """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
-    held = read_weights(files, lambda key: own_name(key) in MAPS)
-    d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
+    held = {own_name(key): weight for key, weight in read_weights(files, lambda key: own_name(key) in MAPS).items()}
+    d2t, t2d = map(held.get, MAPS)
     if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:
         return
-    ids, others = torch.arange(count), dict[str, Tensor]()
+    fix, mend, ids = None, None, torch.arange(count)
     if d2t is not None and d2t.shape == ids.shape:
         others = {"holds target ids instead of differences": d2t.long() - ids, "is too small by 1 in every entry": d2t + 1, "is too large by 1 in every entry": d2t - 1}  # fmt: skip
-    right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
-    if len(right) != 1:
-        yield Check("d2t", "fault", finding)
-        return
-    fix, other = "store in d2t the target id − draft id of each token of the draft vocabulary", others[right[0]]
-    mend: Mend = lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()}  # noqa: E731
-    yield Check("d2t", "fault", f"its d2t {right[0]}", fix, mend)
+        right = [words for words, other in others.items() if bool(((other + ids).diff() > 0).all()) and not _wrong_map(other, t2d, count, vocabulary)]  # fmt: skip
+        if len(right) == 1:
+            finding, fix = (
+                f"its d2t {right[0]}",
+                "store in d2t the target id − draft id of each token of the draft vocabulary",
+            )
+            mend = partial(_with_map, others[right[0]])
+    yield Check("d2t", "fault", finding, fix, mend)
+
+
+def _with_map(d2t: Tensor, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {key: d2t.to(weight.dtype) if own_name(key) == "d2t" else weight for key, weight in tensors.items()}

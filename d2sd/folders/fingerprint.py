@@ -10,25 +10,34 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from d2sd.errors import InputError
 from d2sd.folders.loading import target_folder
-from d2sd.folders.weights import weight_files
+from d2sd.folders.weights import stored, weight_files
 from d2sd.nets.target import Target
 
 NAME = "target.json"
 MOST_BYTES = 2048
 DIGITS = 8  # hexadecimal digits of a digest
+# Key of a fingerprint → what another value means, with the values in training and now
+CHANGES = {
+    "vocabulary": "the target's tokenizer has another vocabulary",
+    "tokens": "the target's tokenizer splits a text differently",
+    "template": "the target has another chat template",
+    "rope": "the target's RoPE: {} in training, {} now",
+    "block_size": "the drafter's γ: {} in training, {} now",
+    "mask": "the drafter's mask token: {} in training, {} now",
+    "taps": "the drafter's taps: {} in training, {} now",
+}
 # Tokenised in training and now: letters, digits, spaces, punctuation and other scripts.
 SAMPLE = "The 12 dogs' owner said:\n\n  “Hello, world!” (1,234.5 + 67 = x²) été, straße, Привет, 你好, مرحبا 🙂\tEND"
 PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of the mask token", "head": "its LM head", "rest": "other weights of it"}  # fmt: skip
 
 
-def fingerprint(source: str, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
+def fingerprint(source: str | None, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
     """Returns the fingerprint of a target for a drafter that is trained with it, as JSON-ready data of at most ``MOST_BYTES``.
 
-    source: folder, hub id, preset or GGUF file of the target; only safetensors files are read.
+    source: folder, hub id, preset or GGUF file of the target; only safetensors files are read. None to leave out the weights.
     config: the target's text config.
     drafter: a block or EAGLE-3 drafter.
     """
@@ -66,16 +75,14 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
         return None
     with path.open("rb") as file:
         then = json.loads(file.read(MOST_BYTES))
-    now = fingerprint(source or "", target.tokenizer, target.config, net)
-    found = list(_of_weights(then.get("weights"), now["weights"]))
+    now = fingerprint(source, target.tokenizer, target.config, net)
+    found = _of_weights(then.get("weights"), now["weights"])
     if then["start"] and not now["start"]:
         found.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):
         found.append("the target's tokenizer adds other tokens around a text")
-    words = {"vocabulary": "the target's tokenizer has another vocabulary", "tokens": "the target's tokenizer splits a text differently", "template": "the target has another chat template"}  # fmt: skip
-    found += [said for key, said in words.items() if then[key] != now[key]]
-    names = {"rope": "the target's RoPE", "block_size": "the drafter's γ", "mask": "the drafter's mask token", "taps": "the drafter's taps"}  # fmt: skip
-    return (*found, *(f"{said}: {str(then[key])[:120]} in training, {str(now[key])[:120]} now" for key, said in names.items() if then[key] != now[key]))  # fmt: skip
+    values = ((said, then[key], now[key]) for key, said in CHANGES.items())
+    return (*found, *(said.format(str(one)[:120], str(other)[:120]) for said, one, other in values if one != other))
 
 
 def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
@@ -92,30 +99,27 @@ def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
     return [f"{', '.join(parts)} changed"] if parts else []
 
 
-def _weights(source: str, mask: int | None) -> dict[str, str] | None:
+def _weights(source: str | None, mask: int | None) -> dict[str, str] | None:
     """Returns digests of the stored tensors by part: the embedding without the mask token's row, this row, the LM head, each layer
     (one digest each, separated by spaces) and the rest. None if the target has no safetensors files."""
-    place = target_folder(source) if source else ""
-    if not source or Path(place).suffix.lower() == ".gguf":
+    if not source or source.lower().endswith(".gguf"):
         return None
     try:
-        files = weight_files(place)
+        files = weight_files(target_folder(source))
     except InputError:
         return None
     states: dict[str, Any] = {}
-    for path in files:
-        with safe_open(path, "pt") as file:
-            for key in sorted(file.keys()):
-                rows = [(key, file.get_tensor(key))]
-                if key.endswith("embed_tokens.weight") and mask is not None:
-                    table = rows[0][1]
-                    rows = [("embedding", table[:mask]), ("embedding", table[mask + 1 :]), ("mask_row", table[mask])]
-                for name, tensor in rows:
-                    data = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-                    states.setdefault(_part(name), hashlib.sha256()).update(data)
+    for key, file in stored(files):
+        tensor, part = file.get_tensor(key), _part(key)
+        pieces = [(part, tensor)]
+        if part == "embedding" and mask is not None:
+            pieces = [(part, tensor[:mask]), (part, tensor[mask + 1 :]), ("mask_row", tensor[mask])]
+        for name, piece in pieces:
+            data = piece.contiguous().reshape(-1).view(torch.uint8).numpy()
+            states.setdefault(name, hashlib.sha256()).update(data)
     found = {part: state.hexdigest()[:DIGITS] for part, state in states.items()}
     layers = sorted((part for part in found if part.isdigit()), key=int)
-    return {**{p: d for p, d in found.items() if not p.isdigit()}, "layers": " ".join(found[n] for n in layers)}
+    return {"layers": " ".join(map(found.pop, layers)), **found}
 
 
 def _part(name: str) -> str:
@@ -123,7 +127,7 @@ def _part(name: str) -> str:
         return layer[1]
     if name.endswith("embed_tokens.weight"):
         return "embedding"
-    return "head" if name.endswith("lm_head.weight") else name if name in PARTS else "rest"
+    return "head" if name.endswith("lm_head.weight") else "rest"
 
 
 def _digest(data: bytes) -> str:

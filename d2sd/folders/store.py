@@ -91,14 +91,13 @@ def home() -> Path:
     return (Path(caches).expanduser() if caches else Path.home() / ".cache") / "d2sd" / "models"
 
 
-def place(remote: Remote) -> Path:
-    return home() / remote.name / "target"
+def place(name: str) -> Path:
+    return home() / name / "target"
 
 
 def found(name: str) -> Path | None:
     """Returns the folder of a downloaded target, or None. The folder is complete: downloads are moved there when they finish."""
-    remote = REMOTE.get(name)
-    return place(remote) if remote is not None and place(remote).is_dir() else None
+    return place(name) if name in REMOTE and place(name).is_dir() else None
 
 
 HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?", re.ASCII)

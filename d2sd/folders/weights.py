@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,22 +54,22 @@ def weight_files(source: str) -> list[Path]:
     return files
 
 
-def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
-    found: dict[str, tuple[int, ...]] = {}
+def stored(files: Iterable[Path]) -> Iterator[tuple[str, Any]]:
+    """Yields the name of each tensor, with the open file that holds it. Within a file, names are sorted."""
     for path in files:
         with safe_open(path, "pt") as file:
-            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    return found
+            for key in sorted(file.keys()):
+                yield key, file
+
+
+def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
+    return {key: tuple(file.get_slice(key).get_shape()) for key, file in stored(files)}
 
 
 def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
     """Returns tensors by stored name, without the names for which ``wanted`` returns False."""
-    found: dict[str, Tensor] = {}
-    for path in files:
-        with safe_open(path, "pt") as file:
-            found |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}  # noqa: SIM118 (not a dict)
-    return found
+    return {key: file.get_tensor(key) for key, file in stored(files) if wanted(key)}
 
 
 # Fingerprints, which distinguish the checkpoints of recorded runs.
@@ -91,13 +91,12 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
     found = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):
         if target is not None:
-            template = str(target.tokenizer.chat_template or "")
             found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
-            if template:
-                found[part]["chat_template"] = hashlib.sha256(template.encode()).hexdigest()[:16]
+            if template := target.tokenizer.chat_template:
+                found[part]["chat_template"] = hashlib.sha256(str(template).encode()).hexdigest()[:16]
     for part, drafter in models.drafters.items():
-        taps = " ".join(map(str, drafter.target_layer_ids))
-        found[part] = {**_of(drafter, drafter.config, drafter.config.name_or_path), "taps": taps}
+        found[part] = _of(drafter, drafter.config, drafter.config.name_or_path)
+        found[part]["taps"] = " ".join(map(str, drafter.target_layer_ids))
         if isinstance(drafter, DFlashDraftModel):
             found[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
     return found

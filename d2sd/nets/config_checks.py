@@ -4,7 +4,8 @@ A failed check raises ``InputError`` with one sentence."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from math import inf, isfinite, prod
 from typing import Any
 
@@ -43,8 +44,11 @@ BLOCK_OPTIONS = (
 )  # fmt: skip
 EAGLE3_OPTIONS = ("norm_before_residual", "norm_output", "fc_norm")
 BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", *BLOCK_OPTIONS, *EAGLE3_OPTIONS)
+HARMLESS = (  # options that may be true: they do not affect the output
+    "use_cache", "return_dict", "tie_weights", "gradient_checkpointing", "scale_loss", "embed_requires_grad", "enable_sp_ulysses",
+)  # fmt: skip
 ROPES = ("rope_parameters", "rope_scaling")
-ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
+ROPE_TYPES = sorted({"default", *ROPE_INIT_FUNCTIONS})
 ENGINES = "vLLM or SGLang"  # engines that may run drafters that are refused here
 # Unsupported kinds of drafters: pattern of key=value in a config → description, and engine that may run it
 UNSUPPORTED = {
@@ -64,7 +68,7 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
     require(kind in supported, f"its model_type is {short(kind)}; it must be {' or '.join(supported)}")
     check_values(config)
     act = config.get("hidden_act", "silu")
-    require(isinstance(act, str) and act in ACT2FN, f"its hidden_act {short(act)} is unknown")
+    require(act in list(ACT2FN), f"its hidden_act {short(act)} is unknown")
     _check_heads(config)
     kinds, layers = config.get("layer_types"), config.get("num_hidden_layers")
     fit = kinds is None or (isinstance(kinds, list) and layers in (None, len(kinds)))
@@ -72,14 +76,13 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
     for name in ROPES:
         rope = object_at(config, name)
         kind = rope.get("rope_type", rope.get("type", "default"))
-        known = isinstance(kind, str) and kind in ROPE_TYPES
-        require(known, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(sorted(ROPE_TYPES))}")
+        require(kind in ROPE_TYPES, f"its {name} has the unknown type {short(kind)}; known types: {', '.join(ROPE_TYPES)}")  # fmt: skip
         check_values(rope, f"{name}.")
     if (vocabulary := config.get("vocab_size")) is not None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
     if (method := config.get("quantization_config")) is not None:
         method = method.get("quant_method") if isinstance(method, Mapping) else method
-        known = isinstance(method, str) and method in AUTO_QUANTIZER_MAPPING
+        known = method in list(AUTO_QUANTIZER_MAPPING)
         require(known, f"its quantization_config names the unknown method {short(method)}")
 
 
@@ -145,35 +148,33 @@ def short(value: Any) -> str:
 # Drafters that are not supported.
 
 
-def architectures(raw: Raw) -> list[str]:
-    listed = raw.get("architectures")
-    return [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-
-
 def refuse_others(raw: Raw) -> None:
     """Raise ``InputError`` if a config.json belongs to an unsupported kind of drafter."""
-    inner = raw.get("dflash_config"), raw.get("transformer_layer_config")
-    items = [item for part in (raw, *inner) if isinstance(part, Mapping) for item in part.items()]
-    values = [(key, one) for key, value in items for one in (value if isinstance(value, list) else [value])]
-    lines = [f"{key}={one}" for key, one in values if one]
+    lines = [
+        f"{key}={one}"
+        for part in (raw, raw.get("dflash_config"), raw.get("transformer_layer_config"))
+        if isinstance(part, Mapping)
+        for key, value in part.items()
+        for one in (value if isinstance(value, list) else [value])
+        if one
+    ]
     for pattern, (what, engine) in UNSUPPORTED.items():
         found = any(re.fullmatch(pattern, line, re.DOTALL) for line in lines)
         require(not found, f"it is {what}, which is not supported here; run it with {engine}")
 
 
-def refuse_options(*parts: Raw, flags: Collection[str], neutral: Raw) -> None:
+def refuse_options(*parts: Raw, neutral: Raw) -> None:
     """Raise ``InputError`` if a drafter's config sets an unknown or unsupported option that may change the drafter's output.
 
     parts: JSON objects of the config.
-    flags: options that may be true: they are supported, or do not affect the output.
     neutral: the supported value of options, besides null. Attention sinks are never supported.
     """
-    for key, value in ((k, v) for part in parts for k, v in part.items()):
+    for key, value in chain.from_iterable(part.items() for part in parts):
         if key in neutral or "attention_sink" in key:
             known = value in (None, neutral.get(key, False))
             require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
         elif value is True:
-            require(key in flags, f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
+            require(key in (*BOOLEANS, *HARMLESS), f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
 
 
 # Weights.

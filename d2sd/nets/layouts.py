@@ -1,4 +1,4 @@
-"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Config`` for EAGLE-3.
+"""Reads ``config.json`` of drafters: a ``DrafterForm`` for block drafters, an ``Eagle3Form`` for EAGLE-3.
 
 A block drafter's layout is recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, this
 package), all keys at the top level (DeepSpec). docs/drafter-format.md lists the keys and their sources. Unsupported options are refused.
@@ -17,7 +17,6 @@ from d2sd.nets.config_checks import (
     NEEDED,
     ROPES,
     Raw,
-    architectures,
     check_config,
     check_token_ids,
     check_values,
@@ -54,15 +53,11 @@ class Layout(NamedTuple):
 
 
 LAYERS = "eagle_aux_hidden_state_layer_ids"
-LAYOUTS: dict[str, Layout] = {
+LAYOUTS = {  # in the order in which they are recognised, by the keys layer, own and taps
     "speculators": Layout("transformer_layer_config", "", "aux_hidden_state_layer_ids", "speculators_model_type", ("qwen3", "llama"),
                           {"speculators_model_type": "dflash", "markov_rank": 256, "enable_confidence_head": True, "confidence_head_with_markov": True}),
     "nested": Layout("", "dflash_config", "dflash_config.target_layer_ids", "projector_type", ("qwen3", "gpt_oss"), {}),  # gpt_oss: layers are Qwen3's
     "flat": Layout("", "", "target_layer_ids", "", ("qwen3",), {}),
-}  # fmt: skip
-# Keys by which a layout is recognised, in this order.
-RECOGNISED: dict[str, str] = {
-    "speculators_model_type": "speculators", "transformer_layer_config": "speculators", "dflash_config": "nested", "target_layer_ids": "flat",
 }  # fmt: skip
 # Keys of taps, and the number that stands for the output of layer 0: 1 if layers are numbered by their inputs.
 TAPS = {
@@ -77,29 +72,19 @@ SHAPE = (
 )  # fmt: skip
 DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
 ROPE_THETA = 10000.0  # transformers' default
-# Options that drafters may set to true: they are supported, or do not affect the output.
-FLAGS = {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
-BLOCK_FLAGS = {*FLAGS, *BLOCK_OPTIONS, "gradient_checkpointing", "scale_loss"}
-EAGLE3_FLAGS = {*FLAGS, *EAGLE3_OPTIONS, "embed_requires_grad", "enable_sp_ulysses"}
 # Supported values of some options. Other values would change a drafter's output in ways that are not implemented.
 NEUTRAL: dict[str, Any] = {
     "hidden_act": "silu",
     "quantization_config": None,
-    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp"), 1),
-}
-BLOCK_NEUTRAL = NEUTRAL | {
-    **dict.fromkeys(("attention_value_scale", "hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
     "mask_embedding": None,
-    "attention_dropout": 0,
     "enable_d2_feature": False,
-}
-EAGLE3_NEUTRAL = NEUTRAL | {
     "use_aux_hidden_state": True,
-    "num_hidden_layers": 1,
-    "use_sliding_window": False,
-    "is_causal": True,
+    **dict.fromkeys(("logit_scale", "partial_rotary_factor", "pretraining_tp", "attention_value_scale"), 1),
+    **dict.fromkeys(("hc_mult", "embedding_multiplier", "residual_multiplier"), 1),
 }
-EAGLE3_ARCHITECTURES = {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}  # fmt: skip
+# Options of the other kind of drafter are supported only if they change nothing.
+BLOCK_NEUTRAL = NEUTRAL | dict.fromkeys(EAGLE3_OPTIONS, False)
+EAGLE3_NEUTRAL = NEUTRAL | dict.fromkeys(BLOCK_OPTIONS, False) | {"is_causal": True, "num_hidden_layers": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +211,8 @@ class Eagle3Form(Form):
 
 def layout_of(raw: Raw) -> str:
     """Returns the layout of a config; raises ``InputError`` if the config is not a block drafter's."""
-    for key, name in RECOGNISED.items():
-        if key in raw:
+    for name, at in LAYOUTS.items():
+        if {at.layer, at.own, at.taps} & raw.keys():
             return name
     raise InputError(
         "its config.json has no dflash_config, target_layer_ids or transformer_layer_config: it is not a block drafter"
@@ -244,7 +229,7 @@ def read_form(raw: Raw) -> DrafterForm:
     check_config(layer, at.types)
     check_values(raw)
     check_values(own, f"{at.own}.")
-    refuse_options(raw, layer, own, flags=BLOCK_FLAGS, neutral=BLOCK_NEUTRAL)
+    refuse_options(raw, layer, own, neutral=BLOCK_NEUTRAL)
     own = {**at.defaults, **_merged(layer, raw, own)}
     shape = _shape(layer)
     hidden, vocabulary = shape["hidden_size"], shape["vocab_size"]
@@ -271,7 +256,7 @@ def _kind(key: str, raw: Raw, own: Raw) -> Kind:
     kinds, named = get_args(Kind), own.get(key) if key else "dspark"
     require(named in (None, *kinds), f"its {key} {short(named)} is not supported; choose {', '.join(kinds)}")
     names = {"dflash2": "DFlash2DraftModel", "dspark": "DSparkDraftModel"}
-    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in architectures(raw)), "dflash")  # fmt: skip
+    return next((cast(Kind, kind) for kind, name in names.items() if kind == named or name in str(raw.get("architectures"))), "dflash")  # fmt: skip
 
 
 def _merged(*parts: Raw) -> dict[str, Any]:
@@ -302,8 +287,8 @@ def _taps(raw: Raw) -> tuple[int, ...]:
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
-        whole = isinstance(numbers, list) and len(numbers) <= MAX_TAPS and all(map(is_whole, numbers))
-        good = whole and min(numbers) >= first
+        few = isinstance(numbers, list) and len(numbers) <= MAX_TAPS
+        good = few and all(is_whole(number) and number >= first for number in numbers)
         require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
         found[path] = tuple(number - first for number in numbers)
     taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
@@ -326,7 +311,8 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
 
     Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
     """
-    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    first = min(1, target_layers - 1)
+    last = max(target_layers - 3, first)
     if count == 1:
         return [last]
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
@@ -388,34 +374,31 @@ def _selector(own: Raw, hidden: int) -> Selector:
 
 
 def is_eagle3(raw: Raw) -> bool:
-    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter."""
-    if (kind := raw.get("speculators_model_type")) is not None and kind != "eagle3":
-        return False
-    keys = {"draft_vocab_size", "eagle_config", LAYERS} & set(raw)
-    named = EAGLE3_ARCHITECTURES & set(architectures(raw))
-    return bool(named) or kind == "eagle3" or ("dflash_config" not in raw and bool(keys))
+    """Returns whether a ``config.json`` belongs to an EAGLE-3 drafter. Raises ``InputError`` for unsupported kinds of drafters."""
+    refuse_others(raw)
+    if (kind := raw.get("speculators_model_type")) is not None:
+        return bool(kind == "eagle3")
+    keys = {"draft_vocab_size", "eagle_config", LAYERS} & raw.keys()
+    return "Eagle3" in str(raw.get("architectures")) or ("dflash_config" not in raw and bool(keys))
 
 
 def read_eagle3(raw: Raw, target_layers: int) -> Eagle3Form:
-    """Returns the configuration of a published EAGLE-3 drafter.
+    """Returns the form of a drafter that ``is_eagle3`` recognises.
 
     target_layers: the target's number of layers, from which default taps follow.
 
     Raises ``InputError`` if the config is wrong, incomplete or unsupported.
     """
-    refuse_others(raw)
-    nested = "transformer_layer_config" in raw
-    layer = object_at(raw, "transformer_layer_config" if nested else "")
-    eagle = object_at(raw, "eagle_config")
-    refuse_options(raw, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
-    given = {key: layer[key] for key in (*SHAPE, *ROPES, "rope_theta") if layer.get(key) is not None}
-    kind, own = layer.get("model_type", "llama"), _merged(layer, raw, eagle)
-    check_config({**given, "model_type": kind}, ("llama", "qwen3"))
+    layer, eagle = object_at(raw, "transformer_layer_config") or raw, object_at(raw, "eagle_config")
+    refuse_options(raw, layer, eagle, neutral=EAGLE3_NEUTRAL)
+    given, own = (
+        _merged({"model_type": "llama", "num_hidden_layers": 1, "mlp_bias": False}, layer),
+        _merged(layer, raw, eagle),
+    )
+    check_config({**given, "layer_types": None, "eos_token_id": None}, ("llama", "qwen3"))  # both may be the target's
     check_values(own)
-    qwen = nested and kind == "qwen3"
-    shape = _shape(
-        {"num_hidden_layers": 1, "mlp_bias": False, **given}, 128 if qwen else None
-    )  # 128: transformers' default
+    qwen = given["model_type"] == "qwen3" and layer is not raw
+    shape = _shape(given, 128 if qwen else None)  # 128: transformers' default
     taps, draft = _taps(raw) or default_eagle3_layers(target_layers), _draft_vocabulary(own, shape["vocab_size"])
     options = {key: bool(own.get(key)) for key in EAGLE3_OPTIONS}
     return Eagle3Form(shape, own.get("target_hidden_size") or shape["hidden_size"], taps, draft, qwen, **options)

@@ -71,25 +71,21 @@ class Models:
 
     def names(self) -> dict[str, str | None]:
         names = {part: drafter.config.name_or_path for part, drafter in self.drafters.items()}
-        names |= {"draft_model": self.draft_model.name} if self.draft_model else {}
         missing = dict.fromkeys(("first_drafter", "second_drafter", "draft_model", "eagle3"))
-        return {"preset": self.name, "target": self.target.name, **missing, **names}
+        draft_model = self.draft_model and self.draft_model.name
+        return {"preset": self.name, "target": self.target.name, **missing, **names, "draft_model": draft_model}
 
 
 def misfit(form: Form, target: Any) -> str | None:
     """Returns why a drafter does not fit a target's text config, as a clause; None if it fits."""
     last, layers = max(form.taps), target.num_hidden_layers
-    if form.width != target.hidden_size:
-        why = f"it reads features of width {form.width}, but the target's hidden size is {target.hidden_size}"
-    elif form.vocabulary != target.vocab_size:
-        why = f"it was made for a vocabulary of {form.vocabulary} tokens, but the target has {target.vocab_size}"
-    elif (form.draft_vocabulary or 0) > form.vocabulary:
-        why = f"its draft_vocab_size is {form.draft_vocabulary}, but the target has only {target.vocab_size} tokens"
-    elif last >= layers:
-        why = f"it reads the output of target layer {last}, but the target has {layers} layers (0 to {layers - 1})"
-    else:
-        return None
-    return f"{why}: they do not fit"
+    reasons = {
+        f"it reads features of width {form.width}, but the target's hidden size is {target.hidden_size}": form.width != target.hidden_size,
+        f"it was made for a vocabulary of {form.vocabulary} tokens, but the target has {target.vocab_size}": form.vocabulary != target.vocab_size,
+        f"its draft_vocab_size is {form.drafted}, but the target has only {target.vocab_size} tokens": form.drafted > target.vocab_size,
+        f"it reads the output of target layer {last}, but the target has {layers} layers (0 to {layers - 1})": last >= layers,
+    }  # fmt: skip
+    return next((f"{why}: they do not fit" for why, true in reasons.items() if true), None)
 
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:

@@ -300,7 +300,8 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restores the newest complete checkpoint under ``out``. Returns the content of its ``state.json``, or {} without a checkpoint.
 
-    Raises ``InputError`` if the checkpoint has another ``identity``, except that ``steps`` may be larger than in the checkpoint.
+    Raises ``InputError`` if the checkpoint has other parameters or another ``identity``, except that ``steps`` may be larger than in
+    the checkpoint.
     """
     folder = out / "checkpoint"
     if not folder.exists() and (out / "checkpoint.old").exists():
@@ -317,6 +318,11 @@ def load_checkpoint(
             "give the same settings to resume, or another output folder to start again"
         )
     with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
+        if parameters.keys() != {*f.keys()}:
+            raise InputError(
+                f"{folder} was written by another version of this program, with other names of the weights; finish the run "
+                "with that version, or give another output folder to start again"
+            )
         for name, parameter in parameters.items():
             parameter.copy_(f.get_tensor(name))
     with safe_open(folder / "optimizer.safetensors", "pt") as f:

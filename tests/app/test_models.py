@@ -16,7 +16,6 @@ from app.layout import build
 from app.models import Pair, listed, planned
 from d2sd import InputError
 from d2sd.folders import store
-from d2sd.folders.getting import Stopped
 from d2sd.folders.store import MEGABYTE, REMOTE
 from tests.unit.test_plan import PAIRS, folders
 
@@ -177,10 +176,10 @@ def request_target(monkeypatch):
     monkeypatch.setattr(model_choice, "SECONDS_BETWEEN_NEWS", 0.02)
 
     def begin(end, connected):
-        def get(_, report, stop):
+        def get(_, report):
             connected.wait()
             report(5 * MEGABYTE, 93 * MEGABYTE)
-            return end(stop)
+            return end(report)
 
         monkeypatch.setattr(model_choice, "get_target", get)
         job = Job()
@@ -192,10 +191,10 @@ def request_target(monkeypatch):
 def test_model_download_reports_progress_and_stop(request_target):
     connected, stopped = Event(), Event()
 
-    def until_stopped(stop):
+    def until_stopped(report):
         stopped.wait()
-        assert stop()
-        raise Stopped
+        report(6 * MEGABYTE, 93 * MEGABYTE)
+        pytest.fail("the download continues")
 
     job, updates = request_target(until_stopped, connected)
     assert next(updates).news == "Downloading SmolLM2-135M-Instruct: connecting …"
@@ -203,7 +202,7 @@ def test_model_download_reports_progress_and_stop(request_target):
     assert any("5 of 93 MB" in update.news for update in updates)
     job.stopped = True
     stopped.set()
-    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; a download from the hub resumes from there."
+    assert list(updates)[-1].note == "Stopped at 6 of 93 MB; a download from the hub resumes from there."
     assert job.ended
 
 

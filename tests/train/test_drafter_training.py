@@ -28,7 +28,7 @@ from d2sd.train.block_drafters import (
 from d2sd.train.drafters import load_frozen
 from d2sd.train.eagle3 import Unrolled, train_eagle3
 from d2sd.train.features import read_features
-from d2sd.train.loop import rate_at, rows_at
+from d2sd.train.loop import load_checkpoint, rate_at, rows_at, save_checkpoint
 from d2sd.train.settings import (
     BlockObjective,
     BlockTraining,
@@ -159,6 +159,15 @@ def test_killed_training_resumes_bit_exactly_and_with_equal_settings_only(folder
         drafter(folder, interrupted, 5, variable_prefix=True)
     with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
         drafter(folder, interrupted, 6)
+
+
+def test_checkpoint_with_other_names_of_weights_is_refused(tmp_path):
+    weight = torch.nn.Parameter(torch.ones(2))
+    optimizers = [torch.optim.SGD([weight])]
+    save_checkpoint(tmp_path, {"drafter.layer.norm": weight}, optimizers, {"step": 3, "identity": {}})
+    assert load_checkpoint(tmp_path, {"drafter.layer.norm": weight}, optimizers, {})["step"] == 3
+    with pytest.raises(InputError, match="another version of this program, with other names of the weights; finish"):
+        load_checkpoint(tmp_path, {"drafter.layers.0.norm": weight}, optimizers, {})
 
 
 def test_regeneration_resumes_truncated_file_with_equal_settings_only(folder, tmp_path):

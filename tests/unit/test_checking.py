@@ -64,7 +64,7 @@ ANY_NET = [
 @pytest.mark.parametrize("part", ["target", "dflash"])
 def test_config_fields_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
     read = []
-    readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "drafters.read_weights"}
+    readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "loading.read_weights"}
     monkeypatch.setattr(f"d2sd.folders.{readers[part]}", lambda *_, **__: read.append(1))
     change(folder / part, changes)
     with pytest.raises(InputError, match=sentence) as caught:

@@ -107,6 +107,7 @@ def test_default_eagle3_layers_match_paper():
         ),
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
+        ({"use_swa": True}, "sets use_swa to True, which is not supported here"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
         ({"draft_vocab_size": 20}, r"lm_head.weight has shape \[300, 64\], and its config needs \[20, 64\]"),
         ({"fc_norm": True}, "fc_norm.0.weight is missing"),
@@ -120,6 +121,14 @@ def test_load_eagle3_refuses_unfitting_config(target, tmp_path, changes, sentenc
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with pytest.raises(InputError, match=f"cannot load the drafter.*{sentence}"):
         load_drafter(str(path.parent), torch.float32, "cpu", target)
+
+
+def test_load_eagle3_ignores_layer_types_and_end_of_the_target(target, tmp_path):
+    write_folder(tmp_path / "d", "specforge", target)
+    path = tmp_path / "d" / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"layer_types": ["full_attention"] * 9, "eos_token_id": 10**6}))
+    assert load_drafter(str(path.parent), torch.float32, "cpu", target).form.taps
 
 
 def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tmp_path):
@@ -151,6 +160,8 @@ def test_save_eagle3_round_trips_in_published_form(target, tmp_path):
     config = json.loads((tmp_path / "d" / "config.json").read_text())
     assert config["architectures"] == ["LlamaForCausalLMEagle3"]
     assert is_eagle3(config)
+    assert is_eagle3({"architectures": ["Qwen3ForCausalLMEagle3"]})
+    assert not is_eagle3({"architectures": ["Qwen3DSparkModel"]})
     assert {"d2t", "t2d", "midlayer.self_attn.q_proj.weight", "fc.weight"} < set(
         load_file(tmp_path / "d" / "model.safetensors")
     )

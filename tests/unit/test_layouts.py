@@ -35,6 +35,17 @@ def test_read_form_takes_taps_from_every_key():
         assert read_form({**config, **outer, "dflash_config": {"mask_token_id": 1, **inner}}).taps == (0, 2)
 
 
+def test_read_form_accepts_options_without_effect():
+    config = {
+        **nested(),
+        "attention_dropout": 0.1,
+        "gradient_checkpointing": True,
+        "attention_value_scale": 1,
+        "norm_output": False,
+    }
+    assert read_form(config) == read_form(nested())
+
+
 REFUSED = [
     ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size is 4; make them equal"),
     ({**nested(), "eagle_aux_hidden_state_layer_ids": [2, 3]}, "means the layers \\(0, 1\\) and its eagle_aux_hidden_state_layer_ids means the layers \\(1, 2\\); make them equal"),
@@ -53,6 +64,7 @@ REFUSED = [
     ({**flat(), "kv_lora_rank": 512}, r"latent attention \(MLA\)"),
     ({**flat(), "num_experts": 8}, r"experts \(MoE\)"),
     ({**flat(), "architectures": ["Gemma4DSparkModel"]}, "Gemma's layers"),
+    ({**flat(), "norm_output": True}, "its config sets norm_output to True, which is not supported here"),
     ({**flat(), "secret_trick": True}, "its config sets secret_trick, which this version does not know"),
     (flat(target_layer_ids=[-1, 1]), r"reading the embeddings \(-1\) is not supported"),
     (flat(**{**HEAD, "markov_rank": 0}), r"a Markov head, which it does not have \(markov_rank is 0\)"),

@@ -121,6 +121,15 @@ def test_models_refuse_drafter_of_another_target(tokenizer, change, sentence):
         Models(target, drafter)
 
 
+def test_load_names_the_option_for_the_target_of_another_drafter(folder):
+    with pytest.raises(InputError) as caught:
+        load("tiny", drafter=str(folder / "dflash"))
+    assert str(caught.value) == (
+        f"cannot load the drafter {folder / 'dflash'}: it reads features of width 64, but the target's hidden size is 192: "
+        "they do not fit; choose a drafter of this target, or name its target with --target"
+    )
+
+
 def test_drafter_format_table_matches_qwen3_8b():
     shape = {"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
              "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip

