@@ -53,9 +53,11 @@ def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
         net = network(form)
     parts = memory(text, net, SIZES[dtype])
     yield Check(
-        "memory", "good", f"it needs {sum(parts.values()) / 1e9:.2f} GB in {dtype} for a text of {CONTEXT} tokens"
+        "memory", "good", f"it needs {sum(parts.values()) / 1e9:.3g} GB in {dtype} for a text of {CONTEXT} tokens"
     )
-    yield Check("memory by part", "good", ", ".join(f"{part} {count / 1e9:.2f} GB" for part, count in parts.items()))
+    yield Check(
+        "memory by part", "good", ", ".join(f"{part} {count / 1e9:.3g} GB" for part, count in parts.items() if count)
+    )
 
 
 def memory(config: Any, drafter: nn.Module | None, size: int) -> dict[str, int]:

@@ -169,7 +169,7 @@ def test_doctor_config_only_reads_no_weights(tmp_path, capsys):
     assert main(["doctor", target, drafter, "--config-only"]) == 0
     out = capsys.readouterr().out
     assert "runs, with passes captured as CUDA graphs on a GPU" in out
-    assert "it needs 19.09 GB in bfloat16 for a text of 4096 tokens" in out
+    assert "it needs 19.1 GB in bfloat16 for a text of 4096 tokens" in out
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
     assert main(["doctor", target, drafter, "--config-only"]) == FAULT_NAMED
     out = capsys.readouterr().out
