@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -33,8 +32,8 @@ HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log b
 FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
-    "llama.cpp, and benchmarks of TensorRT-LLM"
+    "line 1: neither JSON lines nor one JSON document, and no figures of speculative decoding were recognised that agree with each other; "
+    "supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and llama.cpp, and benchmarks of TensorRT-LLM"
 )
 Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
 Bad = Callable[[str], None]  # called with the error message of each skipped record
@@ -60,26 +59,16 @@ def import_log(
     if not head:
         raise InputError("the log is empty")
     first, lines = head[0][1], chain(head, lines)
-    start = parsed(first)
-    why = _unknown("line 1", start) if isinstance(start, dict) else f"not JSON, and {NOTHING}"
-    records: Iterator[tuple[str, Any]] | None = None
+    data, records = parsed(first), None
     if first.lstrip().startswith(STREAM_FIELDS):
         records = read_stream(lines)
-    elif isinstance(start, list) or (start is None and DOCUMENT.match(first)):
+    elif isinstance(data, list) or (data is None and DOCUMENT.match(first)):
         whole = _document(lines, min(most, MAX_DOCUMENT))
         data = parsed(whole)
-        if data is None or (
-            isinstance(data, dict) and not _is_known(data)
-        ):  # such as a reply that was shortened by hand
-            lines = enumerate(whole.splitlines())
-            why = (
-                _unknown("entry 1", data)
-                if data
-                else f"line 1: neither JSON lines nor one JSON document, and {NOTHING}"
-            )
-        else:
+        if isinstance(data, list) or (isinstance(data, dict) and _is_known(data)):
             entries = enumerate(data if isinstance(data, list) else [data], 1)
             records = ((f"entry {number}", entry) for number, entry in entries)
+        lines = enumerate(whole.splitlines())  # such as a reply that was shortened by hand
     elif not _is_printed(head):
         records = ((f"line {number}", line) for number, line in lines)
     if records is not None:
@@ -88,7 +77,7 @@ def import_log(
     rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
     row = next(rows, None)
     if row is None:
-        raise InputError(why)
+        raise InputError(_unknown("line 1", data) if isinstance(data, dict) else NOTHING)
     yield from chain([row], rows)
 
 
@@ -130,10 +119,8 @@ def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None)
                 rest = ((place, record_in(other, place)) for place, other in records)
                 yield from read_dump(chain([(where, record)], rest), texts)
                 return
-            inner, stated = (
-                record.get("response"),
-                {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)},
-            )
+            inner = record.get("response")
+            stated = {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)}
             reply = {**inner, **stated} if isinstance(inner, dict) else record
             if (read := _reader(reply)) is None:
                 raise InputError(_unknown(where, record))
@@ -193,8 +180,7 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
     standard = str(path) == "-"
     try:
         with opened(os.dup(sys.stdin.fileno()) if standard else path) as file:
-            size, number = 0, 0
-            read = partial(_read_to_interrupt, _line_reader(file)) if standard else _line_reader(file)
+            size, number, read = 0, 0, _line_reader(file)
             while line := read():
                 size, number = size + len(line), number + 1
                 if size > most:
@@ -203,15 +189,11 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
                     raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
                 if line.strip():
                     yield number, line
+    except KeyboardInterrupt:
+        if not standard:
+            raise
     except UNREADABLE as error:
         raise cannot_read("log", path, error) from None
-
-
-def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
-    try:
-        return read()
-    except KeyboardInterrupt:
-        return b""
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:

@@ -10,16 +10,19 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPException
 from typing import Any
 from urllib import error, request
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import Struct
 
 from d2sd.errors import InputError
-from d2sd.logs.replies import Piece, convert, read_llamacpp_stream, read_sglang, read_vllm, record_in
+from d2sd.logs.replies import convert, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
 from d2sd.logs.steps import Request
+from d2sd.trace.events import Count
 from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
@@ -29,6 +32,13 @@ TIMEOUT = 600.0  # seconds
 class _Refuse(request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Follows no redirect, since it could lead to another machine."""
+
+
+class Piece(Struct):
+    """A token of the prompt, from llama.cpp's ``/tokenize``."""
+
+    id: Count
+    piece: Any
 
 
 class Server:
@@ -44,15 +54,10 @@ class Server:
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
-        return record_in(b"".join(self._lines(path, data)), f"{self.address}{path}")
+        return record_in(b"".join(self.lines(path, data)), f"{self.address}{path}")
 
-    def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request`` does."""
-        for line in self._lines(path, data):
-            if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
-                yield record_in(line[6:], f"{self.address}{path}")
-
-    def _lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+    def lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+        """Yields the lines of a reply, with the arguments and errors of ``request``."""
         body, size = None if data is None else orjson.dumps(data), 0
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
@@ -93,13 +98,13 @@ def complete_vllm(server: Server, prompt: str, tokens: int) -> Request:
     options = {
         "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
     }  # fmt: skip
-    return read_vllm({**server.request("/v1/completions", options), "prompt": prompt}, "reply")
+    return read_vllm(server.request("/v1/completions", options) | {"prompt": prompt}, "reply")
 
 
 def complete_sglang(server: Server, prompt: str, tokens: int) -> Request:
     """Returns the counts of a greedy completion by SGLang's native API."""
     options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
-    return read_sglang({**server.request("/generate", options), "prompt": prompt}, "reply")
+    return read_sglang(server.request("/generate", options) | {"prompt": prompt}, "reply")
 
 
 def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
@@ -112,10 +117,10 @@ def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
     pieces = list[Piece]()
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
-    parts = [p for p in server.stream("/completion", options) if isinstance(p.get("timings"), dict)]
-    if not parts:
-        raise InputError(f"{server.address}/completion: the reply has no timings")
-    return read_llamacpp_stream(prompt, pieces, parts)
+    known = {"prompt": prompt, "prompt_token_ids": [p.id for p in pieces]}
+    lines = (line for line in enumerate(server.lines("/completion", options), 1) if line[1].strip())
+    reply = next((reply for _, reply in read_stream(lines)), {})
+    return replace(read_llamacpp(reply | known, "reply"), prompt_pieces=tuple(str(p.piece) for p in pieces))
 
 
 COMPLETIONS = {"vllm": complete_vllm, "sglang": complete_sglang, "llamacpp": complete_llamacpp}
