@@ -32,8 +32,8 @@ HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log b
 FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "line 1: neither JSON lines nor one JSON document, and no figures of speculative decoding were recognised that agree with each other; "
-    "supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and llama.cpp, and benchmarks of TensorRT-LLM"
+    "not valid JSON, and no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, "
+    "/metrics pages and JSON replies of vLLM, SGLang and llama.cpp, and benchmarks of TensorRT-LLM"
 )
 Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
 Bad = Callable[[str], None]  # called with the error message of each skipped record
@@ -59,7 +59,8 @@ def import_log(
     if not head:
         raise InputError("the log is empty")
     first, lines = head[0][1], chain(head, lines)
-    data, records = parsed(first), None
+    data = parsed(first)
+    records: Iterator[tuple[str, Any]] | None = None
     if first.lstrip().startswith(STREAM_FIELDS):
         records = read_stream(lines)
     elif isinstance(data, list) or (data is None and DOCUMENT.match(first)):
