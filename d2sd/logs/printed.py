@@ -18,6 +18,7 @@ from d2sd.logs.forms import PATTERNS, Form, begins, values
 
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
+ROUNDED = 0.01  # precision of printed α and rates by position
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 # Lines in which a server names its models.
@@ -93,10 +94,12 @@ class _Found:
         # of a repeated value, the first one in the row counts, or else the last one before the row
         known = dict(values(before, self.before)) | dict(reversed(own))
         if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
-            known["rates"] = at
-        for name, untrue in form.untrue:
-            if name in known and untrue(known):
-                del known[name]
+            known["by_position"] = at
+        alpha, shares = known.get("stated_alpha"), known.get("by_position", ())
+        if alpha and abs(1 + sum(shares) - alpha) > ROUNDED * (1 + len(shares)):  # the line was cut
+            known["by_position"] = None
+        if form.unit == "benchmark" and alpha == 1 and "steps" not in known:  # nothing was drafted
+            known["stated_alpha"] = None
         if "process" in known:
             known.setdefault("replica", known["process"])
         if form.requests:
@@ -119,13 +122,13 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
-    pages = _Pages()
+    pages: Pages = {}
     row: _Found | None = None
     stated: dict[str, Any] = {}
     recent: deque[str] = deque(maxlen=AROUND)
     for line in _split(lines):
         if sample := SAMPLE.match(line):
-            yield from pages.add(sample)
+            yield from _add_sample(pages, sample)
             continue
         form, drafts = begins(line)
         if row is not None and row.takes(form, drafts, line):
@@ -145,7 +148,8 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
         stated |= _stated(line)
     if row is not None:
         yield from row.figures()
-    yield from pages.rows()
+    for key in pages:
+        yield from _page_row(pages, key)
 
 
 def _stated(line: str) -> dict[str, Any]:
@@ -174,48 +178,39 @@ SAMPLE = re.compile(
 LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
 VALUES = {
     "spec_decode_num_drafts": "steps", "spec_decode_num_draft_tokens": "drafted", "spec_decode_num_accepted_tokens": "accepted",
-    "spec_decode_num_accepted_tokens_per_pos": "reached", "spec_accept_length": "alpha", "spec_accept_rate": "rate",
+    "spec_decode_num_accepted_tokens_per_pos": "reached", "spec_accept_length": "stated_alpha", "spec_accept_rate": "stated_rate",
     "gen_throughput": "tokens_per_second", "request_time_per_output_token_seconds_sum": "token_sum",
     "request_time_per_output_token_seconds_count": "token_count", "external_prefix_cache_hits": "external",
     "num_requests_running": "running", "num_running_reqs": "running", "num_requests_waiting": "waiting", "num_queue_reqs": "waiting",
     "kv_cache_usage_perc": "kv_use", "gpu_cache_usage_perc": "kv_use", "token_usage": "kv_use",
 }  # fmt: skip
 MAX_SERIES, MOST = 1024, 1e15
+# Values of pages, by program, model and engine. vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate
+# of its last batches.
+Pages = dict[tuple[str, str, str], dict[str, Any]]
 
 
-class _Pages:
-    """The values of ``/metrics`` pages, by program, model and engine.
+def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
+    """Adds a line of a page. Yields the row of the page before, if a new page begins."""
+    labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
+    key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
+    name, value, at = VALUES.get(sample[2].removesuffix("_total")), float(sample[4]), labels.get("position", "")
+    if name is None or not 0 <= value < MOST or (key not in pages and len(pages) == MAX_SERIES):
+        return
+    if name in ("steps", "stated_alpha") and name in pages.get(key, ()):
+        yield from _page_row(pages, key)
+        pages[key] = {}
+    page = pages.setdefault(key, {})
+    if name != "reached":
+        page[name] = value
+    elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
+        page.setdefault(name, {})[int(at)] = value
 
-    vLLM counts steps and tokens since its start; SGLang reports α and the acceptance rate of its last batches.
-    """
 
-    def __init__(self) -> None:
-        self._series: dict[tuple[str, str, str], dict[str, Any]] = {}
-
-    def add(self, sample: re.Match[str]) -> Iterator[Figures]:
-        """Adds a line of a page. Yields the row of the page before, if a new page begins."""
-        labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
-        key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
-        name, value, at = VALUES.get(sample[2].removesuffix("_total")), float(sample[4]), labels.get("position", "")
-        if name is None or not 0 <= value < MOST or (key not in self._series and len(self._series) == MAX_SERIES):
-            return
-        page = self._series.setdefault(key, {})
-        if name in ("steps", "alpha") and name in page:
-            yield from self._row(key)
-            page = self._series[key] = {}
-        if name != "reached":
-            page[name] = value
-        elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
-            page.setdefault(name, {})[int(at)] = value
-
-    def _row(self, key: tuple[str, str, str]) -> Iterator[Figures]:
-        engine, model, replica = key
-        page, number = self._series[key], f"{ENGINE}{int(replica)}" if replica.isdecimal() else None
-        known: dict[str, Any] = {**page, "model": model or None, "replica": number}
-        if reached := page.get("reached"):
-            known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
-        yield from row_of(engine, "running" if engine == "vllm" else "interval", known)
-
-    def rows(self) -> Iterator[Figures]:
-        for key in self._series:
-            yield from self._row(key)
+def _page_row(pages: Pages, key: tuple[str, str, str]) -> Iterator[Figures]:
+    (engine, model, replica), page = key, pages[key]
+    number = f"{ENGINE}{int(replica)}" if replica.isdecimal() else None
+    known: dict[str, Any] = {**page, "model": model or None, "replica": number}
+    if reached := page.get("reached"):
+        known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
+    yield from row_of(engine, "running" if engine == "vllm" else "interval", known)

@@ -21,8 +21,8 @@ from d2sd.errors import InputError
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import begins
 from d2sd.logs.printed import MAX_LINE, SAMPLE, read_printed
-from d2sd.logs.replies import READERS, STREAM_FIELDS, is_dump, read_dump, read_stream, record_in
-from d2sd.logs.steps import Request, Texts
+from d2sd.logs.replies import STREAM_FIELDS, is_dump, read_dump, read_stream, reader_of, record_in
+from d2sd.logs.steps import Texts
 from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
@@ -104,11 +104,7 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
 
 
 def _is_known(record: dict[str, Any]) -> bool:
-    return is_dump(record) or "response" in record or _reader(record) is not None
-
-
-def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
-    return next((read for fits, read in READERS if fits(reply)), None)
+    return is_dump(record) or "response" in record or reader_of(record) is not None
 
 
 def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
@@ -123,7 +119,7 @@ def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None)
             inner = record.get("response")
             stated = {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)}
             reply = {**inner, **stated} if isinstance(inner, dict) else record
-            if (read := _reader(reply)) is None:
+            if (read := reader_of(reply)) is None:
                 raise InputError(_unknown(where, record))
             found = read(reply, where).result(texts)
         except InputError as error:

@@ -143,8 +143,8 @@ def read_reply(
         model = model.rpartition("/")[2]
     figures = figures_of(engine, "request", {"model": model, "seconds": stats.get("e2e_latency"), **known})
     for key, name in KEYS[engine].items():
-        stated, value = stats.get(key), getattr(figures, name, None)
-        if stated and name in ("alpha", "rate") and value and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
+        stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
+        if stated and name.startswith("stated_") and value and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
     request = Request(figures=figures, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
     for wrong in _contradictions(request, known | {"tokens": figures.tokens}):
@@ -327,12 +327,11 @@ def _streamed_steps(parts: Sequence[Part]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-# For each source: a function that recognises its records, and a function that reads a record, given its place in the log.
-READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Request]], ...] = (
-    (lambda r: "sglext" in r or any(_sglang_details(r)), read_sglang),
-    (lambda r: "metrics" in r, read_vllm),
-    (lambda r: "timings" in r, read_llamacpp),
-)
+def reader_of(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
+    """Returns the function that reads a reply, given its place in the log; None if the engine is unknown."""
+    if "sglext" in reply or any(_sglang_details(reply)):
+        return read_sglang
+    return read_vllm if "metrics" in reply else read_llamacpp if "timings" in reply else None
 
 
 # ``LLAMA_SPEC_DUMP``.
@@ -388,14 +387,8 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
 def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace | Figures:
     drafts, output = [], [NOT_KNOWN]
     for where, step in steps:
-        chain = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
-        tops = tuple(
-            tuple(
-                Alternative(t.tok, texts.label(t.tok, f"{where}: pos[{at}].top[{k}].tok"), t.p)
-                for k, t in enumerate(p.top)
-            )
-            for at, p in enumerate(step.pos)
-        )
+        chain = [Token(p.tok, texts.label(p.tok, where)) for p in step.pos]
+        tops = tuple(tuple(Alternative(t.tok, texts.label(t.tok, where), t.p) for t in p.top) for p in step.pos)
         drafts.append((chain, tuple(p.p for p in step.pos), tops))
         output += [*chain[: step.n_accepted], NOT_KNOWN]
     return Request(

@@ -42,20 +42,19 @@ class Texts:
     """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
 
     def __init__(self, tokenizer: Any = None):
-        self._tokenizer = tokenizer
         self._labels = None if tokenizer is None else TokenTexts(tokenizer)
 
     def label(self, token: int, where: str) -> str:
         """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
         if self._labels is None:
             return f" {token}"
-        if token >= len(self._tokenizer):
-            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {len(self._tokenizer) - 1}")
+        if token >= (size := len(self._labels.tokenizer)):
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {size - 1}")
         return self._labels[token]
 
     def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
         labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
-        return labels if self._labels is None else [*map(Detokenizer(self._tokenizer).feed, tokens)]
+        return labels if self._labels is None else [*map(Detokenizer(self._labels.tokenizer).feed, tokens)]
 
 
 def open_texts(folder: str | None) -> Texts:
@@ -214,21 +213,18 @@ class Request:
             "rejected": cut and self.accepted != self.drafted,
             "times": not self.elapsed,
         }
-        known = {"prompt_tokens": self.prompt_tokens, "domain": self.reply.domain}
         header = {
             "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.figures.engine, "config": {}, "versions": {}, "hardware": {},
             "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.reply.prompt,
+            "prompt_tokens": self.prompt_tokens, "domain": self.reply.domain,
             "missing": self.missing or [what for what, lacks in missing.items() if lacks],
-        } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
+        }  # fmt: skip
         prompt_ids = tuple(self.reply.prompt_token_ids or output.prompt_token_ids or ())
         prompt = tuple(self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids"))
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
         steps = tuple(self._steps(tokens, len(prompt_ids) or self.prompt_tokens or 0))
-        joined, given = (
-            "".join(t.text for t in tokens),
-            (output.text, (output.message or Message()).content, self.reply.content),
-        )
-        text = next((text for text in given if text is not None and not cut), joined)
+        given = (output.text, (output.message or Message()).content, self.reply.content)
+        text = next((text for text in given if text is not None and not cut), "".join(t.text for t in tokens))
         reason = STOP_REASONS.get(output.finish_reason, "stopped")
         finished = Finished(reason, text, tuple(t.id for t in tokens), len(steps), seconds, self.prefill_seconds)
         return Trace(header, PrefillDone(prompt_ids, prompt, self.prefill_seconds, (first,)), steps, finished)
