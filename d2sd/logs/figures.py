@@ -428,12 +428,11 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
     The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """
     pairs = [(row.alpha, row.stated_rate) for row in rows if row.alpha and row.stated_rate]
-    rules: tuple[Callable[[float, int], float], ...] = (lambda a, n: a / (n + 1), lambda a, n: (a - 1) / n)
     fitting = [
         float(n)
-        for rule in rules
+        for bonus in (0, 1)  # whether the rate leaves out the bonus token
         for n in range(1, MAX_DRAFTED)
-        if all(rule(a - 0.005, n) - 0.0051 <= rate <= rule(a + 0.005, n) + 0.0051 for a, rate in pairs)
+        if all(abs((a - bonus) / (n + 1 - bonus) - rate) <= 0.005 / (n + 1 - bonus) + 0.0051 for a, rate in pairs)
     ]
     return fitting[0] if pairs and len(fitting) == 1 else None
 

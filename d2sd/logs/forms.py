@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -25,8 +25,9 @@ class Form:
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
     before: patterns of values in the lines before the row.
-    alone: pattern of the line that begins a row without drafts. The values of such a row match ``before``.
+    alone: pattern of the line that begins a row without drafts (``PLAIN``). The fields of such a row are those of ``before``.
     requests: number of requests that the program decodes concurrently; 0 if it varies.
+    drafts: whether rows have figures of drafts.
     keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
     """
 
@@ -37,6 +38,7 @@ class Form:
     before: tuple[str, ...] = ()
     alone: str = ""
     requests: int = 0
+    drafts: bool = True
     keys: bool = False
 
 
@@ -143,25 +145,26 @@ FORMS = (
     _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
     _of_json("tensorrt-llm", "interval", "numDraftTokens"),
 )  # fmt: skip
-# Forms, and a pattern of the line that begins a row of any of them; first of rows with drafts, then of rows without.
-BEGINS = [
-    (forms, re.compile("|".join(f"({getattr(form, begin)})" for form in forms)))
-    for begin in ("begins", "alone")
-    for forms in [[form for form in FORMS if getattr(form, begin)]]
+PLAIN = [
+    replace(form, begins=form.alone, fields=form.before, before=(), drafts=False, keys=False)
+    for form in FORMS
+    if form.alone
 ]
+# Forms, and a pattern of the line that begins a row of any of them.
+BEGINS = [(forms, re.compile("|".join(f"({form.begins})" for form in forms))) for forms in (FORMS, PLAIN)]
 SIGNS = (
     "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
     "throughput:", "eval time", "Benchmark", "%/",
 )  # fmt: skip
 
 
-def begins(line: str) -> tuple[Form | None, bool]:
-    """Returns the form of the row that begins with this line, None if no row does, and whether the row has drafts."""
+def begins(line: str) -> Form | None:
+    """Returns the form of the row that begins with this line; None if no row does."""
     if any(sign in line for sign in SIGNS):  # fast test that rejects most lines
         for forms, pattern in BEGINS:
             if found := pattern.search(line):
-                return forms[(found.lastindex or 1) - 1], forms is BEGINS[0][0]
-    return None, False
+                return forms[(found.lastindex or 1) - 1]
+    return None
 
 
 def _rates(text: str) -> tuple[float, ...]:
@@ -200,7 +203,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(pattern(*each) for each in enumerate(patterns)) or "(?!)")
 
 
-PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in (*FORMS, *PLAIN)}
 
 
 def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:

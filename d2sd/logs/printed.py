@@ -64,33 +64,29 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
 class _Found:
     """A row whose lines are being collected.
 
-    drafts: whether it is a row with drafts.
     before: the lines before the first line of the row.
     stated: last printed names of target and drafter, and number of drafted tokens per step.
     """
 
     form: Form
-    drafts: bool
     lines: list[str]
     before: str
     stated: dict[str, Any]
 
-    def takes(self, form: Form | None, drafts: bool, line: str) -> bool:
+    def takes(self, form: Form | None, line: str) -> bool:
         """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
         if form is None or not self.form.keys:
             return False
-        if not drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
-            return form.before is not self.form.before
-        if form is not self.form or not self.drafts:
-            return False
+        if not form.drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
+            return form.fields is not self.form.before
         fields = PATTERNS[form][0]
         known = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
-        return not known & {name for name, _ in values(fields, line)}
+        return form is self.form and not known & {name for name, _ in values(fields, line)}
 
     def figures(self) -> Iterator[Figures]:
         """Yields the figures of the row, if it has any."""
         form, (fields, before) = self.form, PATTERNS[self.form]
-        own = list(values(fields if self.drafts else before, "\n".join(self.lines)))
+        own = list(values(fields, "\n".join(self.lines)))
         # of a repeated value, the first one in the row counts, or else the last one before the row
         known = dict(values(before, self.before)) | dict(reversed(own))
         if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
@@ -130,20 +126,20 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
         if sample := SAMPLE.match(line):
             yield from _add_sample(pages, sample)
             continue
-        form, drafts = begins(line)
-        if row is not None and row.takes(form, drafts, line):
+        form = begins(line)
+        if row is not None and row.takes(form, line):
             form = None
         if row is not None and (form or len(row.lines) > AROUND):
             # the figures of a request are printed before the figures of its drafts; both belong to one row
-            if not (form and drafts and not row.drafts and set(form.before) & set(row.form.before)):
+            if not (form and not row.form.drafts and set(form.before) & set(row.form.fields)):
                 yield from row.figures()
             row = None
         if form is not None:
-            row = _Found(form, drafts, [line], "\n".join(recent) if drafts else "", dict(stated))
+            row = _Found(form, [line], "\n".join(recent), dict(stated))
             recent.clear()
         elif row is not None:
             row.lines.append(line)
-        if form is None or not drafts:
+        if form is None or not form.drafts:
             recent.append(line)
         stated |= _stated(line)
     if row is not None:

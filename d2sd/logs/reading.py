@@ -97,7 +97,7 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
         record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
         if isinstance(record, dict) and _is_known(record):
             return False
-        if SAMPLE.match(text) or begins(text)[0]:
+        if SAMPLE.match(text) or begins(text):
             return True
     first = parsed(head[0][1])
     return not isinstance(first, dict) or not {"error", "event"} & first.keys()

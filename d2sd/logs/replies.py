@@ -135,26 +135,25 @@ def read_reply(
     usage = asdict(reply.usage or Usage())
     stats = stats | {key: value for key, value in usage.items() if value is not None and stats.get(key) is None}
     known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
-    accepted, drafted = known["accepted"], known["drafted"]
-    if accepted > drafted:
-        raise InputError(f"{place}: {accepted} tokens accepted of {drafted} drafted")
     model = reply.model
     if model and engine == "llama.cpp":  # it names the file
         model = model.rpartition("/")[2]
     figures = figures_of(engine, "request", {"model": model, "seconds": stats.get("e2e_latency"), **known})
-    for key, name in KEYS[engine].items():
-        stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
-        if stated and name.startswith("stated_") and value and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
-            raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
     request = Request(figures=figures, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
-    for wrong in _contradictions(request, known | {"tokens": figures.tokens}):
+    for wrong in _contradictions(request, stats, known | {"tokens": figures.tokens}):
         raise InputError(place + wrong)
     return request
 
 
-def _contradictions(request: Request, reported: dict[str, Any]) -> Iterator[str]:
-    """Yields what is wrong in the parts of a request, to append to their place. reported: values of the whole request."""
-    accepted, drafted, ids = request.accepted, request.drafted, request.output.token_ids
+def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str, Any]) -> Iterator[str]:
+    """Yields what is wrong in the figures of a request, to append to their place. reported: the values of ``stats`` by name."""
+    if reported["accepted"] > reported["drafted"]:
+        yield f": {reported['accepted']} tokens accepted of {reported['drafted']} drafted"
+    figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
+    for key, name in KEYS[figures.engine].items():
+        stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
+        if stated and name.startswith("stated_") and value and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
+            yield f".{key}: {stated:g}, but the counts give {value:.4g}"
     for at, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
             yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
