@@ -36,7 +36,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
     running: dict[tuple[object, ...], list[Figures]] = {}
     # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
-    waiting, prompts, runs = list[Figures](), set[str](), 0
+    waiting, prompts, runs = list[Figures](), set[str | None](), 0
     for row in _rows(lines):
         start = None
         if row.unit == "running":
@@ -44,7 +44,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
             restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
             start = len(counts) - (not restarted) if counts else 0
             counts[start:] = [replace(row, start=start)]
-        elif waiting and (row.kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
+        elif waiting and (row.kind == ("llama.cpp", "benchmark") or (row.prompt and row.prompt in prompts)):
             start = runs = runs + 1
         if start is not None:
             yield from (replace(one, start=start) for one in waiting)
@@ -52,7 +52,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
             prompts.clear()
         if row.kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
             waiting.append(row)
-            prompts |= {row.prompt} if row.prompt else set()
+            prompts.add(row.prompt)
         elif start is None:  # otherwise, the sum of the requests before it
             yield row
     yield from waiting

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
 from d2sd.logs.figures import Figures, milliseconds, span
+from d2sd.trace.text import aligned
 
 NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
 MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
@@ -92,7 +93,7 @@ def sentences(p: Figures) -> Iterator[Said]:
         yield from _fewer(p)
     if not unusual and (p.steps is None or p.steps >= ENOUGH):
         yield from _more(p)
-    if p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None:
+    if p.steps and p.steps < FEW_STEPS and p.alpha:
         yield Said(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
     if p.undrafted:
         yield Said(
@@ -230,7 +231,7 @@ def _falls_with_length(p: Figures) -> Iterator[Said]:
 
 
 def _times(p: Figures) -> Iterator[Said]:
-    if p.step_seconds is not None and p.token_seconds is not None and p.alpha is not None:
+    if p.step_seconds and p.token_seconds and p.alpha:
         drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
         yield Said(
             f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.committed:.2f} tokens: drafting pays only if plain "
@@ -380,9 +381,8 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
     rows = []
     for p in sources:
-        first = p.by_position[0] if p.by_position else None
         figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
-            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (first, percent), (p.step_seconds, milliseconds),
+            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (next(iter(p.by_position), None), percent), (p.step_seconds, milliseconds),
             (p.token_seconds, milliseconds), (p.tokens_per_second, "{:.4g}".format), (p.at_once, "{}".format),
         )  # fmt: skip
         rows.append((p.origin, *("–" if value is None else write(value) for value, write in figures)))
@@ -397,11 +397,7 @@ def report_lines(found: Sequence[Answer]) -> Iterator[str]:
         before |= {one.text for one in said}
         yield ""
     if table := side_by_side([p for p, _ in found]):
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for first, *others in table:
-            cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-            yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
-        yield ""
+        yield from (*aligned(table, str.rjust), "")
     yield from what_to_try(found)
 
 

@@ -62,13 +62,9 @@ class Server:
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
             with self._open(message, timeout=TIMEOUT) as reply:
-                while line := reply.readline(MAX_LINE_BYTES):
+                while size <= MAX_REPLY and (line := reply.readline(MAX_LINE_BYTES)):
                     size += len(line)
-                    if size > MAX_REPLY:
-                        raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
                     yield line
-        except InputError:
-            raise
         except error.HTTPError as problem:
             text = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {text}") from None
@@ -76,6 +72,8 @@ class Server:
             raise InputError(
                 f"{self.address} {'broke off its reply' if size else 'does not answer'} ({problem})"
             ) from None
+        if size > MAX_REPLY:
+            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
 
 
 def _is_loopback(host: str) -> bool:
