@@ -256,7 +256,7 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("remote_prefill", lambda external: external > 0),
     ("failures", lambda failure: 1),
 )
-WHOLE = ("tokens", "steps", "drafted", "accepted", "at_once", "failures")
+WHOLE = (*SUMS, "at_once")
 
 
 NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
@@ -297,8 +297,7 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
 def row_of(engine: str, unit: Unit, known: dict[str, Any]) -> Iterator[Figures]:
     """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
     row = figures_of(engine, unit, known)
-    most = 1.0 if row.drafted is None or row.accepted is None else row.drafted / max(1, row.accepted)
-    wrong = most < 1 or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
+    wrong = (row.accepted or 0) > (row.drafted or inf) or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
     if not wrong and (row.drafts or row.token_seconds or row.tokens_per_second or row.failures or row.running):
         yield row
 

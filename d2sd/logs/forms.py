@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
@@ -176,7 +175,7 @@ def _rates(text: str) -> tuple[float, ...]:
 def _of_lengths(text: str) -> tuple[float, ...]:
     """Returns acceptance rates by position, given the percentages of steps that commit 0, 1, 2, … tokens."""
     shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
-    return tuple(min(1.0, share) for share in list(accumulate(reversed(shares)))[-3::-1])
+    return tuple(min(1.0, sum(shares[k:])) for k in range(2, len(shares)))
 
 
 # Patterns of values that are no numbers, and functions that read them.

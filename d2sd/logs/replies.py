@@ -27,8 +27,6 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 T = TypeVar("T")
-VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
-SGLANG_OPTION = '"return_spec_tokens_details": true'
 MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
 Amount = Annotated[float, Meta(ge=0)]
 InStep = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]  # number of tokens in a step
@@ -211,7 +209,7 @@ def read_vllm(record: dict[str, Any], where: str) -> Request:
     found = metrics.speculative_decoding
     if found is None:
         raise InputError(
-            f"{place}: it is missing; start the server with {VLLM_OPTION} and request one output per prompt"
+            f"{place}: it is missing; start the server with --per-request-spec-decode-metrics detailed and request one output per prompt"
         )
     if isinstance(histogram := found.acceptance_histogram, dict):
         found.acceptance_histogram = [histogram.get(j, 0) for j in range(1 + max(histogram, default=-1))]
@@ -244,7 +242,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Request:
     place, details = next(_sglang_details(record), ("sglext.spec_tokens_details", None))
     place = f"{where}: {place}"
     if details is None:
-        raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
+        raise InputError(f'{place}: it is missing; send "return_spec_tokens_details": true with the request')
     if isinstance(details, dict):
         details = {OLDER.get(name, name): value for name, value in details.items()}
     return read_reply(record, where, "sglang", place, asdict(convert(details, SglangDetails, place)))

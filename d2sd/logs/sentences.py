@@ -41,14 +41,6 @@ RATE = (
     "issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate above which almost every token is accepted
-EVERY = (
-    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
-    "α is lower."
-)
-WHOLE_DRAFTS = (
-    "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
-    "log count all drafts."
-)
 TRY_LONGER = "try a longer draft, if the drafter was trained for one."
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
@@ -101,9 +93,15 @@ def sentences(p: Figures) -> Iterator[Said]:
             f"{p.committed:.2f} tokens per step."
         )
     if _is_whole(p):
-        yield Said(EVERY)
+        yield Said(
+            "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other "
+            "text, α is lower."
+        )
     if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
-        yield Said(WHOLE_DRAFTS)
+        yield Said(
+            "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
+            "log count all drafts."
+        )
     if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
         yield Said(RATE)
     yield from map(Said, published_alpha(p.drafter, p.model))
@@ -273,10 +271,9 @@ def _range(values: Sequence[float]) -> str:
 def _fewer(p: Figures) -> Iterator[Said]:
     """Suggests a shorter draft if it would commit almost as many tokens as now."""
     drafted = round(p.draft_length or 0)
-    if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
-        return
     known = len(p.by_position) > 1
-    if not known and drafted > MOST_CHAIN:
+    most = MOST_DRAFTED if known else MOST_CHAIN
+    if not MANY_DRAFTED <= drafted <= most or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
     rate = _constant_rate(p.alpha - 1, drafted)
     brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
@@ -342,7 +339,7 @@ def as_dict(answer: Answer) -> dict[str, Any]:
 
 def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
     """Compares an engine with others that serve the same model side by side."""
-    same = [q for q in sources if q.replica and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)]
+    same = [q for q in sources if q.replica and (q.kind, q.model) == (p.kind, p.model)]
     best = max(same, key=lambda q: q.alpha or 0.0, default=p)
     # only if every engine is a single source; otherwise the sources differ in another setting too
     single = len({q.replica for q in same}) == len(same)

@@ -91,34 +91,29 @@ def served_model(server: Server) -> str:
     return str(models[0].get("id"))
 
 
-def complete_vllm(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by vLLM, with token ids."""
+ENGINES = ("vllm", "sglang", "llamacpp")
+
+
+def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
+    """Returns a greedy completion: with token ids by vLLM, step by step by llama.cpp, and with totals by SGLang's native API.
+
+    engine: one of ``ENGINES``. Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
+    """
+    known: dict[str, Any] = {"prompt": prompt}
+    if engine == "vllm":
+        options = {"model": served_model(server), "max_tokens": tokens, "temperature": 0, "return_token_ids": True}
+        return read_vllm(server.request("/v1/completions", options | known) | known, "reply")
+    if engine == "sglang":
+        options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
+        return read_sglang(server.request("/generate", options) | known, "reply")
     options = {
-        "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
-    }  # fmt: skip
-    return read_vllm(server.request("/v1/completions", options) | {"prompt": prompt}, "reply")
-
-
-def complete_sglang(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by SGLang's native API."""
-    options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
-    return read_sglang(server.request("/generate", options) | {"prompt": prompt}, "reply")
-
-
-def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by llama.cpp, step by step."""
-    options = {
-        "prompt": prompt, "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True,
-        "return_tokens": True, "cache_prompt": False,
+        "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True, "return_tokens": True, "cache_prompt": False
     }  # fmt: skip
     tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
     pieces = list[Piece]()
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
-    known = {"prompt": prompt, "prompt_token_ids": [p.id for p in pieces]}
-    lines = (line for line in enumerate(server.lines("/completion", options), 1) if line[1].strip())
+    lines = (line for line in enumerate(server.lines("/completion", options | known), 1) if line[1].strip())
     reply = next((reply for _, reply in read_stream(lines)), {})
-    return replace(read_llamacpp(reply | known, "reply"), prompt_pieces=tuple(str(p.piece) for p in pieces))
-
-
-COMPLETIONS = {"vllm": complete_vllm, "sglang": complete_sglang, "llamacpp": complete_llamacpp}
+    found = read_llamacpp(reply | known | {"prompt_token_ids": [p.id for p in pieces]}, "reply")
+    return replace(found, prompt_pieces=tuple(str(p.piece) for p in pieces))
