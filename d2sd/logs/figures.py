@@ -433,7 +433,7 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
         for n in range(1, MAX_DRAFTED)
         if all(abs((a - bonus) / (n + 1 - bonus) - rate) <= 0.005 / (n + 1 - bonus) + 0.0051 for a, rate in pairs)
     ]
-    return fitting[0] if pairs and len(fitting) == 1 else None
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _with_drafters(found: Sequence[Figures]) -> Iterator[Figures]:

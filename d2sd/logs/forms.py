@@ -152,7 +152,7 @@ PLAIN = [
 # Forms, and a pattern of the line that begins a row of any of them.
 BEGINS = [(forms, re.compile("|".join(f"({form.begins})" for form in forms))) for forms in (FORMS, PLAIN)]
 SIGNS = (
-    "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
+    "metrics:", "ccept", "acc_length", "raft", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
     "throughput:", "eval time", "Benchmark", "%/",
 )  # fmt: skip
 

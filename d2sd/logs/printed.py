@@ -42,7 +42,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
         if row.unit == "running":
             counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, row.gamma), [])
             restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
-            start = len(counts) - (not restarted) if counts else 0
+            start = max(0, len(counts) - (not restarted))
             counts[start:] = [replace(row, start=start)]
         elif waiting and (row.kind == ("llama.cpp", "benchmark") or (row.prompt and row.prompt in prompts)):
             start = runs = runs + 1

@@ -66,9 +66,10 @@ def import_log(
     elif isinstance(data, list) or (data is None and DOCUMENT.match(first)):
         whole = _document(lines, min(most, MAX_DOCUMENT))
         data = parsed(whole)
-        if isinstance(data, list) or (isinstance(data, dict) and _is_known(data)):
-            entries = enumerate(data if isinstance(data, list) else [data], 1)
-            records = ((f"entry {number}", entry) for number, entry in entries)
+        if isinstance(data, dict) and _is_known(data):
+            data = [data]
+        if isinstance(data, list):
+            records = ((f"entry {number}", entry) for number, entry in enumerate(data, 1))
         lines = enumerate(whole.splitlines())  # such as a reply that was shortened by hand
     elif not _is_printed(head):
         records = ((f"line {number}", line) for number, line in lines)

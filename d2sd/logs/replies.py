@@ -130,8 +130,7 @@ def read_reply(
     Raises ``InputError`` if the figures contradict each other.
     """
     reply = convert(record, Reply, where)
-    usage = asdict(reply.usage or Usage())
-    stats = stats | {key: value for key, value in usage.items() if value is not None and stats.get(key) is None}
+    stats = asdict(reply.usage or Usage()) | {key: value for key, value in stats.items() if value is not None}
     known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
     model = reply.model
     if model and engine == "llama.cpp":  # it names the file

@@ -67,9 +67,8 @@ def sentences(p: Figures) -> Iterator[Said]:
     """Yields the sentences about the figures of one source."""
     yield Said(f"{p}.")
     if p.failures:
-        times = count(p.failures, "time")
         yield Said(
-            f"The drafter failed {times} (“llama_decode returned -1”), and nothing was drafted in these steps.",
+            f"The drafter failed {count(p.failures, 'time')} (“llama_decode returned -1”), and nothing was drafted in these steps.",
             ("drafter fails",),
         )
     if not p.drafts:
@@ -390,8 +389,8 @@ def report_lines(found: Sequence[Answer]) -> Iterator[str]:
     """Yields the answers as lines of text. Things to try are listed at the end, each only once."""
     before = set[str]()
     for _, said in found:
-        yield from (one.text for one in said if one.text not in ONCE or one.text not in before)
-        before |= {one.text for one in said}
+        yield from (one.text for one in said if one.text not in before)
+        before |= {one.text for one in said if one.text in ONCE}
         yield ""
     if table := side_by_side([p for p, _ in found]):
         yield from (*aligned(table, str.rjust), "")
