@@ -415,9 +415,8 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     for row in rows:
         positions = (len(row.by_position) or usual.get(kind(row))) if row.unit == "interval" else None
         # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
-        lone = row.unit == "interval" and kind(row) not in known
-        alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
-        groups.setdefault((*kind(row), positions, alone), []).append(row)
+        alone = row.unit in ("benchmark", "running") or (row.unit == "interval" and kind(row) not in known)
+        groups.setdefault((*kind(row), positions, len(groups) if alone else None), []).append(row)
     return list(groups.values())
 
 

@@ -96,8 +96,7 @@ class _Found:
             known["by_position"] = None
         if form.unit == "benchmark" and alpha == 1 and "steps" not in known:  # nothing was drafted
             known["stated_alpha"] = None
-        if "process" in known:
-            known.setdefault("replica", known["process"])
+        known = {"replica": known.get("process"), **known}
         if form.requests:
             known["running"] = form.requests
         if "Prefill batch" in self.before:
@@ -205,8 +204,9 @@ def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
 
 def _page_row(pages: Pages, key: tuple[str, str, str]) -> Iterator[Figures]:
     (engine, model, replica), page = key, pages[key]
-    number = f"{ENGINE}{int(replica)}" if replica.isdecimal() else None
-    known: dict[str, Any] = {**page, "model": model or None, "replica": number}
+    known: dict[str, Any] = page | {"model": model or None}
+    if replica.isdecimal():
+        known["replica"] = f"{ENGINE}{int(replica)}"
     if reached := page.get("reached"):
         known["reached"] = [reached.get(at, 0.0) for at in range(max(reached) + 1)]
     yield from row_of(engine, "running" if engine == "vllm" else "interval", known)

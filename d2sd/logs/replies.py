@@ -104,21 +104,21 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
     reply: dict[str, Any] = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
-        choice = first_choice(part)
+        choice = first_of(part, "choices")
         delta = choice.get("delta")
         piece = choice.get("text") or (delta.get("content") if isinstance(delta, dict) else None) or part.get("content")
         text += piece if isinstance(piece, str) else ""
         ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
         finish = choice.get("finish_reason") or part.get("stop_type") or finish
-    prompt_ids = first_choice(parts[0]).get("prompt_token_ids")
+    prompt_ids = first_of(parts[0], "choices").get("prompt_token_ids")
     choice = {"text": text, "finish_reason": finish, "token_ids": ids or None, "prompt_token_ids": prompt_ids}
     return {**reply, "choices": [choice], "content": text, PARTS: parts}
 
 
-def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first entry of a reply's ``choices``; an empty dict if there is none."""
-    choices = reply.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
+def first_of(reply: dict[str, Any], key: str) -> dict[str, Any]:
+    """Returns the first entry of a reply's list, such as ``choices``; an empty dict if there is none."""
+    entries = reply.get(key)
+    first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
@@ -252,7 +252,7 @@ def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     extra = record.get("sglext")
     if isinstance(extra, dict) and "spec_tokens_details" in extra:
         yield "sglext.spec_tokens_details", extra["spec_tokens_details"]
-    for place, holder in (("meta_info", record), ("choices[0].meta_info", first_choice(record))):
+    for place, holder in (("meta_info", record), ("choices[0].meta_info", first_of(record, "choices"))):
         meta = holder.get("meta_info")
         if isinstance(meta, dict) and "spec_verify_ct" in meta:
             yield place, meta
@@ -294,7 +294,7 @@ def read_llamacpp(record: dict[str, Any], where: str) -> Request:
     steps = _streamed_steps(parts)
     ids = [token for part in parts for token in part.tokens or ()]
     if steps.get("pieces"):
-        record = record | {"choices": [first_choice(record) | {"token_ids": ids}]}
+        record = record | {"choices": [first_of(record, "choices") | {"token_ids": ids}]}
     stats = asdict(found) | {"prompt_tokens": found.prompt_n + found.cache_n}
     return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=found.prompt_ms / 1e3, **steps)
 

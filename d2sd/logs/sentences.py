@@ -317,7 +317,6 @@ def _constant_rate(accepted: float, drafted: int) -> float:
 
 Answer = tuple[Figures, list[Said]]  # figures of a source, and what they say
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
-WHAT_TO_TRY = "Things to try, with public cases. The figures alone do not show the cause:"
 
 
 def answers(sources: Sequence[Figures]) -> list[Answer]:
@@ -400,7 +399,8 @@ def report_lines(found: Sequence[Answer]) -> Iterator[str]:
 def what_to_try(found: Sequence[Answer]) -> list[str]:
     """Returns the things to try as lines of a list; empty if there are none."""
     ideas = dict.fromkeys(one for _, said in found for one in tries(said))
-    return [WHAT_TO_TRY, *(f"* {one}" for one in ideas)] if ideas else []
+    title = "Things to try, with public cases. The figures alone do not show the cause:"
+    return [title, *(f"* {one}" for one in ideas)] if ideas else []
 
 
 # Public cases.

@@ -20,7 +20,7 @@ import orjson
 from msgspec import Struct
 
 from d2sd.errors import InputError
-from d2sd.logs.replies import convert, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
+from d2sd.logs.replies import convert, first_of, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
 from d2sd.logs.steps import Request
 from d2sd.trace.events import Count
 from d2sd.trace.trace import MAX_LINE_BYTES
@@ -85,10 +85,10 @@ def _is_loopback(host: str) -> bool:
 
 def served_model(server: Server) -> str:
     """Returns the name of the first model that a server with OpenAI's API lists. Raises ``InputError`` if it lists none."""
-    models = server.request("/v1/models").get("data")
-    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
+    model = first_of(server.request("/v1/models"), "data").get("id")
+    if not model:
         raise InputError(f"{server.address}/v1/models: no model is listed")
-    return str(models[0].get("id"))
+    return str(model)
 
 
 ENGINES = ("vllm", "sglang", "llamacpp")
