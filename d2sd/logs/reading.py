@@ -29,7 +29,6 @@ from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
 
 MAX_DOCUMENT = 96 * 10**6
 HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
-FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
     "not valid JSON, and no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, "
@@ -49,7 +48,8 @@ def import_log(
     most: maximum size of the unpacked file in bytes.
     bad: called with the error of an invalid record, which is then skipped.
     """
-    lines: Lines = (line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE))
+    # logs that were copied from a thread may have Markdown fences
+    lines: Lines = (line for line in numbered(path, most) if not line[1].lstrip().startswith(b"```"))
     head, size = list[tuple[int, bytes]](), 0
     for line in lines:
         head.append(line)
@@ -76,11 +76,11 @@ def import_log(
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    rows = read_printed(line.decode("utf-8", "replace") for _, line in lines)
-    row = next(rows, None)
+    row: Figures | None = None
+    for row in read_printed(line.decode("utf-8", "replace") for _, line in lines):
+        yield row
     if row is None:
         raise InputError(_unknown("line 1", data) if isinstance(data, dict) else NOTHING)
-    yield from chain([row], rows)
 
 
 def _document(lines: Lines, most: int) -> bytes:

@@ -200,7 +200,7 @@ class Request:
         """
         if not self.accepted:
             return self.figures
-        output, seconds = self.output, self.figures.seconds or 0.0
+        output = self.output
         # a whole output has a token from prefill, and each step's accepted and bonus tokens
         whole, ids = 1 + sum(self.accepted) + len(self.accepted), output.token_ids
         cut = ids is not None and len(ids) <= whole  # otherwise, some tokens are from steps without a draft
@@ -225,9 +225,12 @@ class Request:
         steps = tuple(self._steps(tokens, len(prompt_ids) or self.prompt_tokens or 0))
         given = (output.text, (output.message or Message()).content, self.reply.content)
         text = next((text for text in given if text is not None and not cut), "".join(t.text for t in tokens))
-        reason = STOP_REASONS.get(output.finish_reason, "stopped")
-        finished = Finished(reason, text, tuple(t.id for t in tokens), len(steps), seconds, self.prefill_seconds)
-        return Trace(header, PrefillDone(prompt_ids, prompt, self.prefill_seconds, (first,)), steps, finished)
+        prefill = PrefillDone(prompt_ids, prompt, self.prefill_seconds, (first,))
+        finished = Finished(
+            STOP_REASONS.get(output.finish_reason, "stopped"), text, tuple(t.id for t in tokens), len(steps),
+            self.figures.seconds or 0.0, self.prefill_seconds,
+        )  # fmt: skip
+        return Trace(header, prefill, steps, finished)
 
     def _steps(self, tokens: Sequence[Token], before: int) -> Iterator[StepDone]:
         """Yields the steps. before: number of tokens before the output."""

@@ -139,6 +139,7 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
         (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: expected `int`, got `str`"),
         (SGLANG, ["spec_verify_ct"], 34, "the histogram has 33 steps, but 34 are reported"),
+        (SGLANG, ["spec_num_correct_drafts"], 0, "spec_accept_rate: 0.298701, but the counts give 0"),
         (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, but the output has 12"),
         (DUMP, ["n_accepted"], 1, "acc must be true only in the first n_accepted = 1"),
         (DUMP, ["n_draft"], 4, "pos: it must have n_draft = 4 entries"),
