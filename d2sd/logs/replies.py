@@ -149,9 +149,12 @@ def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str,
     figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
     for key, name in KEYS[figures.engine].items():
         stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
-        if not stated or value is None or not name.startswith("stated_"):
-            continue
-        if not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
+        if (
+            stated
+            and value is not None
+            and name.startswith("stated_")
+            and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3)
+        ):
             yield f".{key}: {stated:g}, but the counts give {value:.4g}"
     for at, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
