@@ -18,7 +18,7 @@ from d2sd.cli.common import add_command, add_limit_argument, add_output, check_o
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.logs import Figures, import_log, open_texts, read_runs
-from d2sd.logs.serving import COMPLETIONS, Server
+from d2sd.logs.serving import ENGINES, Server, complete
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import acceptance_by_depth
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print their number")
     server = add_command(actions, "record", "send prompts to a running server, and write its replies as traces")
     server.add_argument("--from-server", required=True, metavar="URL", help="address of the server, such as http://127.0.0.1:8000")  # fmt: skip
-    server.add_argument("--engine", required=True, choices=COMPLETIONS, help="engine of the server")
+    server.add_argument("--engine", required=True, choices=ENGINES, help="engine of the server")
     server.add_argument(
         "--prompts",
         default="heldout",
@@ -244,8 +244,9 @@ def _record(arguments: argparse.Namespace) -> None:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    complete = COMPLETIONS[arguments.engine]
-    found = (complete(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
+    found = (
+        complete(server, arguments.engine, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts
+    )
     _write_found(found, Path(arguments.output), arguments)
 
 

@@ -20,7 +20,7 @@ UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these
 MAX_POSITIONS = 1024
 LONGEST = 15.0  # seconds; longer intervals of vLLM are assumed to include idle time
 MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval includes prefill
-DRAFTS = ("steps", "drafted", "accepted", "alpha", "rate", "rates", "reached", "counts")
+DRAFTS = ("steps", "drafted", "accepted", "stated_alpha", "stated_rate", "by_position", "reached", "counts")
 SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
 ENGINE = "engine "
@@ -221,23 +221,23 @@ def _of_counts(counts: Sequence[int], steps: float, drafted: float) -> tuple[flo
 
 
 # (wanted value, its formula). The parameters of a formula are the values that it needs; of several formulas, the first one that
-# can be computed is used. predicted: output tokens of a request, the first of which belongs to no step; written: tokens of steps;
+# can be computed is used. Names of fields of ``Figures`` mean the same here. predicted: output tokens of a request, the first of which belongs to no step; written: tokens of steps;
 # generated: tokens, of which some may come from steps without a draft; emitted: tokens that all steps committed; reached: [k]: steps
-# that accepted drafted token k + 1; counts: [j]: steps that accepted j tokens; rates: acceptance by position; seconds: time of the output;
+# that accepted drafted token k + 1; counts: [j]: steps that accepted j tokens; seconds: time of the output;
 # chunk: seconds per streamed part, of which vLLM sends one per step; draft: seconds of the drafter;
 # calls: calls of the drafter, one per step, even if nothing is drafted; window: seconds of an interval; prompts: prompt tokens per second.
 EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("steps", lambda drafted, gamma: drafted / gamma),
-    ("steps", lambda drafted, rates: None if drafted % len(rates) else drafted / len(rates)),
-    ("steps", lambda accepted, alpha: accepted / (alpha - 1)),
+    ("steps", lambda drafted, by_position: None if drafted % len(by_position) else drafted / len(by_position)),
+    ("steps", lambda accepted, stated_alpha: accepted / (stated_alpha - 1)),
     ("steps", lambda predicted, accepted: predicted - accepted - 1),
     ("steps", lambda written, accepted: written - accepted),
-    ("alpha", lambda rate, chunk, token_seconds: chunk / token_seconds),
-    ("alpha", lambda emitted, steps: emitted / steps),
-    ("accepted", lambda alpha, steps: (alpha - 1) * steps),
-    ("rates", _of_counts),
-    ("rates", lambda histogram: histogram),
-    ("rates", lambda reached, steps: tuple(n / steps for n in reached) if max(reached) <= steps else None),
+    ("stated_alpha", lambda stated_rate, chunk, token_seconds: chunk / token_seconds),
+    ("stated_alpha", lambda emitted, steps: emitted / steps),
+    ("accepted", lambda stated_alpha, steps: (stated_alpha - 1) * steps),
+    ("by_position", _of_counts),
+    ("by_position", lambda histogram: histogram),
+    ("by_position", lambda reached, steps: tuple(n / steps for n in reached) if max(reached) <= steps else None),
     ("calls", lambda steps: steps),
     ("draft_seconds", lambda draft, calls: draft / calls),
     ("tokens", lambda predicted: predicted),
@@ -254,19 +254,13 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
         "token_seconds",
         lambda running, tokens_per_second, prompts: None if prompts > MOST_PROMPT else running / tokens_per_second,
     ),
-    ("by_length", lambda held, alpha, running: ((round(held), alpha),) if running == 1 else None),
+    ("by_length", lambda held, stated_alpha, running: ((round(held), stated_alpha),) if running == 1 else None),
     ("gamma", lambda option: option),
     ("remote_prefill", lambda transfers: True),
     ("remote_prefill", lambda external: external > 0),
     ("failures", lambda failure: 1),
 )
-# Fields of ``Figures``, and the names of their values here.
-FIELDS = {field.name: field.name for field in fields(Figures)} | {
-    "stated_alpha": "alpha",
-    "stated_rate": "rate",
-    "by_position": "rates",
-}
-WHOLE = ("tokens", "steps", "drafted", "accepted", "at_once", "failures")
+WHOLE = (*SUMS, "at_once")
 
 
 NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
@@ -297,9 +291,9 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
         known = {name: value for name, value in known.items() if name not in DRAFTS}
     solve(known)
     figures: dict[str, Any] = {
-        field: (known[name],) if field in LOAD else round(known[name]) if field in WHOLE else known[name]
-        for field, name in FIELDS.items()
-        if name in known
+        field.name: (value,) if field.name in LOAD else round(value) if field.name in WHOLE else value
+        for field in fields(Figures)
+        if (value := known.get(field.name)) is not None
     }
     return Figures(engine=engine, unit=unit, requests=int(unit == "request"), **figures)
 
@@ -307,8 +301,7 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
 def row_of(engine: str, unit: Unit, known: dict[str, Any]) -> Iterator[Figures]:
     """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
     row = figures_of(engine, unit, known)
-    most = 1.0 if row.drafted is None or row.accepted is None else row.drafted / max(1, row.accepted)
-    wrong = most < 1 or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
+    wrong = (row.accepted or 0) > (row.drafted or inf) or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
     if not wrong and (row.drafts or row.token_seconds or row.tokens_per_second or row.failures or row.running):
         yield row
 
@@ -341,7 +334,6 @@ def joined(rows: Sequence[Figures]) -> Figures:
         rows[0], **sums, **lists,
         by_position=tuple(mean(shares[k] if shares else None for shares in padded) or 0.0 for k in range(positions)),
         stated_alpha=mean(row.alpha for row in rows), stated_rate=mean(row.rate for row in rows),
-        draft_seconds=next((seconds for seconds in columns["draft_seconds"] if seconds is not None), None),
         tokens_per_second=median(speeds) if speeds and rows[0].unit != "request" else None,
         remote_prefill=any(columns["remote_prefill"]), token_seconds=None, at_once=None,
         alphas=tuple(row.alpha for row in rows if row.alpha and (row.steps is None or row.steps >= ENOUGH)),
@@ -407,7 +399,7 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
             one = replace(one, gamma=_deduced_drafted(group) or _deduced_drafted(sglang))
         # as acceptance by position is before rounding
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
-    known = [one for one in _with_counters(joint) if one.drafts or one.token_seconds or one.failures]
+    known = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
     if not known:
         raise InputError("the log has no step with a draft, and no time of plain decoding")
     return sorted(known, key=lambda one: (not one.drafts, one.replica))[:MAX_SOURCES]
@@ -428,9 +420,8 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     for row in rows:
         positions = (len(row.by_position) or usual.get(kind(row))) if row.unit == "interval" else None
         # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
-        lone = row.unit == "interval" and kind(row) not in known
-        alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
-        groups.setdefault((*kind(row), positions, alone), []).append(row)
+        alone = row.unit in ("benchmark", "running") or (row.unit == "interval" and kind(row) not in known)
+        groups.setdefault((*kind(row), positions, len(groups) if alone else None), []).append(row)
     return list(groups.values())
 
 
@@ -440,39 +431,34 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
     The rate is α ÷ (drafted + 1) in some versions of SGLang and (α − 1) ÷ drafted in others. Logs round α and the rate.
     """
     pairs = [(row.alpha, row.stated_rate) for row in rows if row.alpha and row.stated_rate]
-    rules: tuple[Callable[[float, int], float], ...] = (lambda a, n: a / (n + 1), lambda a, n: (a - 1) / n)
     fitting = [
         float(n)
-        for rule in rules
+        for bonus in (0, 1)  # whether the rate leaves out the bonus token
         for n in range(1, MAX_DRAFTED)
-        if all(rule(a - 0.005, n) - 0.0051 <= rate <= rule(a + 0.005, n) + 0.0051 for a, rate in pairs)
+        if all(abs((a - bonus) / (n + 1 - bonus) - rate) <= 0.005 / (n + 1 - bonus) + 0.0051 for a, rate in pairs)
     ]
-    return fitting[0] if pairs and len(fitting) == 1 else None
+    return fitting[0] if len(fitting) == 1 else None
 
 
-def _with_counters(found: Sequence[Figures]) -> Iterator[Figures]:
-    """Yields the figures, with those of llama.cpp's requests and of their drafter since the program started in one."""
+def _with_drafters(found: Sequence[Figures]) -> Iterator[Figures]:
+    """Yields the figures; those of llama.cpp's requests are completed by the totals of their drafter since the program started."""
     counters = [one for one in found if one.kind == ("llama.cpp", "running") and one.steps]
-    for one in found:
-        used = [c for c in counters if c.start == one.start]
-        if one.kind == ("llama.cpp", "running"):
+    for own in found:
+        if own.kind == ("llama.cpp", "running"):
             continue
-        if one.kind == ("llama.cpp", "request") and one.drafts and used:
-            one = replace(one, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
+        used = [c for c in counters if c.start == own.start]
+        if own.kind == ("llama.cpp", "request") and own.drafts and used:
+            own = replace(own, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
             if len(used) == 1:
-                counters.remove(used[0])
-                one = _with_its_drafter(one, used[0])
-        yield one
+                (since,) = used
+                counters.remove(since)
+                # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
+                ended = own.drafted == since.drafted and (since.steps or 0) > (own.steps or 0)
+                partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
+                counts = since if ended or partly or not own.steps else own
+                own = replace(
+                    own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position, stated_rate=own.rate,
+                    steps=counts.steps, drafted=counts.drafted, accepted=counts.accepted, stated_alpha=counts.stated_alpha,
+                )  # fmt: skip
+        yield own
     yield from counters
-
-
-def _with_its_drafter(own: Figures, since: Figures) -> Figures:
-    """Merges ``own``, the figures of requests, with ``since``, the totals of their drafter since the program started."""
-    # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
-    ended = own.drafted == since.drafted and (since.steps or 0) > (own.steps or 0)
-    partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
-    counts = since if ended or partly or not own.steps else own
-    return replace(
-        own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position, stated_rate=own.rate,
-        steps=counts.steps, drafted=counts.drafted, accepted=counts.accepted, stated_alpha=counts.stated_alpha,
-    )  # fmt: skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
 from typing import Any
 
 from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
@@ -13,8 +12,6 @@ from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
 ALONE = r"(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 2,45 or 1.2k
 COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have separators of thousands
-ROUNDED = 0.01  # precision of printed α and rates by position
-Untrue = tuple[str, Callable[[dict[str, Any]], bool]]  # name of a value, and when it is not what its name says
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +24,10 @@ class Form:
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
     before: patterns of values in the lines before the row.
-    alone: pattern of the line that begins a row without drafts. The values of such a row match ``before``.
+    alone: pattern of the line that begins a row without drafts (``PLAIN``). The fields of such a row are those of ``before``.
     requests: number of requests that the program decodes concurrently; 0 if it varies.
+    drafts: whether rows have figures of drafts.
     keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
-    untrue: values that are left out under a condition.
     """
 
     engine: str
@@ -40,18 +37,18 @@ class Form:
     before: tuple[str, ...] = ()
     alone: str = ""
     requests: int = 0
+    drafts: bool = True
     keys: bool = False
-    untrue: tuple[Untrue, ...] = ()
 
 
 # For each engine: names of values in JSON.
 KEYS = {
     "vllm": {
-        "completion_tokens": "generated", "num_spec_steps": "steps", "mean_acceptance_length": "alpha", "num_accepted_draft_tokens": "accepted",
-        "num_draft_tokens": "drafted", "draft_acceptance_rate": "rate", "generation_time_ms": "seconds_ms", "acceptance_histogram": "counts",
+        "completion_tokens": "generated", "num_spec_steps": "steps", "mean_acceptance_length": "stated_alpha", "num_accepted_draft_tokens": "accepted",
+        "num_draft_tokens": "drafted", "draft_acceptance_rate": "stated_rate", "generation_time_ms": "seconds_ms", "acceptance_histogram": "counts",
     },
     "sglang": {
-        "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "alpha", "avg_spec_accept_length": "alpha", "spec_accept_rate": "rate",
+        "completion_tokens": "generated", "spec_verify_ct": "steps", "spec_accept_length": "stated_alpha", "avg_spec_accept_length": "stated_alpha", "spec_accept_rate": "stated_rate",
         "spec_num_correct_drafts": "accepted", "spec_num_proposed_drafts": "drafted", "spec_correct_drafts_histogram": "counts",
         "spec_accept_token_num": "accepted", "spec_draft_token_num": "drafted",
     },
@@ -61,8 +58,8 @@ KEYS = {
     },
     "vllm bench": {
         "output_throughput": "tokens_per_second", "max_concurrency": "running", "mean_tpot_ms": "token_seconds_ms", "total_output_tokens": "generated",
-        "spec_decode_acceptance_length": "alpha", "spec_decode_num_drafts": "steps", "spec_decode_draft_tokens": "drafted", "spec_decode_accepted_tokens": "accepted",
-        "spec_decode_per_position_acceptance_rates": "rates",
+        "spec_decode_acceptance_length": "stated_alpha", "spec_decode_num_drafts": "steps", "spec_decode_draft_tokens": "drafted", "spec_decode_accepted_tokens": "accepted",
+        "spec_decode_per_position_acceptance_rates": "by_position",
     },
     "tensorrt-llm": {"numDraftTokens": "drafted", "numAcceptedTokens": "accepted", "numRequestsWithDraftTokens": "steps"},
 }  # fmt: skip
@@ -71,12 +68,6 @@ KEYS = {
 def _of_json(engine: str, unit: Unit, begins: str) -> Form:
     fields = (rf"['\"]{key}['\"]\s*:\s*\[?<{name}>" for key, name in KEYS[engine].items())
     return Form(engine.split()[0], unit, rf"['\"](?:{begins})['\"]\s*:", tuple(fields), keys=True)
-
-
-# vLLM's α is 1 plus the sum of its rates by position, unless the line was cut
-CUT: Untrue = "rates", lambda row: abs(1 + sum(row["rates"]) - row.get("alpha", 1)) > ROUNDED * (1 + len(row["rates"]))
-# benchmarks print α = 1 if nothing was drafted
-PLAIN: Untrue = "alpha", lambda row: row["alpha"] == 1 and "steps" not in row
 
 
 _BENCHMARK = (
@@ -90,46 +81,46 @@ _VLLM_LOAD = (
 )  # fmt: skip
 FORMS = (
     Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
-        "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
-        "[Dd]raft acceptance rate:<rate_percent>", r"\bpid=<process>",
-    ), _VLLM_LOAD, alone="Avg generation throughput:", keys=True, untrue=(CUT,)),
+        "Mean acceptance length:<stated_alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<by_position>",
+        "[Dd]raft acceptance rate:<stated_rate_percent>", r"\bpid=<process>",
+    ), _VLLM_LOAD, alone="Avg generation throughput:", keys=True),
     Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
-        "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
+        "Draft acceptance rate:<stated_rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
     )),
     Form("vllm", "running", "Speculative metrics:", (  # vLLM 0
-        "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
+        "Draft acceptance rate:<stated_rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
         r"Number of emitted tokens(?: tokens)?:<emitted>",
     ), _VLLM_LOAD),
     Form("vllm", "benchmark", r"Acceptance rate \(%\):", (  # vllm bench serve
-        r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
+        r"Acceptance rate \(%\):<stated_rate_percent>", "Acceptance length:<stated_alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
         "Accepted tokens:<accepted>", r"Position [0-9]{1,4}:<at_percent>",
-    ), _BENCHMARK, alone="Serving Benchmark Result", untrue=(CUT, PLAIN)),
+    ), _BENCHMARK, alone="Serving Benchmark Result"),
     Form("vllm", "benchmark", r"\bnum_drafts:|\bmean acceptance len(?:gth)?:|\baccept@pos [0-9]", (  # vLLM's offline examples
-        "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", r"mean acceptance len(?:gth)?:<alpha>",
+        "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", r"mean acceptance len(?:gth)?:<stated_alpha>",
         r"accept(?:@pos|ance at token) [0-9]{1,4}:<at>",
-    ), ("total_num_output_tokens:<generated>",), keys=True, untrue=(CUT, PLAIN)),
+    ), ("total_num_output_tokens:<generated>",), keys=True),
     Form("sglang", "interval", r"\bDecode batch\b|\baccept len:", (
-        "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv_use>", "accept len:<alpha>",
-        "accept rate:<rate>", r"gen throughput(?: \(token/s\))?:<tokens_per_second>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
+        "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv_use>", "accept len:<stated_alpha>",
+        "accept rate:<stated_rate>", r"gen throughput(?: \(token/s\))?:<tokens_per_second>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
         r"\bDP<replica>",
     ), keys=True),
     Form("sglang", "benchmark", "Accept length:", (
-        "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_seconds_ms>",
-    ), _BENCHMARK, untrue=(PLAIN,)),
-    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<tokens_per_second>"), requests=1, untrue=(PLAIN,)),  # SGLang's send_one
-    Form("sglang", "benchmark", "#questions:", ("Throughput:<tokens_per_second>", "Acceptance length:<alpha>"), untrue=(PLAIN,)),
+        "Accept length:<stated_alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_seconds_ms>",
+    ), _BENCHMARK),
+    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<stated_alpha>", r"speed\s*[:=]<tokens_per_second>"), requests=1),  # SGLang's send_one
+    Form("sglang", "benchmark", "#questions:", ("Throughput:<tokens_per_second>", "Acceptance length:<stated_alpha>")),
     Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's benchmark
-        "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
-    ), untrue=(PLAIN,)),
+        "Average Acceptance length:<stated_alpha>", r"Acceptance length histogram: \[<histogram>",
+    )),
     Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=|[0-9] accepted\s*/\s*[0-9]{1,15} generated", (
         r"(?<![0-9.])(?=[0-9]{1,15} accepted)<accepted> accepted\s*/<drafted>",
-        r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
+        r"mean (?:acceptance length|len)\s*=<stated_alpha>", r"per position\s*=\s*\(<by_position>",
     ), (
         r"(?<!prompt )eval time\s*=<seconds_ms> ms\s*/<predicted>",
     ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} (?:tokens|runs)"),
     Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
         r"statistics\s+<drafter>", r"#calls\(b,g,a\)\s*=\s*[0-9]{1,12}<calls>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<reached>", r"#gen tokens\s*=<drafted>",
-        r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
+        r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<stated_alpha>", r"#acc rate/pos\s*=\s*\(<by_position>",
         r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
     )),
     Form("llama-speculative", "request", r"\bn_draft(?:ed)?\s+=", (  # llama.cpp's examples
@@ -139,12 +130,12 @@ FORMS = (
         r"\b<prompt>(?=\s{1,20}pred=)", r"\bpred=<written>", r"\bdraft=<drafted>", r"\bacc=<accepted>", "tok/s=<tokens_per_second>",
     )),
     Form("llama.cpp", "benchmark", r"\|\s*[0-9.]{1,9}%/[0-9.]{1,9}%\s*\|", (  # ik_llama.cpp's llama-spec-bench: means and deviations
-        r"\|<tokens_per_second>/[0-9]", r"\|<rate_percent>%/", r"%\s*\|<alpha>/",
+        r"\|<tokens_per_second>/[0-9]", r"\|<stated_rate_percent>%/", r"%\s*\|<stated_alpha>/",
     )),
     Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
-        r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
-    ), keys=True, untrue=(PLAIN,)),
+        r"\[DAR\] AVERAGE\s*:<stated_rate>", r"\[AL\] AVERAGE\s*:<stated_alpha>",
+    ), keys=True),
     # Replies that are not valid JSON, because they were shortened or quoted in prose.
     _of_json("vllm", "request", "num_spec_steps|mean_acceptance_length|num_draft_tokens"),
     _of_json("vllm bench", "benchmark", "spec_decode_acceptance_length"),
@@ -153,25 +144,26 @@ FORMS = (
     _of_json("llama.cpp", "benchmark", "total_predicted|total_draft"),  # mtp-bench.py
     _of_json("tensorrt-llm", "interval", "numDraftTokens"),
 )  # fmt: skip
-# Forms, and a pattern of the line that begins a row of any of them; first of rows with drafts, then of rows without.
-BEGINS = [
-    (forms, re.compile("|".join(f"({getattr(form, begin)})" for form in forms)))
-    for begin in ("begins", "alone")
-    for forms in [[form for form in FORMS if getattr(form, begin)]]
+PLAIN = [
+    replace(form, begins=form.alone, fields=form.before, before=(), drafts=False, keys=False)
+    for form in FORMS
+    if form.alone
 ]
+# Forms, and a pattern of the line that begins a row of any of them.
+BEGINS = [(forms, re.compile("|".join(f"({form.begins})" for form in forms))) for forms in (FORMS, PLAIN)]
 SIGNS = (
-    "metrics:", "ccept", "acc_length", "raft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
+    "metrics:", "ccept", "acc_length", "raft", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
     "throughput:", "eval time", "Benchmark", "%/",
 )  # fmt: skip
 
 
-def begins(line: str) -> tuple[Form | None, bool]:
-    """Returns the form of the row that begins with this line, None if no row does, and whether the row has drafts."""
+def begins(line: str) -> Form | None:
+    """Returns the form of the row that begins with this line; None if no row does."""
     if any(sign in line for sign in SIGNS):  # fast test that rejects most lines
         for forms, pattern in BEGINS:
             if found := pattern.search(line):
-                return forms[(found.lastindex or 1) - 1], forms is BEGINS[0][0]
-    return None, False
+                return forms[(found.lastindex or 1) - 1]
+    return None
 
 
 def _rates(text: str) -> tuple[float, ...]:
@@ -183,12 +175,12 @@ def _rates(text: str) -> tuple[float, ...]:
 def _of_lengths(text: str) -> tuple[float, ...]:
     """Returns acceptance rates by position, given the percentages of steps that commit 0, 1, 2, … tokens."""
     shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
-    return tuple(min(1.0, share) for share in list(accumulate(reversed(shares)))[-3::-1])
+    return tuple(min(1.0, sum(shares[k:])) for k in range(2, len(shares)))
 
 
 # Patterns of values that are no numbers, and functions that read them.
 WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "rates": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
+    "by_position": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
     "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)[: MAX_POSITIONS + 1]]),
     "reached": (NUMBER, lambda text: (float(text),)), "drafter": (r"[\w-]{1,40}", str), "prompt": (r"[\w-]{1,40}", str), "backend": ("sglang|vllm", str),
     "replica": (r"[0-9]{1,8}", lambda number: f"{ENGINE}{int(number)}"), "process": (r"[0-9]{1,8}", "process {}".format),
@@ -210,7 +202,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(pattern(*each) for each in enumerate(patterns)) or "(?!)")
 
 
-PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in (*FORMS, *PLAIN)}
 
 
 def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:

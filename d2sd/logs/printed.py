@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -19,6 +19,7 @@ from d2sd.logs.forms import PATTERNS, Form, begins, values
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
 FENCE = "```"  # Markdown fence around a block of a pasted thread
+ROUNDED = 0.01  # precision of printed α and rates by position
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 # Lines in which a server names its models.
@@ -36,15 +37,15 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
     running: dict[tuple[object, ...], list[Figures]] = {}
     # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
-    waiting, prompts, runs = list[Figures](), set[str](), 0
+    waiting, prompts, runs = list[Figures](), set[str | None](), 0
     for row in _rows(lines):
         start = None
         if row.unit == "running":
             counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, row.gamma), [])
             restarted = counts and (row.drafted or 0) < (counts[-1].drafted or 0)
-            start = len(counts) - (not restarted) if counts else 0
+            start = max(0, len(counts) - (not restarted))
             counts[start:] = [replace(row, start=start)]
-        elif waiting and (row.kind == ("llama.cpp", "benchmark") or row.prompt in prompts):
+        elif waiting and (row.kind == ("llama.cpp", "benchmark") or (row.prompt and row.prompt in prompts)):
             start = runs = runs + 1
         if start is not None:
             yield from (replace(one, start=start) for one in waiting)
@@ -52,7 +53,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
             prompts.clear()
         if row.kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
             waiting.append(row)
-            prompts |= {row.prompt} if row.prompt else set()
+            prompts.add(row.prompt)
         elif start is None:  # otherwise, the sum of the requests before it
             yield row
     yield from waiting
@@ -64,42 +65,39 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
 class _Found:
     """A row whose lines are being collected.
 
-    drafts: whether it is a row with drafts.
     before: the lines before the first line of the row.
     stated: last printed names of target and drafter, and number of drafted tokens per step.
     """
 
     form: Form
-    drafts: bool
     lines: list[str]
     before: str
     stated: dict[str, Any]
 
-    def takes(self, form: Form | None, drafts: bool, line: str) -> bool:
+    def takes(self, form: Form | None, line: str) -> bool:
         """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
         if form is None or not self.form.keys:
             return False
-        if not drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
-            return form.before is not self.form.before
-        if form is not self.form or not self.drafts:
-            return False
+        if not form.drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
+            return form.fields is not self.form.before
         fields = PATTERNS[form][0]
         known = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
-        return not known & {name for name, _ in values(fields, line)}
+        return form is self.form and not known & {name for name, _ in values(fields, line)}
 
     def figures(self) -> Iterator[Figures]:
         """Yields the figures of the row, if it has any."""
         form, (fields, before) = self.form, PATTERNS[self.form]
-        own = list(values(fields if self.drafts else before, "\n".join(self.lines)))
+        own = list(values(fields, "\n".join(self.lines)))
         # of a repeated value, the first one in the row counts, or else the last one before the row
         known = dict(values(before, self.before)) | dict(reversed(own))
         if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
-            known["rates"] = at
-        for name, untrue in form.untrue:
-            if name in known and untrue(known):
-                del known[name]
-        if "process" in known:
-            known.setdefault("replica", known["process"])
+            known["by_position"] = at
+        alpha, shares = known.get("stated_alpha"), known.get("by_position", ())
+        if alpha and abs(1 + sum(shares) - alpha) > ROUNDED * (1 + len(shares)):  # the line was cut
+            known["by_position"] = None
+        if form.unit == "benchmark" and alpha == 1 and "steps" not in known:  # nothing was drafted
+            known["stated_alpha"] = None
+        known = {"replica": known.get("process"), **known}
         if form.requests:
             known["running"] = form.requests
         if "Prefill batch" in self.before:
@@ -120,7 +118,7 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
-    pages = _Pages()
+    pages: Pages = {}
     row: _Found | None = None
     stated: dict[str, Any] = {}
     recent: deque[str] = deque(maxlen=AROUND)
@@ -133,27 +131,28 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
             stated["start"] = stated.get("start", 0) + 1
             continue
         if sample := SAMPLE.match(line):
-            yield from pages.add(sample)
+            yield from _add_sample(pages, sample)
             continue
-        form, drafts = begins(line)
-        if row is not None and row.takes(form, drafts, line):
+        form = begins(line)
+        if row is not None and row.takes(form, line):
             form = None
         if row is not None and (form or len(row.lines) > AROUND):
             # the figures of a request are printed before the figures of its drafts; both belong to one row
-            if not (form and drafts and not row.drafts and set(form.before) & set(row.form.before)):
+            if not (form and not row.form.drafts and set(form.before) & set(row.form.fields)):
                 yield from row.figures()
             row = None
         if form is not None:
-            row = _Found(form, drafts, [line], "\n".join(recent) if drafts else "", dict(stated))
+            row = _Found(form, [line], "\n".join(recent), dict(stated))
             recent.clear()
         elif row is not None:
             row.lines.append(line)
-        if form is None or not drafts:
+        if form is None or not form.drafts:
             recent.append(line)
         stated |= _stated(line)
     if row is not None:
         yield from row.figures()
-    yield from pages.rows()
+    for key, own in pages.items():
+        yield from _page_rows(key, own)
 
 
 def _stated(line: str) -> dict[str, Any]:
@@ -182,69 +181,49 @@ SAMPLE = re.compile(
 LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
 VALUES = {
     "spec_decode_num_drafts": "steps", "spec_decode_num_draft_tokens": "drafted", "spec_decode_num_accepted_tokens": "accepted",
-    "spec_decode_num_accepted_tokens_per_pos": "reached", "spec_accept_length": "alpha", "spec_accept_rate": "rate",
+    "spec_decode_num_accepted_tokens_per_pos": "reached", "spec_accept_length": "stated_alpha", "spec_accept_rate": "stated_rate",
     "gen_throughput": "tokens_per_second", "request_time_per_output_token_seconds_sum": "token_sum",
     "request_time_per_output_token_seconds_count": "token_count", "external_prefix_cache_hits": "external",
     "num_requests_running": "running", "num_running_reqs": "running", "num_requests_waiting": "waiting", "num_queue_reqs": "waiting",
     "kv_cache_usage_perc": "kv_use", "gpu_cache_usage_perc": "kv_use", "token_usage": "kv_use",
 }  # fmt: skip
-BEGINS = ("steps", "drafted", "alpha")  # if one of them is repeated, a new page begins
+BEGINNING = ("steps", "drafted", "stated_alpha")  # if one of them is repeated, a new page begins
 COUNTERS = ("steps", "drafted", "accepted", "reached", "token_sum", "token_count")
 MAX_SERIES, MOST = 1024, 1e15
+# The last two pages by program, model and engine: values by metric and position, which is 0 for metrics without positions. vLLM and
+# llama.cpp count steps and tokens since their start; SGLang reports α and the acceptance rate of its last batches.
+Pages = dict[tuple[str, str, str], list[dict[tuple[str, int], float]]]
 
 
-Page = dict[
-    tuple[str, int], float
-]  # values by metric and position; positions count from 1, 0 for metrics without positions
+def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
+    """Adds a line of a page. Yields the rows of the page before, if a new page begins."""
+    labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
+    key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
+    metric, value, at = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
+    position = 1 + int(at) if at.isdecimal() and len(at) < 5 else 0
+    known = metric in VALUES and 0 <= value < MOST and position <= MAX_POSITIONS
+    if not known or (key not in pages and len(pages) == MAX_SERIES):
+        return
+    own = pages.setdefault(key, [{}])
+    if VALUES[metric] in BEGINNING and (metric, position) in own[-1]:
+        yield from _page_rows(key, own)
+        own[:] = [own[-1], {}]
+    own[-1][metric, position] = value
 
 
-class _Pages:
-    """The values of ``/metrics`` pages, by program, model and engine.
-
-    vLLM and llama.cpp count steps and tokens since their start; if there are several pages, their differences are intervals. SGLang reports
-    α and the acceptance rate of its last batches.
-    """
-
-    def __init__(self) -> None:
-        self._series: dict[tuple[str, str, str], Page] = {}
-        self._before: dict[tuple[str, str, str], Page] = {}
-
-    def add(self, sample: re.Match[str]) -> Iterator[Figures]:
-        """Adds a line of a page. Yields the rows of the page before, if a new page begins."""
-        labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
-        key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
-        metric, value, at = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
-        position = 1 + int(at) if at.isdecimal() and len(at) < 5 else 0
-        known = metric in VALUES and 0 <= value < MOST and position <= MAX_POSITIONS
-        if not known or (key not in self._series and len(self._series) == MAX_SERIES):
-            return
-        page = self._series.setdefault(key, {})
-        if VALUES[metric] in BEGINS and (metric, position) in page:
-            yield from self._rows(key)
-            page = self._series[key] = {}
-        page[metric, position] = value
-
-    def _rows(self, key: tuple[str, str, str]) -> Iterator[Figures]:
-        page = self._series[key]
-        before, self._before[key] = self._before.get(key, {}), page
-        counters = {at: value - before.get(at, 0.0) for at, value in page.items() if VALUES[at[0]] in COUNTERS}
-        if before and max(counters.values(), default=0.0) > 0 <= min(counters.values()):
-            yield from self._row(key, page | counters, "interval")
-        yield from self._row(key, page, "interval" if key[0] == "sglang" else "running")
-
-    def _row(self, key: tuple[str, str, str], page: Page, unit: Unit) -> Iterator[Figures]:
-        program, model, replica = key
-        known: dict[str, Any] = {VALUES[metric]: value for (metric, at), value in page.items() if not at} | {
-            "model": model or None
-        }
-        positions = max(at for _, at in page)
-        if positions:
-            reached = {at: value for (_, at), value in page.items()}
-            known["reached"] = [reached.get(at, 0.0) for at in range(1, positions + 1)]
-        if replica.isdecimal():
-            known["replica"] = f"{ENGINE}{int(replica)}"
-        yield from row_of("llama.cpp" if program == "llamacpp" else program, unit, known)
-
-    def rows(self) -> Iterator[Figures]:
-        for key in self._series:
-            yield from self._rows(key)
+def _page_rows(key: tuple[str, str, str], own: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
+    """Yields the totals of the last page, and the interval since the page before."""
+    (program, model, replica), page, before = key, own[-1], own[-2] if len(own) > 1 else {}
+    engine = "llama.cpp" if program == "llamacpp" else program
+    since = {at: value - before.get(at, 0.0) for at, value in page.items() if VALUES[at[0]] in COUNTERS}
+    units: list[tuple[Unit, Mapping[tuple[str, int], float]]] = [
+        ("interval" if engine == "sglang" else "running", page)
+    ]
+    if before and max(since.values(), default=0.0) > 0 <= min(since.values()):
+        units.append(("interval", page | since))
+    for unit, values_of in units:
+        known: dict[str, Any] = {VALUES[metric]: value for (metric, at), value in values_of.items() if not at}
+        reached = {at: value for (_, at), value in values_of.items() if at}
+        known["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))]
+        known |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else ""}
+        yield from row_of(engine, unit, {name: value for name, value in known.items() if value not in ("", [])})

@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -21,20 +20,19 @@ import orjson
 from d2sd.errors import InputError
 from d2sd.logs.figures import Figures
 from d2sd.logs.forms import begins
-from d2sd.logs.printed import MAX_LINE, SAMPLE, read_printed
-from d2sd.logs.replies import READERS, STREAM_FIELDS, is_dump, read_dump, read_stream, record_in
-from d2sd.logs.steps import Request, Texts
+from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
+from d2sd.logs.replies import STREAM_FIELDS, is_dump, read_dump, read_stream, reader_of, record_in
+from d2sd.logs.steps import Texts
 from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES, Trace, read_traces
 
 MAX_DOCUMENT = 96 * 10**6
 HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
-FENCE = b"```"  # Markdown fence around a log that was copied from a thread
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, /metrics pages and JSON replies of vLLM, SGLang and "
-    "llama.cpp, and benchmarks of TensorRT-LLM"
+    "not valid JSON, and no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, "
+    "/metrics pages and JSON replies of vLLM, SGLang and llama.cpp, and benchmarks of TensorRT-LLM"
 )
 Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
 Bad = Callable[[str], None]  # called with the error message of each skipped record
@@ -58,41 +56,33 @@ def import_log(
         if len(begun) == HEAD or size > MAX_HEAD:
             break
     every = chain(begun, every)
-    lines: Lines = (line for line in every if not line[1].lstrip().startswith(FENCE))
-    head = [line for line in begun if not line[1].lstrip().startswith(FENCE)]
+    lines: Lines = (line for line in every if not line[1].lstrip().startswith(FENCE.encode()))
+    head = [line for line in begun if not line[1].lstrip().startswith(FENCE.encode())]
     if not head:
         raise InputError("the log is empty")
     first = head[0][1]
-    start = parsed(first)
-    why = _unknown("line 1", start) if isinstance(start, dict) else f"not JSON, and {NOTHING}"
+    data = parsed(first)
     records: Iterator[tuple[str, Any]] | None = None
     if first.lstrip().startswith(STREAM_FIELDS):
         records = read_stream(lines)
-    elif isinstance(start, list) or (start is None and DOCUMENT.match(first)):
+    elif isinstance(data, list) or (data is None and DOCUMENT.match(first)):
         whole = _document(lines, min(most, MAX_DOCUMENT))
         data = parsed(whole)
-        if data is None or (
-            isinstance(data, dict) and not _is_known(data)
-        ):  # such as a reply that was shortened by hand
-            every = enumerate(whole.splitlines())
-            why = (
-                _unknown("entry 1", data)
-                if data
-                else f"line 1: neither JSON lines nor one JSON document, and {NOTHING}"
-            )
-        else:
-            entries = enumerate(data if isinstance(data, list) else [data], 1)
-            records = ((f"entry {number}", entry) for number, entry in entries)
+        if isinstance(data, dict) and _is_known(data):
+            data = [data]
+        if isinstance(data, list):
+            records = ((f"entry {number}", entry) for number, entry in enumerate(data, 1))
+        every = enumerate(whole.splitlines())  # such as a reply that was shortened by hand
     elif not _is_printed(head):
         records = ((f"line {number}", line) for number, line in lines)
     if records is not None:
         yield from _requests(records, texts or Texts(), bad)
         return
-    rows = read_printed(line.decode("utf-8", "replace") for _, line in every)
-    row = next(rows, None)
+    row: Figures | None = None
+    for row in read_printed(line.decode("utf-8", "replace") for _, line in every):
+        yield row
     if row is None:
-        raise InputError(why)
-    yield from chain([row], rows)
+        raise InputError(_unknown("line 1", data) if isinstance(data, dict) else NOTHING)
 
 
 def _document(lines: Lines, most: int) -> bytes:
@@ -110,18 +100,14 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
         record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
         if isinstance(record, dict) and _is_known(record):
             return False
-        if SAMPLE.match(text) or begins(text)[0]:
+        if SAMPLE.match(text) or begins(text):
             return True
     first = parsed(head[0][1])
     return not isinstance(first, dict) or not {"error", "event"} & first.keys()
 
 
 def _is_known(record: dict[str, Any]) -> bool:
-    return is_dump(record) or "response" in record or _reader(record) is not None
-
-
-def _reader(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
-    return next((read for fits, read in READERS if fits(reply)), None)
+    return is_dump(record) or "response" in record or reader_of(record) is not None
 
 
 def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None) -> Iterator[Trace | Figures]:
@@ -133,12 +119,10 @@ def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None)
                 rest = ((place, record_in(other, place)) for place, other in records)
                 yield from read_dump(chain([(where, record)], rest), texts)
                 return
-            inner, stated = (
-                record.get("response"),
-                {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)},
-            )
+            inner = record.get("response")
+            stated = {name: record[name] for name in ("prompt", "domain") if isinstance(record.get(name), str)}
             reply = {**inner, **stated} if isinstance(inner, dict) else record
-            if (read := _reader(reply)) is None:
+            if (read := reader_of(reply)) is None:
                 raise InputError(_unknown(where, record))
             found = read(reply, where).result(texts)
         except InputError as error:
@@ -196,8 +180,7 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
     standard = str(path) == "-"
     try:
         with opened(os.dup(sys.stdin.fileno()) if standard else path) as file:
-            size, number = 0, 0
-            read = partial(_read_to_interrupt, _line_reader(file)) if standard else _line_reader(file)
+            size, number, read = 0, 0, _line_reader(file)
             while line := read():
                 size, number = size + len(line), number + 1
                 if size > most:
@@ -206,15 +189,11 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Lines:
                     raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
                 if line.strip():
                     yield number, line
+    except KeyboardInterrupt:
+        if not standard:
+            raise
     except UNREADABLE as error:
         raise cannot_read("log", path, error) from None
-
-
-def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
-    try:
-        return read()
-    except KeyboardInterrupt:
-        return b""
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:

@@ -7,6 +7,7 @@ first token. Every further pass is a step, which gives the accepted tokens and a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from math import isclose
@@ -21,21 +22,15 @@ from d2sd.errors import InputError
 from d2sd.logs.figures import Figures, figures_of
 from d2sd.logs.forms import KEYS, scaled
 from d2sd.logs.steps import NOT_KNOWN, Output, Reply, Request, Texts, Token, Usage
-from d2sd.trace.events import (
-    MAX_ITEMS,
-    Alternative,
-    Count,
-    Probability,
-)
+from d2sd.trace.events import MAX_ITEMS, Alternative, Count, Probability
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 T = TypeVar("T")
-VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
-SGLANG_OPTION = '"return_spec_tokens_details": true'
 MAX_SEQUENCES = 4096  # sequences of a dump that are read at the same time
 Amount = Annotated[float, Meta(ge=0)]
-PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
+InStep = Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]  # number of tokens in a step
+PerStep = Annotated[tuple[InStep, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
 
@@ -51,10 +46,10 @@ def convert(data: Any, kind: type[T], where: str) -> T:
     where: place of the data in the log, for the error message.
     """
     try:
-        return msgspec.convert(data, kind)
+        return msgspec.convert(data, kind, str_keys=True)
     except msgspec.ValidationError as error:
-        sentence, _, place = str(error).replace("`", "").partition(" - at $")
-        field = f"{where}.{place.lstrip('.')}" if place and not place.startswith("[") else f"{where}{place}"
+        sentence, _, place = str(error).replace("`", "").partition(" - at ")
+        field = where + place.removeprefix("key in ").removeprefix("$")
         raise InputError(escaped(f"{field[:200]}: {sentence[:1].lower()}{sentence[1:160]}")) from None
 
 
@@ -109,21 +104,21 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
     reply: dict[str, Any] = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
-        choice = first_choice(part)
+        choice = first_of(part, "choices")
         delta = choice.get("delta")
         piece = choice.get("text") or (delta.get("content") if isinstance(delta, dict) else None) or part.get("content")
         text += piece if isinstance(piece, str) else ""
         ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
-        finish = choice.get("finish_reason") or finish
-    prompt_ids = first_choice(parts[0]).get("prompt_token_ids")
+        finish = choice.get("finish_reason") or part.get("stop_type") or finish
+    prompt_ids = first_of(parts[0], "choices").get("prompt_token_ids")
     choice = {"text": text, "finish_reason": finish, "token_ids": ids or None, "prompt_token_ids": prompt_ids}
     return {**reply, "choices": [choice], "content": text, PARTS: parts}
 
 
-def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first entry of a reply's ``choices``; an empty dict if there is none."""
-    choices = reply.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
+def first_of(reply: dict[str, Any], key: str) -> dict[str, Any]:
+    """Returns the first entry of a reply's list, such as ``choices``; an empty dict if there is none."""
+    entries = reply.get(key)
+    first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
@@ -135,19 +130,57 @@ def read_reply(
     Raises ``InputError`` if the figures contradict each other.
     """
     reply = convert(record, Reply, where)
-    usage = asdict(reply.usage or Usage())
-    stats = stats | {key: value for key, value in usage.items() if value is not None and stats.get(key) is None}
+    stats = asdict(reply.usage or Usage()) | {key: value for key, value in stats.items() if value is not None}
     known = dict(scaled(name, stats[key]) for key, name in KEYS[engine].items() if stats.get(key) is not None)
-    steps, accepted, drafted = known.get("steps"), known["accepted"], known["drafted"]
-    if accepted > drafted:
-        raise InputError(f"{place}: {accepted} tokens accepted of {drafted} drafted")
-    counted = {"alpha": 1 + accepted / steps if steps else None, "rate": accepted / drafted if drafted else None}
-    for key, name in KEYS[engine].items():
-        stated, value = stats.get(key), counted.get(name)
-        if stated and value is not None and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
-            raise InputError(f"{place}.{key}: {stated:g}, but the counts give {value:.4g}")
-    figures = figures_of(engine, "request", {"model": reply.model, "seconds": stats.get("e2e_latency"), **known})
-    return Request(figures=figures, place=place, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
+    model = reply.model
+    if model and engine == "llama.cpp":  # it names the file
+        model = model.rpartition("/")[2]
+    figures = figures_of(engine, "request", {"model": model, "seconds": stats.get("e2e_latency"), **known})
+    request = Request(figures=figures, reply=reply, prompt_tokens=stats.get("prompt_tokens"), **more)
+    for wrong in _contradictions(request, stats, known | {"tokens": figures.tokens}):
+        raise InputError(place + wrong)
+    return request
+
+
+def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str, Any]) -> Iterator[str]:
+    """Yields what is wrong in the figures of a request, to append to their place. reported: the values of ``stats`` by name."""
+    if reported["accepted"] > reported["drafted"]:
+        yield f": {reported['accepted']} tokens accepted of {reported['drafted']} drafted"
+    figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
+    for key, name in KEYS[figures.engine].items():
+        stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
+        if (
+            stated
+            and value is not None
+            and name.startswith("stated_")
+            and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3)
+        ):
+            yield f".{key}: {stated:g}, but the counts give {value:.4g}"
+    for at, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
+        if a > d:
+            yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
+    parts = dict[str, dict[str, int]]()
+    histogram = Counter(dict(enumerate(reported.get("counts", ()))))
+    if "counts" in reported:
+        parts[": the histogram"] = {
+            "steps": histogram.total(),
+            "accepted tokens": sum(j * n for j, n in histogram.items()),
+        }
+    if accepted or drafted:
+        parts[".per_step_accepted"] = {"steps": len(accepted), "accepted tokens": sum(accepted)}
+        parts[".per_step_drafted"] = {"steps": len(drafted), "drafted tokens": sum(drafted)}
+    if ids is not None:
+        parts[": the output"] = {"tokens": len(ids)}
+    for part, totals in parts.items():
+        for what, total in totals.items():
+            if (stated := reported.get(what.split()[0])) not in (None, total):
+                yield f"{part} has {total} {what}, but {stated} are reported"
+    if accepted and "counts" in reported and histogram != Counter(accepted):
+        yield ": the histogram does not match per_step_accepted"
+    # a whole output has a token from prefill, and each step's accepted and bonus tokens; the text may end within the last step
+    length, least = reported["tokens"] if ids is None else len(ids), 1 + sum(accepted[:-1]) + len(accepted)
+    if accepted and length is not None and length < least:
+        yield f": {length} output tokens, but the steps committed at least {least}"
 
 
 # vLLM.
@@ -159,8 +192,7 @@ class VllmStats(Struct):
     num_spec_steps: Count
     num_accepted_draft_tokens: Count
     num_draft_tokens: Count
-    acceptance_histogram: Histogram | dict[str, Count]
-    num_spec_tokens: Count | None = None
+    acceptance_histogram: Histogram | dict[InStep, Count]
     mean_acceptance_length: Amount | None = None
     draft_acceptance_rate: Amount | None = None
     per_step_accepted: PerStep | None = None
@@ -176,34 +208,19 @@ class VllmMetrics(Struct):
 
 
 def read_vllm(record: dict[str, Any], where: str) -> Request:
-    place, metrics = (
-        f"{where}: metrics.speculative_decoding",
-        convert(record.get("metrics") or {}, VllmMetrics, f"{where}: metrics"),
-    )
+    place = f"{where}: metrics.speculative_decoding"
+    metrics = convert(record.get("metrics") or {}, VllmMetrics, f"{where}: metrics")
     found = metrics.speculative_decoding
     if found is None:
         raise InputError(
-            f"{place}: it is missing; start the server with {VLLM_OPTION} and request one output per prompt"
+            f"{place}: it is missing; start the server with --per-request-spec-decode-metrics detailed and request one output per prompt"
         )
-    histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
-    if longest is not None and len(histogram) > longest + 1:
-        raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted per step")
-    if (found.per_step_accepted is None) != (found.per_step_drafted is None):
-        lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
-        raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is present")
+    if isinstance(histogram := found.acceptance_histogram, dict):
+        found.acceptance_histogram = [histogram.get(j, 0) for j in range(1 + max(histogram, default=-1))]
     return read_reply(
-        record, where, "vllm", place, {**asdict(metrics), **asdict(found), "acceptance_histogram": histogram}, accepted=found.per_step_accepted,
-        drafted=found.per_step_drafted, histogram=histogram, longest=longest, prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
+        record, where, "vllm", place, asdict(metrics) | asdict(found), accepted=found.per_step_accepted or (),
+        drafted=found.per_step_drafted or (), prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
     )  # fmt: skip
-
-
-def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
-    """Returns a histogram as a tuple. The keys of a dict are numbers of accepted tokens."""
-    if not isinstance(histogram, dict):
-        return tuple(histogram)
-    if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
-        raise InputError(f"{where}: its keys must be numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
-    return tuple(histogram.get(str(j), 0) for j in range(1 + max(map(int, histogram), default=-1)))
 
 
 # SGLang.
@@ -229,14 +246,10 @@ def read_sglang(record: dict[str, Any], where: str) -> Request:
     place, details = next(_sglang_details(record), ("sglext.spec_tokens_details", None))
     place = f"{where}: {place}"
     if details is None:
-        raise InputError(f"{place}: it is missing; send {SGLANG_OPTION} with the request")
+        raise InputError(f'{place}: it is missing; send "return_spec_tokens_details": true with the request')
     if isinstance(details, dict):
         details = {OLDER.get(name, name): value for name, value in details.items()}
-    found = convert(details, SglangDetails, place)
-    histogram = found.spec_correct_drafts_histogram
-    return read_reply(
-        record, where, "sglang", place, asdict(found), histogram=None if histogram is None else tuple(histogram)
-    )
+    return read_reply(record, where, "sglang", place, asdict(convert(details, SglangDetails, place)))
 
 
 def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -244,7 +257,7 @@ def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     extra = record.get("sglext")
     if isinstance(extra, dict) and "spec_tokens_details" in extra:
         yield "sglext.spec_tokens_details", extra["spec_tokens_details"]
-    for place, holder in (("meta_info", record), ("choices[0].meta_info", first_choice(record))):
+    for place, holder in (("meta_info", record), ("choices[0].meta_info", first_of(record, "choices"))):
         meta = holder.get("meta_info")
         if isinstance(meta, dict) and "spec_verify_ct" in meta:
             yield place, meta
@@ -256,8 +269,8 @@ def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 class Timings(Struct):
     """llama.cpp's totals of one request; the draft fields are absent if nothing was drafted."""
 
-    predicted_n: Count
-    predicted_ms: Amount
+    predicted_n: Count = 0
+    predicted_ms: Amount = 0.0
     prompt_n: Count = 0
     prompt_ms: Amount = 0.0
     cache_n: Count = 0
@@ -265,80 +278,61 @@ class Timings(Struct):
     draft_n_accepted: Count = 0
 
 
-class Piece(Struct):
-    """A token of the prompt, from ``/tokenize``."""
+class Part(Struct):
+    """A part of a streamed reply, with the totals so far."""
 
-    id: Count
-    piece: Any
+    timings: Timings | None = None
+    tokens: list[Count] | None = None
+    content: str | None = None
 
 
 def read_llamacpp(record: dict[str, Any], where: str) -> Request:
     place = f"{where}: timings"
-    parts = [p for p in record.get(PARTS, ()) if isinstance(p.get("timings"), dict)]
-    if sum(isinstance(p.get("tokens"), list) for p in parts) > 1:
-        return read_llamacpp_stream(None, [], parts)
     found = convert(record.get("timings"), Timings, place)
-    if not found.draft_n:
+    parts = convert(record.get(PARTS, []), list[Part], f"{where}: {PARTS}")
+    if not found.draft_n and not parts:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
         raise InputError(
             f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
         )
+    steps = _streamed_steps(parts)
+    ids = [token for part in parts for token in part.tokens or ()]
+    if steps.get("pieces"):
+        record = record | {"choices": [first_of(record, "choices") | {"token_ids": ids}]}
     stats = asdict(found) | {"prompt_tokens": found.prompt_n + found.cache_n}
-    return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=found.prompt_ms / 1e3)
+    return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=found.prompt_ms / 1e3, **steps)
 
 
-def read_llamacpp_stream(
-    prompt: str | None, prompt_tokens: Sequence[Piece], parts: Sequence[dict[str, Any]]
-) -> Request:
-    """Returns a streamed reply of llama.cpp's server, by step if the steps can be separated.
+def _streamed_steps(parts: Sequence[Part]) -> dict[str, Any]:
+    """Returns the steps of a streamed reply, as fields of ``Request``; empty if the steps cannot be separated.
 
     Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
     drafted and accepted tokens. If all tokens of a step end inside a character, no part is sent for this step, and only the figures
     of the request are known.
-
-    parts: the parts of the reply that have ``timings``.
     """
-    timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
-    written = [pair for pair in timed if pair[0].get("tokens")]
-    # a part without a list of ids still belongs to a step
-    ids: list[Any] = [
-        i for part, _ in written for i in (part["tokens"] if isinstance(part["tokens"], list) else [None])
-    ]
-    pieces = tuple(str(part.get("content", "")) for part, _ in written)
-    ends = [[*group][-1][1] for _, group in groupby(written, lambda pair: pair[1].predicted_ms)]
-    steps = [
+    written = [(part.timings, part) for part in parts if part.timings and part.tokens]
+    ends = [[*group][-1][0] for _, group in groupby(written, lambda pair: pair[0].predicted_ms)]
+    prefill, *steps = [
         (b.draft_n - a.draft_n, b.draft_n_accepted - a.draft_n_accepted, b.predicted_n - a.predicted_n)
-        for a, b in pairwise(ends)
-    ]
-    first = ends and (ends[0].draft_n, ends[0].draft_n_accepted, ends[0].predicted_n)
-    if first != (0, 0, 1) or any(not (1 <= n <= a + 1 and 0 <= a <= d) for d, a, n in steps):
-        steps = []
-    whole = (
-        steps and len(ids) == len(pieces) == ends[-1].predicted_n and all(isinstance(i, int) and i >= 0 for i in ids)
-    )
-    (end, totals), model = timed[-1], timed[-1][0].get("model")
-    known = {
-        "steps": len(steps) or None, "accepted": totals.draft_n_accepted, "drafted": totals.draft_n, "predicted": totals.predicted_n,
-        "seconds": totals.predicted_ms / 1e3, "model": model.rpartition("/")[2] if isinstance(model, str) else None,
+        for a, b in pairwise([Timings(), *ends])
+    ] or [(0, 0, 0)]
+    if prefill != (0, 0, 1) or not all(1 <= n <= a + 1 and 0 <= a <= d < MAX_ITEMS for d, a, n in steps):
+        return {}
+    # a token that ends inside a character has no part of its own
+    whole = len(written) == ends[-1].predicted_n and all(len(part.tokens or ()) == 1 for _, part in written)
+    return {
+        "drafted": tuple(d for d, _, _ in steps), "accepted": tuple(a for _, a, _ in steps),
+        "elapsed": tuple(end.predicted_ms / 1e3 for end in ends[1:]),
+        "pieces": tuple(part.content or "" for _, part in written) if whole else (),
     }  # fmt: skip
-    finish = {"eos": "stop", "limit": "length"}.get(str(end.get("stop_type")))
-    output = Output(text="".join(pieces), token_ids=ids if whole else None, finish_reason=finish)
-    return Request(
-        figures=figures_of("llama.cpp", "request", known), place="reply", drafted=tuple(d for d, _, _ in steps),
-        accepted=tuple(a for _, a, _ in steps), elapsed=tuple(end.predicted_ms / 1e3 for end in ends[1:]),
-        reply=Reply(choices=[output], prompt=prompt, prompt_token_ids=[p.id for p in prompt_tokens]), pieces=pieces if whole else (),
-        prompt_tokens=totals.prompt_n + totals.cache_n, prompt_pieces=tuple(str(p.piece) for p in prompt_tokens),
-        prefill_seconds=totals.prompt_ms / 1e3,
-    )  # fmt: skip
 
 
-# For each source: a function that recognises its records, and a function that reads a record, given its place in the log.
-READERS: tuple[tuple[Callable[[Any], bool], Callable[[Any, str], Request]], ...] = (
-    (lambda r: "sglext" in r or any(_sglang_details(r)), read_sglang),
-    (lambda r: "metrics" in r, read_vllm),
-    (lambda r: "timings" in r, read_llamacpp),
-)
+def reader_of(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
+    """Returns the function that reads a reply, given its place in the log; None if the engine is unknown."""
+    if "sglext" in reply or any(_sglang_details(reply)):
+        return read_sglang
+    return read_vllm if "metrics" in reply else read_llamacpp if "timings" in reply else None
 
 
 # ``LLAMA_SPEC_DUMP``.
@@ -361,7 +355,7 @@ class DumpedToken(DumpedAlternative):
 
 class DumpedStep(Struct):
     step: Count
-    n_draft: Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
+    n_draft: InStep
     n_accepted: Count
     pos: Annotated[list[DumpedToken], Meta(max_length=MAX_ITEMS)]
     seq: Count = 0
@@ -376,7 +370,12 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
     found: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")
-        _check_dumped(step, where)
+        stated = [(at, at < step.n_accepted) for at in range(step.n_draft)]
+        if step.n_accepted > step.n_draft or [(token.i, token.acc) for token in step.pos] != stated:
+            raise InputError(
+                f"{where}: pos: it must have n_draft = {step.n_draft} entries, i must count from 0, and acc must be true "
+                f"only in the first n_accepted = {step.n_accepted}"
+            )
         if step.seq in found and step.step <= found[step.seq][-1][1].step:
             yield _dumped_trace(found.pop(step.seq), texts)
         if len(found) == MAX_SEQUENCES and step.seq not in found:
@@ -386,35 +385,15 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
         yield _dumped_trace(steps, texts)
 
 
-def _check_dumped(step: DumpedStep, where: str) -> None:
-    if len(step.pos) != step.n_draft:
-        raise InputError(f"{where}: pos: {len(step.pos)} positions, but n_draft is {step.n_draft}")
-    if step.n_accepted > step.n_draft:
-        raise InputError(f"{where}: n_accepted: {step.n_accepted} tokens accepted of {step.n_draft} drafted")
-    for at, position in enumerate(step.pos):
-        if position.i != at:
-            raise InputError(f"{where}: pos[{at}].i: it is {position.i}; positions are numbered from 0")
-        if position.acc != (at < step.n_accepted):
-            raise InputError(
-                f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"
-            )
-
-
 def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace | Figures:
     drafts, output = [], [NOT_KNOWN]
     for where, step in steps:
-        chain = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
-        tops = tuple(
-            tuple(
-                Alternative(t.tok, texts.label(t.tok, f"{where}: pos[{at}].top[{k}].tok"), t.p)
-                for k, t in enumerate(p.top)
-            )
-            for at, p in enumerate(step.pos)
-        )
+        chain = [Token(p.tok, texts.label(p.tok, where)) for p in step.pos]
+        tops = tuple(tuple(Alternative(t.tok, texts.label(t.tok, where), t.p) for t in p.top) for p in step.pos)
         drafts.append((chain, tuple(p.p for p in step.pos), tops))
         output += [*chain[: step.n_accepted], NOT_KNOWN]
     return Request(
-        figures=Figures(engine="llama.cpp"), place=steps[0][0], accepted=tuple(step.n_accepted for _, step in steps),
+        figures=Figures(engine="llama.cpp"), accepted=tuple(step.n_accepted for _, step in steps),
         drafted=tuple(step.n_draft for _, step in steps), reply=Reply(choices=[Output(token_ids=[token.id for token in output])]),
         pieces=tuple(token.text for token in output), drafts=drafts, missing=("prompt", "target", "times"),
     ).result(texts)  # fmt: skip

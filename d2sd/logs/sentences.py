@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
 from d2sd.logs.figures import ENOUGH, Figures, milliseconds, span
+from d2sd.trace.text import aligned
 
 NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
 MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
@@ -39,14 +40,6 @@ RATE = (
     "issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate above which almost every token is accepted
-EVERY = (
-    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other text, "
-    "α is lower."
-)
-WHOLE_DRAFTS = (
-    "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
-    "log count all drafts."
-)
 TRY_LONGER = "try a longer draft, if the drafter was trained for one."
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
@@ -73,39 +66,43 @@ def sentences(p: Figures) -> Iterator[Said]:
     """Yields the sentences about the figures of one source."""
     yield Said(f"{p}.")
     if p.failures:
-        times = count(p.failures, "time")
         yield Said(
-            f"The drafter failed {times} (“llama_decode returned -1”), and nothing was drafted in these steps.",
+            f"The drafter failed {count(p.failures, 'time')} (“llama_decode returned -1”), and nothing was drafted in these steps.",
             ("drafter fails",),
         )
-    server = [*_server(p)]
     if not p.drafts:
-        yield from server or _load(p)
+        yield from _load(p)
         return
-    yield from map(Said, _times(p))
+    yield from _times(p)
     said = [*_acceptance(p), *_nothing_at_times(p), *_falls_with_length(p)]
     unusual = [one.tries for one in said if one.tries]
     for one in said:
         yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
-    yield from server or (_load(p) if any(p.waiting) else ())
-    notes = [*_fewer(p)] if all(names is SIMPLE_LOW for names in unusual) else []
+    yield from _load(p)
+    if all(names is SIMPLE_LOW for names in unusual):
+        yield from _fewer(p)
     if not unusual and (p.steps is None or p.steps >= ENOUGH):
-        notes += _more(p)
-    if p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None:
-        notes.append(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
+        yield from _more(p)
+    if p.steps and p.steps < FEW_STEPS and p.alpha:
+        yield Said(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
     if p.undrafted:
-        notes.append(
+        yield Said(
             f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
             f"{p.committed:.2f} tokens per step."
         )
     if _is_whole(p):
-        notes.append(EVERY)
+        yield Said(
+            "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other "
+            "text, α is lower."
+        )
     if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
-        notes.append(WHOLE_DRAFTS)
+        yield Said(
+            "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
+            "log count all drafts."
+        )
     if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
-        notes.append(RATE)
-    notes += published_alpha(p.drafter, p.model)
-    yield from map(Said, notes)
+        yield Said(RATE)
+    yield from map(Said, published_alpha(p.drafter, p.model))
 
 
 def _acceptance(p: Figures) -> Iterator[Said]:
@@ -240,42 +237,36 @@ def _falls_with_length(p: Figures) -> Iterator[Said]:
 # Times and load.
 
 
-def _times(p: Figures) -> Iterator[str]:
-    if p.step_seconds is not None and p.token_seconds is not None and p.alpha is not None:
+def _times(p: Figures) -> Iterator[Said]:
+    if p.step_seconds and p.token_seconds and p.alpha:
         drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
-        yield (
+        yield Said(
             f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.committed:.2f} tokens: drafting pays only if plain "
             f"decoding takes more than {milliseconds(p.token_seconds)} per token."
         )
 
 
-def _server(p: Figures) -> Iterator[Said]:
-    """Yields a sentence about the effect of the server's load on drafting."""
-    (_, running, _), (_, waiting, _), (_, kv_use, _) = (span(values) for values in (p.running, p.waiting, p.kv_use))
+def _load(p: Figures) -> Iterator[Said]:
+    """Yields a sentence about the server's load: its effect on drafting or, without drafts or if requests wait, its figures."""
+    (_, running, most), (_, waiting, _), (_, kv_use, fullest) = map(span, (p.running, p.waiting, p.kv_use))
+    parts = [f"{_range(p.running)} running"] if p.running else []
+    parts += [f"{_range(p.waiting)} waiting"] if any(p.waiting) else []
+    parts += [f"KV cache {_range([100 * share for share in p.kv_use])}%"] if fullest >= 0.01 else []
+    load = ", ".join(parts)
     if waiting > 0 and kv_use >= FULL:
         yield Said(
-            f"The server is full ({_load_of(p)}): requests wait for space in the KV cache, and the drafter's own "
+            f"The server is full ({load}): requests wait for space in the KV cache, and the drafter's own "
             "cache takes part of it.",
             ("full",),
         )
     elif running >= MANY_RUNNING:
         yield Said(
-            f"Many requests run at once ({_load_of(p)}): verifying drafted tokens takes time that other requests need, so "
+            f"Many requests run at once ({load}): verifying drafted tokens takes time that other requests need, so "
             "drafting gains less, or even slows the server down.",
             ("busy",),
         )
-
-
-def _load(p: Figures) -> Iterator[Said]:
-    if span(p.running)[2] > 1 or any(p.waiting) or span(p.kv_use)[2] >= HALF_FULL:
-        yield Said(f"Load: {_load_of(p)}.")
-
-
-def _load_of(p: Figures) -> str:
-    parts = [f"{_range(p.running)} running"] if p.running else []
-    parts += [f"{_range(p.waiting)} waiting"] if any(p.waiting) else []
-    parts += [f"KV cache {_range([100 * share for share in p.kv_use])}%"] if span(p.kv_use)[2] >= 0.01 else []
-    return ", ".join(parts)
+    elif any(p.waiting) or (not p.drafts and (most > 1 or fullest >= HALF_FULL)):
+        yield Said(f"Load: {load}.")
 
 
 def _range(values: Sequence[float]) -> str:
@@ -286,13 +277,12 @@ def _range(values: Sequence[float]) -> str:
 # How many tokens to draft.
 
 
-def _fewer(p: Figures) -> Iterator[str]:
+def _fewer(p: Figures) -> Iterator[Said]:
     """Suggests a shorter draft if it would commit almost as many tokens as now."""
     drafted = round(p.draft_length or 0)
-    if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
-        return
     known = len(p.by_position) > 1
-    if not known and drafted > MOST_CHAIN:
+    most = MOST_DRAFTED if known else MOST_CHAIN
+    if not MANY_DRAFTED <= drafted <= most or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
         return
     rate = _constant_rate(p.alpha - 1, drafted)
     brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
@@ -301,7 +291,7 @@ def _fewer(p: Figures) -> Iterator[str]:
         far = (
             f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if (p.rate or 1.0) < FAR else ""
         )
-        yield (
+        yield Said(
             f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
             f"{'' if known else ', if all positions are accepted equally often'}: draft "
             f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
@@ -313,15 +303,15 @@ def _is_whole(p: Figures) -> bool:
     return (p.draft_length or 0.0) > 1.5 and (p.rate or 0.0) > WHOLE
 
 
-def _more(p: Figures) -> Iterator[str]:
+def _more(p: Figures) -> Iterator[Said]:
     """Suggests a longer draft if most of the draft is accepted."""
     last = p.by_position[-1] if len(p.by_position) > 1 else 0.0
     if not p.draft_length or not p.equally_long or _is_whole(p):
         return
     if last >= LONGER[0]:
-        yield f"Position {len(p.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}"
+        yield Said(f"Position {len(p.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}")
     elif (p.rate or 0.0) >= LONGER[1]:
-        yield f"Most drafted tokens are accepted: {TRY_LONGER}"
+        yield Said(f"Most drafted tokens are accepted: {TRY_LONGER}")
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
@@ -337,7 +327,6 @@ def _constant_rate(accepted: float, drafted: int) -> float:
 
 Answer = tuple[Figures, list[Said]]  # figures of a source, and what they say
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
-WHAT_TO_TRY = "Things to try, with public cases. The figures alone do not show the cause:"
 
 
 def answers(sources: Sequence[Figures]) -> list[Answer]:
@@ -358,7 +347,7 @@ def as_dict(answer: Answer) -> dict[str, Any]:
 
 def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
     """Compares an engine with others that serve the same model side by side."""
-    same = [q for q in sources if q.replica and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)]
+    same = [q for q in sources if q.replica and (q.kind, q.model) == (p.kind, p.model)]
     best = max(same, key=lambda q: q.alpha or 0.0, default=p)
     # only if every engine is a single source; otherwise the sources differ in another setting too
     single = len({q.replica for q in same}) == len(same)
@@ -381,17 +370,12 @@ def _with_and_without(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
         if q.drafts or not p.drafts or not alike or not (p.token_seconds and p.step_seconds and q.token_seconds):
             continue
         times = q.token_seconds / p.token_seconds
-        same = (
-            "the requests were alike in text and length"
-            if p.unit == "request"
-            else "machine, model and prompts were the same"
-        )
         result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
         begin = f"W{q.with_requests[2:]}, a token" if q.at_once else "A token"
         yield Said(
             f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
             f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.committed:.2f} tokens. "
-            f"This comparison is valid only if {same}."
+            f"This comparison is valid only if machine, model and kind of prompts were the same."
         )
 
 
@@ -402,9 +386,8 @@ def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
     rows = []
     for p in sources:
-        first = p.by_position[0] if p.by_position else None
         figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
-            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (first, percent), (p.step_seconds, milliseconds),
+            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (next(iter(p.by_position), None), percent), (p.step_seconds, milliseconds),
             (p.token_seconds, milliseconds), (p.tokens_per_second, "{:.4g}".format), (p.at_once, "{}".format),
         )  # fmt: skip
         rows.append((p.origin, *("–" if value is None else write(value) for value, write in figures)))
@@ -415,22 +398,19 @@ def report_lines(found: Sequence[Answer]) -> Iterator[str]:
     """Yields the answers as lines of text. Things to try are listed at the end, each only once."""
     before = set[str]()
     for _, said in found:
-        yield from (one.text for one in said if one.text not in ONCE or one.text not in before)
-        before |= {one.text for one in said}
+        yield from (one.text for one in said if one.text not in before)
+        before |= {one.text for one in said if one.text in ONCE}
         yield ""
     if table := side_by_side([p for p, _ in found]):
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for first, *others in table:
-            cells = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-            yield "  ".join((f"{first:<{widths[0]}}", *cells)).rstrip()
-        yield ""
+        yield from (*aligned(table, str.rjust), "")
     yield from what_to_try(found)
 
 
 def what_to_try(found: Sequence[Answer]) -> list[str]:
     """Returns the things to try as lines of a list; empty if there are none."""
     ideas = dict.fromkeys(one for _, said in found for one in tries(said))
-    return [WHAT_TO_TRY, *(f"* {one}" for one in ideas)] if ideas else []
+    title = "Things to try, with public cases. The figures alone do not show the cause:"
+    return [title, *(f"* {one}" for one in ideas)] if ideas else []
 
 
 # Public cases.
@@ -461,11 +441,12 @@ TRIES = {
     "vllm-project/speculators issue 613).",
 }  # fmt: skip
 
+OF_VLLM = 3, "MT-bench", "vLLM's tests of acceptance length"
 # Published α by a part of the drafter's name: (α, drafted tokens per step, texts, source).
 PUBLISHED = {
-    "llama-3.1-8b-instruct-speculator.eagle3": (2.60, 3, "MT-bench", "vLLM's tests of acceptance length"),
-    "qwen3-8b-speculator.eagle3": (2.26, 3, "MT-bench", "vLLM's tests of acceptance length"),
-    "gpt-oss-20b-speculator.eagle3": (2.56, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "llama-3.1-8b-instruct-speculator.eagle3": (2.60, *OF_VLLM),
+    "qwen3-8b-speculator.eagle3": (2.26, *OF_VLLM),
+    "gpt-oss-20b-speculator.eagle3": (2.56, *OF_VLLM),
     "eagle3-llama3.1-instruct-8b": (3.53, 7, "MT-bench", "vLLM issue 26191"),
     "eagle3-qwen3-235b-a22b-instruct-2507": (3.18, 7, "MT-bench at temperature 1", "its model card"),
     "qwen3-8b-dflash-b16": (6.96, 15, "GSM8K", "D²SD, arXiv 2606.04446"),

@@ -10,16 +10,19 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from http.client import HTTPException
 from typing import Any
 from urllib import error, request
 from urllib.parse import urlsplit
 
 import orjson
+from msgspec import Struct
 
 from d2sd.errors import InputError
-from d2sd.logs.replies import Piece, convert, read_llamacpp_stream, read_sglang, read_vllm, record_in
+from d2sd.logs.replies import convert, first_of, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
 from d2sd.logs.steps import Request
+from d2sd.trace.events import Count
 from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
@@ -29,6 +32,13 @@ TIMEOUT = 600.0  # seconds
 class _Refuse(request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """Follows no redirect, since it could lead to another machine."""
+
+
+class Piece(Struct):
+    """A token of the prompt, from llama.cpp's ``/tokenize``."""
+
+    id: Count
+    piece: Any
 
 
 class Server:
@@ -44,26 +54,17 @@ class Server:
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
-        return record_in(b"".join(self._lines(path, data)), f"{self.address}{path}")
+        return record_in(b"".join(self.lines(path, data)), f"{self.address}{path}")
 
-    def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request`` does."""
-        for line in self._lines(path, data):
-            if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
-                yield record_in(line[6:], f"{self.address}{path}")
-
-    def _lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+    def lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+        """Yields the lines of a reply, with the arguments and errors of ``request``."""
         body, size = None if data is None else orjson.dumps(data), 0
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
             with self._open(message, timeout=TIMEOUT) as reply:
-                while line := reply.readline(MAX_LINE_BYTES):
+                while size <= MAX_REPLY and (line := reply.readline(MAX_LINE_BYTES)):
                     size += len(line)
-                    if size > MAX_REPLY:
-                        raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
                     yield line
-        except InputError:
-            raise
         except error.HTTPError as problem:
             text = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {text}") from None
@@ -71,6 +72,8 @@ class Server:
             raise InputError(
                 f"{self.address} {'broke off its reply' if size else 'does not answer'} ({problem})"
             ) from None
+        if size > MAX_REPLY:
+            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
 
 
 def _is_loopback(host: str) -> bool:
@@ -82,40 +85,35 @@ def _is_loopback(host: str) -> bool:
 
 def served_model(server: Server) -> str:
     """Returns the name of the first model that a server with OpenAI's API lists. Raises ``InputError`` if it lists none."""
-    models = server.request("/v1/models").get("data")
-    if not isinstance(models, list) or not models or not isinstance(models[0], dict):
+    model = first_of(server.request("/v1/models"), "data").get("id")
+    if not model:
         raise InputError(f"{server.address}/v1/models: no model is listed")
-    return str(models[0].get("id"))
+    return str(model)
 
 
-def complete_vllm(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by vLLM, with token ids."""
+ENGINES = ("vllm", "sglang", "llamacpp")
+
+
+def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
+    """Returns a greedy completion: with token ids by vLLM, step by step by llama.cpp, and with totals by SGLang's native API.
+
+    engine: one of ``ENGINES``. Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
+    """
+    known: dict[str, Any] = {"prompt": prompt}
+    if engine == "vllm":
+        options = {"model": served_model(server), "max_tokens": tokens, "temperature": 0, "return_token_ids": True}
+        return read_vllm(server.request("/v1/completions", options | known) | known, "reply")
+    if engine == "sglang":
+        options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
+        return read_sglang(server.request("/generate", options) | known, "reply")
     options = {
-        "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
-    }  # fmt: skip
-    return read_vllm({**server.request("/v1/completions", options), "prompt": prompt}, "reply")
-
-
-def complete_sglang(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by SGLang's native API."""
-    options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
-    return read_sglang({**server.request("/generate", options), "prompt": prompt}, "reply")
-
-
-def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Request:
-    """Returns the counts of a greedy completion by llama.cpp, step by step."""
-    options = {
-        "prompt": prompt, "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True,
-        "return_tokens": True, "cache_prompt": False,
+        "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True, "return_tokens": True, "cache_prompt": False
     }  # fmt: skip
     tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
     pieces = list[Piece]()
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
-    parts = [p for p in server.stream("/completion", options) if isinstance(p.get("timings"), dict)]
-    if not parts:
-        raise InputError(f"{server.address}/completion: the reply has no timings")
-    return read_llamacpp_stream(prompt, pieces, parts)
-
-
-COMPLETIONS = {"vllm": complete_vllm, "sglang": complete_sglang, "llamacpp": complete_llamacpp}
+    lines = (line for line in enumerate(server.lines("/completion", options | known), 1) if line[1].strip())
+    reply = next((reply for _, reply in read_stream(lines)), {})
+    found = read_llamacpp(reply | known | {"prompt_token_ids": [p.id for p in pieces]}, "reply")
+    return replace(found, prompt_pieces=tuple(str(p.piece) for p in pieces))

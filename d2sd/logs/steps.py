@@ -13,14 +13,12 @@ from d2sd.errors import InputError, first_line
 from d2sd.logs.figures import Figures
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import (
-    MAX_ITEMS,
     MAX_TEXTS,
     Alternative,
     Choice,
     Committed,
     Count,
     Draft,
-    Event,
     Finished,
     Node,
     PrefillDone,
@@ -34,7 +32,9 @@ from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import boundary_posterior
 
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
-STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+STOP_REASONS: dict[str | None, StopReason] = {
+    "stop": "end_token", "eos": "end_token", "length": "max_new_tokens", "limit": "max_new_tokens",
+}  # fmt: skip
 UNKNOWN = "▯"  # text of a token that is not in the log; the id of such a token is 0
 
 
@@ -42,20 +42,19 @@ class Texts:
     """Texts of token ids from a tokenizer; without a tokenizer, the ids themselves."""
 
     def __init__(self, tokenizer: Any = None):
-        self._tokenizer = tokenizer
         self._labels = None if tokenizer is None else TokenTexts(tokenizer)
 
     def label(self, token: int, where: str) -> str:
         """Returns the text of a single token. Raises ``InputError`` if the tokenizer has no such token."""
         if self._labels is None:
             return f" {token}"
-        if token >= len(self._tokenizer):
-            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {len(self._tokenizer) - 1}")
+        if token >= (size := len(self._labels.tokenizer)):
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {size - 1}")
         return self._labels[token]
 
     def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
         labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
-        return labels if self._labels is None else [*map(Detokenizer(self._tokenizer).feed, tokens)]
+        return labels if self._labels is None else [*map(Detokenizer(self._labels.tokenizer).feed, tokens)]
 
 
 def open_texts(folder: str | None) -> Texts:
@@ -169,11 +168,8 @@ class Reply(Struct):
 class Request:
     """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
 
-    place: place in the log, for error messages.
     accepted, drafted: numbers of accepted and of drafted tokens, by step.
     elapsed: time of the output up to the end of each step.
-    histogram: [j]: number of steps that accepted j tokens.
-    longest: largest number of drafted tokens per step.
     prompt_tokens: number of tokens of the prompt.
     pieces, prompt_pieces: texts of the ids of output and prompt, if the engine returned them.
     drafts: drafted tokens, confidences and alternatives of each step.
@@ -181,12 +177,9 @@ class Request:
     """
 
     figures: Figures
-    place: str
-    accepted: tuple[int, ...] | None = None
-    drafted: tuple[int, ...] | None = None
+    accepted: tuple[int, ...] = ()
+    drafted: tuple[int, ...] = ()
     elapsed: tuple[float, ...] = ()
-    histogram: tuple[int, ...] | None = None
-    longest: int | None = None
     reply: Reply
     prompt_tokens: int | None = None
     prompt_pieces: tuple[str, ...] = ()
@@ -203,21 +196,15 @@ class Request:
     def result(self, texts: Texts) -> Trace | Figures:
         """Returns the request as a trace, or its figures if its single steps are unknown.
 
-        Raises ``InputError``, which names line and field, if the figures contradict each other.
+        Raises ``InputError`` if the tokenizer of ``texts`` lacks a token.
         """
-        for wrong in self._contradictions():
-            raise InputError(self.place + wrong)
-        if not self.accepted or self.drafted is None:
+        if not self.accepted:
             return self.figures
+        output = self.output
         # a whole output has a token from prefill, and each step's accepted and bonus tokens
-        whole, ids = 1 + sum(self.accepted) + len(self.accepted), self.output.token_ids
-        length = self.figures.tokens if ids is None else len(ids)
-        if length is not None and length < whole - self.accepted[-1]:
-            raise InputError(
-                f"{self.place}: {length} output tokens, but the steps committed at least {whole - self.accepted[-1]}"
-            )
-        tokens = [NOT_KNOWN] * min(whole, length or whole, MAX_TEXTS)
+        whole, ids = 1 + sum(self.accepted) + len(self.accepted), output.token_ids
         cut = ids is not None and len(ids) <= whole  # otherwise, some tokens are from steps without a draft
+        tokens = [NOT_KNOWN] * min(whole, len(ids or ()) or self.figures.tokens or whole, MAX_TEXTS)
         if ids is not None and cut:
             tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
         missing = {
@@ -226,64 +213,34 @@ class Request:
             "rejected": cut and self.accepted != self.drafted,
             "times": not self.elapsed,
         }
-        known = {"prompt_tokens": self.prompt_tokens, "domain": self.reply.domain}
         header = {
             "event": "Header", "schema": SCHEMA, "run": uuid.uuid4().hex, "method": self.figures.engine, "config": {}, "versions": {}, "hardware": {},
             "models": {"target": self.figures.model} if self.figures.model else {}, "prompt": self.reply.prompt,
+            "prompt_tokens": self.prompt_tokens, "domain": self.reply.domain,
             "missing": self.missing or [what for what, lacks in missing.items() if lacks],
-        } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
-        return Trace.of(header, self._events(texts, tokens, cut, self.accepted, self.drafted))
-
-    def _contradictions(self) -> Iterator[str]:
-        """Yields an error message for each contradiction between the figures, to append to ``place``."""
-        whole, histogram, accepted, drafted = self.figures, self.histogram, self.accepted, self.drafted
-        counts = list[tuple[str, int, int | None]]()
-        if histogram is not None:
-            counts += [
-                (": the histogram counts {} steps", sum(histogram), whole.steps),
-                (
-                    ": the histogram holds {} accepted tokens",
-                    sum(j * n for j, n in enumerate(histogram)),
-                    whole.accepted,
-                ),
-            ]
-        if accepted and drafted is not None:
-            if len(accepted) != len(drafted):
-                yield f".per_step_drafted: {len(drafted)} steps, but per_step_accepted has {len(accepted)}"
-            most = min(self.longest or MAX_ITEMS, MAX_ITEMS - 1)
-            for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
-                if a > d:
-                    yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
-                if d > most:
-                    yield f".per_step_drafted[{at}]: {d} tokens, but at most {most} are drafted per step"
-            counts += [
-                (".per_step_accepted: {} steps", len(accepted), whole.steps),
-                (".per_step_accepted: {} in total", sum(accepted), whole.accepted),
-                (".per_step_drafted: {} in total", sum(drafted), whole.drafted),
-            ]
-        if self.output.token_ids is not None:
-            counts.append((": {} output ids", len(self.output.token_ids), whole.tokens))
-        for said, found, reported in counts:
-            if reported not in (None, found):
-                yield f"{said.format(found)}, but {reported} are reported"
-        if accepted and histogram not in (None, tuple(accepted.count(j) for j in range(len(histogram or ())))):
-            yield ".acceptance_histogram: it does not match per_step_accepted"
-
-    def _events(
-        self, texts: Texts, tokens: Sequence[Token], cut: bool, accepted: Sequence[int], drafted: Sequence[int]
-    ) -> Iterator[Event]:
-        """Yields the events of the trace. cut: whether the tokens can be assigned to steps."""
-        output, seconds = self.output, self.figures.seconds or 0.0
+        }  # fmt: skip
         prompt_ids = tuple(self.reply.prompt_token_ids or output.prompt_token_ids or ())
-        prompt = self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids")
+        prompt = tuple(self.prompt_pieces or texts.pieces(prompt_ids, "prompt ids"))
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
-        yield PrefillDone(prompt_ids, tuple(prompt), self.prefill_seconds, (first,))
-        before, at = len(prompt_ids) or self.prompt_tokens or 0, 1
-        for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
+        steps = tuple(self._steps(tokens, len(prompt_ids) or self.prompt_tokens or 0))
+        given = (output.text, (output.message or Message()).content, self.reply.content)
+        text = next((text for text in given if text is not None and not cut), "".join(t.text for t in tokens))
+        prefill = PrefillDone(prompt_ids, prompt, self.prefill_seconds, (first,))
+        finished = Finished(
+            STOP_REASONS.get(output.finish_reason, "stopped"), text, tuple(t.id for t in tokens), len(steps),
+            self.figures.seconds or 0.0, self.prefill_seconds,
+        )  # fmt: skip
+        return Trace(header, prefill, steps, finished)
+
+    def _steps(self, tokens: Sequence[Token], before: int) -> Iterator[StepDone]:
+        """Yields the steps. before: number of tokens before the output."""
+        at = 1
+        for number, (a, d) in enumerate(zip(self.accepted, self.drafted, strict=True)):
             own = tokens[at : at + a + 1]  # fewer in the last step if the text ended within it
             committed = min(a, len(own))
             # without times per step, only the end of the last step is known
-            elapsed = self.elapsed[number] if self.elapsed else seconds if number == len(accepted) - 1 else 0.0
+            last = number == len(self.accepted) - 1
+            elapsed = self.elapsed[number] if self.elapsed else last * (self.figures.seconds or 0.0)
             chain, confidence, alternatives = (
                 self.drafts[number] if self.drafts else ([*own[:committed], *[NOT_KNOWN] * (d - committed)], (), ())
             )
@@ -292,12 +249,3 @@ class Request:
                 confidence=confidence, alternatives=alternatives, elapsed=elapsed,
             )  # fmt: skip
             at += a + 1
-        given = (
-            output.text,
-            output.message and output.message.content,
-            self.reply.content,
-            "".join(t.text for t in tokens),
-        )
-        text = given[-1] if cut else next(text for text in given if text is not None)
-        reason, ids = STOP_REASONS.get(output.finish_reason, "stopped"), tuple(t.id for t in tokens)
-        yield Finished(reason, text or "", ids, len(accepted), seconds, self.prefill_seconds)

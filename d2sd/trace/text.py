@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO
 
 BROKEN = "\ufffd"
@@ -113,3 +113,9 @@ def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
         return tqdm(items, file=sys.stderr, **options)
     plain: dict[str, Any] = {"mininterval": SECONDS, "delay": SECONDS, "miniters": 1, "bar_format": LINE}
     return tqdm(items, file=_Lines(sys.stderr), **{**options, **plain})
+
+
+def aligned(rows: Sequence[Sequence[str]], align: Callable[[str, int], str] = str.ljust) -> list[str]:
+    """Returns the rows of a table as lines of text with aligned columns. align: for all columns but the first."""
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return ["  ".join((row[0].ljust(first), *map(align, row[1:], others))).rstrip() for row in rows]

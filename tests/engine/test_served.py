@@ -33,7 +33,7 @@ def logged(run):
     drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
     figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
     return Request(
-        figures=figures, place="log", accepted=accepted, drafted=drafted,
+        figures=figures, accepted=accepted, drafted=drafted,
         reply=Reply(prompt_token_ids=list(run.prefill.prompt_token_ids), choices=[Output(token_ids=run.token_ids)]),
     ).result(Texts())  # fmt: skip
 

@@ -10,7 +10,8 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.logs.serving import Server
+from d2sd.logs import serving
+from d2sd.logs.serving import Server, served_model
 from d2sd.trace.trace import read_traces
 from tests.unit.test_logs import SGLANG, TWO_STEPS
 
@@ -128,6 +129,18 @@ def test_server_refuses_remote_host_unless_allowed(address):
     with pytest.raises(InputError, match="--allow-remote"):
         Server(address)
     assert Server(address, allow_remote=True).address == address
+
+
+def test_served_model_refuses_empty_list(server, monkeypatch):
+    monkeypatch.setitem(REPLIES, "/v1/models", {"data": []})
+    with pytest.raises(InputError, match="/v1/models: no model is listed"):
+        served_model(Server(server[0]))
+
+
+def test_server_refuses_reply_above_limit(server, monkeypatch):
+    monkeypatch.setattr(serving, "MAX_REPLY", 8)
+    with pytest.raises(InputError, match="/v1/models: the reply is larger than"):
+        Server(server[0]).request("/v1/models")
 
 
 def test_server_reports_redirect_and_missing_answer(server):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import d2sd
 from d2sd.trace import text as module
-from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, progress
+from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, aligned, progress
 
 SPLIT = "a cat 😀 naïve 日本語 👩‍👩‍👧 — é" * 6
 
@@ -88,3 +88,9 @@ def test_progress_module_alone_imports_tqdm():
         ["grep", "-rlE", r"^ *(from|import) tqdm", str(Path(d2sd.__file__).parent)], capture_output=True, text=True
     ).stdout
     assert [Path(path).name for path in found.split()] == ["text.py"]
+
+
+def test_aligned_pads_columns_to_their_longest_cell():
+    rows = [("log", "α", "step"), ("vllm, m", "2.50", "9 ms")]
+    assert aligned(rows) == ["log      α     step", "vllm, m  2.50  9 ms"]
+    assert aligned(rows, str.rjust) == ["log         α  step", "vllm, m  2.50  9 ms"]
