@@ -9,8 +9,9 @@ from typing import Any
 
 from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
 
-NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
+NUMBER = r"[0-9]{1,15}(?:\.\n?[0-9]{1,17})?"  # lines may be wrapped after the point
 ALONE = r"(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 2,45 or 1.2k
+SEPARATORS = str.maketrans("", "", ",\n")
 COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have separators of thousands
 
 
@@ -28,6 +29,7 @@ class Form:
     requests: number of requests that the program decodes concurrently; 0 if it varies.
     drafts: whether rows have figures of drafts.
     keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
+    quoted: whether a row is a reply that is quoted in a text, so that every row is a source.
     """
 
     engine: str
@@ -39,6 +41,7 @@ class Form:
     requests: int = 0
     drafts: bool = True
     keys: bool = False
+    quoted: bool = False
 
 
 # For each engine: names of values in JSON.
@@ -66,8 +69,11 @@ KEYS = {
 
 
 def _of_json(engine: str, unit: Unit, begins: str) -> Form:
-    fields = (rf"['\"]{key}['\"]\s*:\s*\[?<{name}>" for key, name in KEYS[engine].items())
-    return Form(engine.split()[0], unit, rf"['\"](?:{begins})['\"]\s*:", tuple(fields), keys=True)
+    # a reply's number of tokens is left out, since it may have several texts
+    named = ((key, name) for key, name in KEYS[engine].items() if key != "completion_tokens")
+    fields = (rf"['\"]{key}['\"]\s*:\s*\[?<{name}>" for key, name in named)
+    begins = rf"['\"](?:{begins})['\"]\s*:"
+    return Form(engine.split()[0], unit, begins, tuple(fields), keys=True, quoted=unit == "request")
 
 
 _BENCHMARK = (
@@ -133,6 +139,9 @@ FORMS = (
         r"\|<tokens_per_second>/[0-9]", r"\|<stated_rate_percent>%/", r"%\s*\|<stated_alpha>/",
     )),
     Form("llama.cpp", "request", r"\bdraft: llama_decode\b.{0,20} returned -", (r"returned -<failure>",)),
+    Form("tensorrt-llm", "benchmark", "Mean Avg Decoded Tokens per Iter:", (
+        "Mean Avg Decoded Tokens per Iter:<stated_alpha>", r"Mean TPOT \(ms\):<token_seconds_ms>",
+    ), _BENCHMARK),
     Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
         r"\[DAR\] AVERAGE\s*:<stated_rate>", r"\[AL\] AVERAGE\s*:<stated_alpha>",
     ), keys=True),
@@ -153,7 +162,7 @@ PLAIN = [
 BEGINS = [(forms, re.compile("|".join(f"({form.begins})" for form in forms))) for forms in (FORMS, PLAIN)]
 SIGNS = (
     "metrics:", "ccept", "acc_length", "raft", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
-    "throughput:", "eval time", "Benchmark", "%/",
+    "throughput:", "eval time", "Benchmark", "%/", "Decoded Tokens",
 )  # fmt: skip
 
 
@@ -212,7 +221,7 @@ def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
             name = group.rpartition("__")[0]
             if value is None:
                 continue
-            yield scaled(name, WORDS[name][1](value) if name in WORDS else float(value.replace(",", "")))
+            yield scaled(name, WORDS[name][1](value) if name in WORDS else float(value.translate(SEPARATORS)))
 
 
 def scaled(name: str, value: Any) -> tuple[str, Any]:

@@ -21,7 +21,11 @@ MAX_WAITING = 10_000  # rows held back by ``read_printed``
 FENCE = "```"  # Markdown fence around a block of a pasted thread
 ROUNDED = 0.01  # precision of printed α and rates by position
 AROUND = 60  # number of lines before and after the first line of a row that are searched for the row's figures
-SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
+SEVERAL = re.compile(
+    r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b|['\"]speculative_decoding(?:_stats)?['\"]\s*:)"
+)
+TIMED = re.compile(r"[0-9]{2}:[0-9]{2}:[0-9]{2}")
+MOST_TIMED = 20_000  # lines with a time that are remembered
 # Lines in which a server names its models.
 STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
 MODEL = re.compile(
@@ -122,6 +126,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     row: _Found | None = None
     stated: dict[str, Any] = {}
     recent: deque[str] = deque(maxlen=AROUND)
+    timed, previous = set[str](), ""
     for line in _split(lines):
         if line.lstrip().startswith(FENCE):  # the blocks of a pasted thread may be about different runs
             if row is not None:
@@ -134,6 +139,12 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
             yield from _add_sample(pages, sample)
             continue
         form = begins(line)
+        if form is not None and TIMED.search(line):
+            again, previous = line in timed and line != previous, line
+            if again:  # pasted twice
+                continue
+            if len(timed) < MOST_TIMED:
+                timed.add(line)
         if row is not None and row.takes(form, line):
             form = None
         if row is not None and (form or len(row.lines) > AROUND):
@@ -142,6 +153,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
                 yield from row.figures()
             row = None
         if form is not None:
+            stated["start"] = stated.get("start", 0) + form.quoted
             row = _Found(form, [line], "\n".join(recent), dict(stated))
             recent.clear()
         elif row is not None:

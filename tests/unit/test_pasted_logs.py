@@ -24,6 +24,7 @@ VLLM = (
     "14.00 tokens/s, Drafted throughput: 50.00 tokens/s, Accepted: 140 tokens, Drafted: 500 tokens, Per-position acceptance rate: "
     "0.700, 0.400, 0.200, 0.080, 0.020, Avg Draft acceptance rate: 28.0%\n"
 )
+LATER = VLLM.replace("11:40:07", "11:41:07")
 SGLANG = (
     "[2026-05-27 20:14:38 TP0] Decode batch. #running-req: {}, #token: 1024, token usage: 0.01, accept len: {}, accept rate: 0.21, "
     "cuda graph: True, gen throughput (token/s): 400.50, #queue-req: 0\n"
@@ -194,7 +195,7 @@ def test_by_source_separates_engines_and_models(tmp_path):
     started = "INFO [core.py:1] Initializing a V1 LLM engine with config: model='{}', speculative_config=SpeculativeConfig(method='dflash', model='{}')\n"
     rows = imported(
         tmp_path,
-        started.format("a/T", "b/D") + VLLM * 2 + SGLANG.format(1, "3.0") + started.format("c/U", "d/E") + VLLM,
+        started.format("a/T", "b/D") + VLLM * 2 + SGLANG.format(1, "3.0") + started.format("c/U", "d/E") + LATER,
     )
     assert [(g[0].engine, g[0].model, g[0].drafter, len(g)) for g in by_source(rows)] == [
         ("vllm", "a/T", "b/D", 2), ("sglang", "a/T", "b/D", 1), ("vllm", "c/U", "d/E", 1),
