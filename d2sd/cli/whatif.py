@@ -264,7 +264,7 @@ def _settings(
     These are the recorded ones, but named drafters draft alone, or as second drafters with the method d2sd, and as many tokens as they
     were trained for. After a server's log, drafts are chains, at most as long as the server's longest.
     """
-    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1)
+    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1, inspect=False)
     if recorded is None:
         longest = max((len(s.first_draft.ids) for text in texts for s in text.steps if s.first_draft), default=1)
         size = min(1 + longest, models.first.block_size if models.first else 0)
@@ -272,11 +272,11 @@ def _settings(
     else:
         base = recorded_config(texts[0])
         if recorded.drafts and not a.drafter and not a.second_drafter:
-            return a.methods or recorded.id, replace(base, inspect=False, backend="auto")
+            return a.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
     level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
     alone = "d2sd" if a.second_drafter else "eagle3" if level else "dflash"
-    return a.methods or alone, replace(base, inspect=False, backend="auto")
+    return a.methods or alone, base
 
 
 # The comparison as text, JSON and a page.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -12,21 +12,13 @@ from typing import Any
 import torch
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
-from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings
-from d2sd.doctor.probes import (
-    Template,
-    TemplateTrial,
-    Trial,
-    change_of_alpha,
-    probe,
-    templates,
-)
+from d2sd.doctor.findings import Asked, Failure, Findings
+from d2sd.doctor.probes import Template, TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -37,7 +29,7 @@ from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Drafter, TextWalk, alpha, block_size, redrafter, walk_text
+from d2sd.replay.anchors import Drafter, DraftingRun, TextWalk, redrafter, walk_text
 from d2sd.replay.recorded import Text, with_features
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
@@ -245,21 +237,22 @@ class Examination:
         """Adds to the texts the features that any drafter reads, and drafts over them."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._good is None else set(self._good.target_layer_ids)
+
+        def read() -> Iterator[Text]:
+            for done, text in enumerate(self._texts):
+                self._at("drafting over the texts", done, len(self._texts))
+                with self._engine.lock:
+                    self._texts[done] = with_features(self.target, text, taps)
+                yield self._texts[done]
+
+        self.found = replace(self.found, run=self._run(model, read()))
+
+    def _run(self, model: Drafter, texts: Iterable[Text]) -> DraftingRun:
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
-        for done, text in enumerate(self._texts):
-            self._at("drafting over the texts", done, len(self._texts))
+        for text in texts:
             with self._engine.lock:
-                self._texts[done] = with_features(self.target, text, taps)
-                walks.append(walk_text(drafter, self._texts[done]))
-        self.found = replace(self.found, run=self._run(model, walks))
-
-    def _run(self, model: Drafter, walks: Sequence[TextWalk]) -> DraftingRun:
-        return DraftingRun(tuple(walks), block_size(model), self.asked.visible)
-
-    def _walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
-        with self._engine.lock:
-            drafter = redrafter(self.target, model, self.asked.visible)
-            return tuple(walk_text(drafter, with_features(self.target, t, model.target_layer_ids)) for t in texts)
+                walks.append(walk_text(drafter, with_features(self.target, text, model.target_layer_ids)))
+        return DraftingRun(tuple(walks), drafter.block, drafter.visible)
 
     def _read_texts(self) -> dict[str, Any]:
         with self._engine.lock:
@@ -269,17 +262,16 @@ class Examination:
         """Compares with the reference, and exchanges parts if the reference drafts better."""
         name, run = self.asked.reference or "", self.found.run
         assert run is not None
-        others = self._walk(good, self._texts)
-        reference = compared(model, good, run.walks, others, (self._raw, published_config(name)))
+        best = self._run(good, self._texts)
+        reference = compared(model, good, run, best, (self._raw, published_config(name)))
         if reference.same_form and reference.better:
             runs = count(1)
 
-            def drafted(variant: Variant, texts: int) -> tuple[TextWalk, ...]:
+            def drafted(variant: Variant, texts: int) -> DraftingRun:
                 self._at("exchanging parts", next(runs), RUNS)
-                return self._walk(variant.apply(model), self._texts[:texts])
+                return self._run(variant.apply(model), self._texts[:texts])
 
-            swap = exchange(model, good, self._raw, run.walks, others, drafted)
-            reference = replace(reference, exchange=swap)
+            reference = replace(reference, exchange=exchange(model, good, self._raw, run, best, drafted))
         return {"reference": reference}
 
     def _try_changes(self, model: Drafter) -> dict[str, Any]:
@@ -288,7 +280,7 @@ class Examination:
         assert run is not None
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
-        trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried)
+        trials = probe(self.target, model, self.asked.visible, self._texts, run, tried)
         for trial in self._locked(trials):
             latest[trial.variant.description] = trial
             self.found = replace(self.found, trials=tuple(latest.values()))
@@ -298,25 +290,23 @@ class Examination:
             return {}
         changed = best.variant.apply(model)
         self._at("trying further changes")
-        more = probe(self.target, changed, self.asked.visible, self._texts, best.walks, self._variants(changed))
+        more = probe(self.target, changed, self.asked.visible, self._texts, best.run, self._variants(changed))
         helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
-        return {"further": max(helping, key=lambda trial: alpha(trial.walks), default=None)}
+        return {"further": max(helping, key=lambda trial: trial.run.alpha, default=None)}
 
     def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
         numbers: indices of the prompts whose texts are in the run.
         """
-        assert self.found.run is not None
-        found: list[TemplateTrial] = []
+        run, found = self.found.run, list[TemplateTrial]()
+        assert run is not None
         for template in others:
             texts = self._generated(template.ids, f"trying {template.description}")
-            known = zip(numbers, self.found.run.walks, strict=True)
-            both = [(texts[n], walk) for n, walk in known if texts[n].anchors]
-            own, before = self._walk(model, [text for text, _ in both]), [walk for _, walk in both]
-            change = change_of_alpha(own, before, len(others)) if both else Estimate(None)
-            unusable = sum(map(is_unusable, texts))
-            found.append(TemplateTrial(template, alpha(own), change, unusable))
+            known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
+            now = self._run(model, [text for text, _ in known])
+            change = now.change(replace(run, walks=tuple(walk for _, walk in known)), len(others))
+            found.append(TemplateTrial(template, now.alpha, change, sum(map(is_unusable, texts))))
         return {"templates": tuple(found)}
 
     def mend(self, out: Path) -> str:
@@ -332,7 +322,7 @@ class Examination:
         try:
             model = drafter_of(with_drafter(Models(self.target), str(out), self.asked.dtype))
             self._write_texts()
-            run = self._run(model, self._walk(model, [text for text in self._texts if text.anchors]))
+            run = self._run(model, [text for text in self._texts if text.anchors])
             kept = run.alpha >= RESTORED * diagnosis.alpha if diagnosis.alpha else run.first >= DRAFTS
             reason = f"its α is only {run.alpha:.2f}"
         except Exception as error:  # damaged weights can break any calculation

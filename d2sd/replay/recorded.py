@@ -61,10 +61,14 @@ class Text:
 
 
 def recorded_config(trace: Trace) -> DecodeConfig:
-    """Returns the settings of a recorded trace; unknown fields are dropped. Raises ``InputError`` if a value is invalid."""
+    """Returns the settings of a recorded run, to be replayed on any machine: without inspection, and with the default backend.
+
+    Unknown fields are dropped. Raises ``InputError`` if a value is invalid.
+    """
     known = {f.name for f in fields(DecodeConfig)}
     try:
-        return DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
+        config = DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
+        return replace(config, inspect=False, backend="auto")
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
@@ -82,11 +86,14 @@ def recorded_text(trace: Trace, target: Target) -> Text:
     if not prompt or len(trace.token_ids) < 2:
         raise InputError("the trace contains no text to replay; record a run of at least two tokens")
     text = Text((*prompt, *trace.token_ids), len(prompt))
-    if max(text.ids) >= target.config.vocab_size or len(text.ids) > target.max_positions:
-        raise InputError(
-            f"this trace was not made with the model {target.name}: its token ids or its length do not fit"
-        )
+    check_fits(target, text.ids)
     return text
+
+
+def check_fits(target: Target, ids: Sequence[int]) -> None:
+    """Raise ``InputError`` if this target cannot have written these tokens."""
+    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
+        raise InputError(f"this run was not made with the model {target.name}: its token ids or its length do not fit")
 
 
 @torch.inference_mode()

@@ -22,7 +22,7 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
     These are the K likeliest prefixes, K random ones, and the true boundary of each first draft. Raises ``InputError`` for a run
     without K, or a run that cannot be replayed.
     """
-    recorded = replace(recorded_config(trace), inspect=False, backend="auto", cost_aware=False)
+    recorded = replace(recorded_config(trace), cost_aware=False)
     if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):
         raise InputError("these runs did not select prefixes; measure with a method such as D²SD")
     chosen, random = (engine.resolve(replace(recorded, method=method)) for method in ("d2sd", "random_prefix"))

@@ -22,7 +22,6 @@ from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import read_jsonl, respond_to
 
 HELD_OUT_TOKENS = 128  # maximum tokens of an answer
-RESULTS, TEXTS = "board.json", "board-texts"  # file and folder in the training folder
 
 
 class HeldOut:

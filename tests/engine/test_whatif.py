@@ -192,9 +192,7 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
 def test_replay_at_known_boundary_equals_redraft():
     engine = load()
     trace = engine.generate("One day, a small bear climbed a tall tree and", DecodeConfig("d2sd", 48))
-    found = Replay(engine, trace).run(
-        engine.resolve(replace(recorded_config(trace), inspect=False)), known_boundary=True
-    )
+    found = Replay(engine, trace).run(engine.resolve(recorded_config(trace)), known_boundary=True)
     assert sum(found.committed) == sum(len(step.committed) for step in trace.steps)
     assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
     boundary = trace.steps[0].actual_boundary
