@@ -33,7 +33,7 @@ from d2sd.costs.machines import Machine, machine_of
 from d2sd.errors import InputError
 from d2sd.figures.thresholds import CHAINLESS, caption, draft_costs, stop_rows, stop_sentences
 from d2sd.trace.files import write_whole
-from d2sd.trace.text import escaped, printable
+from d2sd.trace.text import aligned, escaped, printable
 from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
@@ -159,6 +159,4 @@ def _stops_text(report: Report, whole_table: bool) -> Iterator[str]:
         return
     yield f"  {caption(report.stops)}"
     head, rows = stop_rows(report.stops)
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from (f"  {line}" for line in aligned([head, *rows]))

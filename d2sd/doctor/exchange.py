@@ -269,18 +269,17 @@ def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[s
 
 def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
     """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
-    by_layer = _grouped(differing, lambda part: part.kind if part.layer is None else str(part.layer))
-    by_kind = _grouped(differing, lambda part: part.kind)
 
     def flat(groups: Sequence[Sequence[Part]]) -> list[Part]:
         return [part for group in groups for part in group]
 
-    found = [flat(minimal(groups, lambda some: works(flat(some)))) for groups in (by_layer, by_kind)]
+    found = []
+    for by_layer in (True, False):
+        groups: dict[str | int, list[Part]] = {}
+        for part in differing:
+            groups.setdefault(part.kind if part.layer is None or not by_layer else part.layer, []).append(part)
+        found.append(flat(minimal(list(groups.values()), lambda some: works(flat(some)))))
     return minimal(min(found, key=len), works)
-
-
-def _grouped(parts: Sequence[Part], key: Callable[[Part], str]) -> list[list[Part]]:
-    return [list(group) for _, group in groupby(sorted(parts, key=key), key)]
 
 
 def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:

@@ -18,7 +18,7 @@ from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
 from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
 from d2sd.replay.anchors import DraftingRun
-from d2sd.trace.text import escaped
+from d2sd.trace.text import aligned, escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
@@ -48,9 +48,7 @@ def plain_text(markdown: str) -> str:
     for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
         if is_table:
             rows = [[_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block]
-            rows = [row for row in rows if row[0] != "---"]
-            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-            lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+            lines += aligned([row for row in rows if row[0] != "---"])
         else:
             for line in block:
                 title = _unmarked(line.lstrip("# "))

@@ -75,10 +75,10 @@ class Redrafter:
         counts: list[int] = self.draft(text, anchors)[0].tolist()
         return counts
 
-
-def _late(features: Tensor, lag: int) -> Tensor:
-    """Returns features (1, T, width) moved to later positions by ``lag``."""
-    return torch.cat([features[:, :1].expand(-1, lag, -1), features[:, : features.shape[1] - lag]], 1)
+    def _features(self, text: Text) -> Tensor:
+        """Returns the features that the drafter reads, (1, T − 1, taps·hidden), late by ``lag`` positions."""
+        features = text.features_of(self.model.target_layer_ids).to(self.model.dtype)
+        return torch.cat([features[:, :1].expand(-1, self.lag, -1), features[:, : features.shape[1] - self.lag]], 1)
 
 
 @dataclass
@@ -92,7 +92,7 @@ class BlockRedrafter(Redrafter):
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
-        features = _late(text.features_of(self.form.taps).to(self.drafter.dtype), self.lag)
+        features = self._features(text)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         context = self.model.project_context(features, positions)
         size = max(1, ROWS // self.form.rows)
@@ -156,7 +156,7 @@ class ChainRedrafter(Redrafter):
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
         model = self.model
-        features = _late(text.features_of(model.target_layer_ids).to(model.dtype), self.lag)
+        features = self._features(text)
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (CHAIN + 1)], device=features.device)
         count = len(text.ids) - 1
         at = torch.arange(count, device=features.device)

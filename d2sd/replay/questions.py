@@ -204,10 +204,8 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     check_fits(target, ids)
     with engine.lock:
         rows = torch.tensor(ids, device=target.device)
-        hidden = target.forward(
-            rows, torch.arange(len(ids), device=target.device), target.new_cache(len(ids)), None, None
-        )
-        scores = target.logits(hidden[len(before) - 1 :]).float()
+        hidden = target.read(rows[None], target.new_cache(len(ids)))
+        scores = target.logits(hidden[0, len(before) - 1 :]).float()
     offered = ids[len(before) :]
     favourites = scores.argmax(-1).tolist()
     chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()

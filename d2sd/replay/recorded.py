@@ -147,11 +147,6 @@ class ReplayOutcome:
     def steps(self) -> Steps:
         return self.committed, self.cut
 
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Verified tree nodes of every step, anchor included."""
-        return tuple(work.nodes for work in self.works)
-
     def speedup(self, machine: Machine) -> float | None:
         """Returns the calculated speedup over plain decoding on a machine; None if the drafter's time is unknown."""
         steps = machine.plain_steps(self.config.method, self.works)
@@ -174,6 +169,7 @@ class Replay:
     """A recorded run, prepared for replays. Raises ``InputError`` if it cannot be replayed.
 
     most: maximum number of output tokens to replay; None for all.
+    ids, begin: tokens of prompt and output, and the index of the first output token.
     """
 
     def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
@@ -190,12 +186,12 @@ class Replay:
                 "model's greedy choice; load the model that wrote it (command line: --model or --target)"
             )
         self.others = len(others)
-        self.engine, self.prompt, self.output = engine, list(text.ids[: text.start]), list(text.ids[text.start :])
+        self.engine, self.ids, self.begin = engine, list(text.ids), text.start
         self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}
 
     def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``; a ``begin`` of 0 means the prompt."""
-        read = drafters.commit if begin else partial(drafters.read_prompt, [*self.prompt, *self.output][:end])
+        read = drafters.commit if begin else partial(drafters.read_prompt, self.ids[:end])
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
             read(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
@@ -214,7 +210,7 @@ class Replay:
         experience: statistics that cost-aware settings use and update; None: start without statistics.
         known_boundary: whether the method re-drafts once in each step, from the true rejection boundary of the first draft.
         """
-        ids = [*self.prompt, *self.output]
+        ids = self.ids
         if config.decides and experience is None:
             experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
         drafters = self.engine.drafters(config, len(ids), experience)
@@ -227,7 +223,7 @@ class Replay:
                 return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
 
             drafters.method = replace(drafters.method, select=from_boundary)
-        known = len(self.prompt)  # number of tokens before the anchor; the first anchor is the token from prefill
+        known = self.begin  # number of tokens before the anchor; the first anchor is the token from prefill
         self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 BROKEN = "\ufffd"
@@ -86,6 +86,12 @@ def visible(text: str, most: int = 24) -> str:
     """Returns a token's text with visible marks for whitespace, cut to ``most`` characters; safe for a terminal."""
     shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Returns the rows of a table as lines. Each cell is padded to the width of its column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
 
 
 class _Lines:

@@ -150,7 +150,9 @@ def test_replay_times_come_from_given_machine(engine, recorded):
     replay = Replay(engine, recorded)
     plain, fixed, adaptive = (replay.run(config, table) for config in resolved)
     assert plain.speedup(table) == pytest.approx(1)
-    steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts, and the fixed time of every step
+    steps = [
+        table.verify.seconds(work.nodes) + 3e-3 for work in fixed.works
+    ]  # both drafts, and the fixed time of every step
     assert seconds(fixed, table) == pytest.approx(sum(steps))
     assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
     assert Replay(engine, recorded).run(resolved[2], table) == adaptive
@@ -166,7 +168,7 @@ def test_replay_times_count_tree_and_third_level(engine):
     assert 3 in passes
     replay = Replay(engine, recorded)
     tree, three = (replay.run(engine.resolve(DecodeConfig(m, 24)), table) for m in ("eagle3", "d2sd_three_level"))
-    assert seconds(tree, table) == pytest.approx(len(tree.nodes) * (draft + target))
+    assert seconds(tree, table) == pytest.approx(len(tree.works) * (draft + target))
     assert seconds(three, table) == pytest.approx(sum(draft * count + target for count in passes))
 
 
