@@ -113,7 +113,7 @@ def _texts(e: Findings) -> str:
     bad, total = e.unusable
     if e.surprise is not None and e.surprise >= UNRELATED:
         return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
-    others = "".join(f" With {t.template.description}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
+    others = "".join(f" With {t.template}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
         return f" The texts of {bad} of {total} prompts are empty or repeat themselves: look at the template first.{others}"
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -18,7 +18,7 @@ from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
 from d2sd.doctor.findings import Asked, Failure, Findings
-from d2sd.doctor.probes import Template, TemplateTrial, Trial, probe, templates
+from d2sd.doctor.probes import TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -29,7 +29,7 @@ from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Drafter, DraftingRun, TextWalk, redrafter, walk_text
+from d2sd.replay.anchors import Drafter, DraftingRun, TextWalk, redrafter
 from d2sd.replay.recorded import Text, with_features
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
@@ -237,22 +237,18 @@ class Examination:
         """Adds to the texts the features that any drafter reads, and drafts over them."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._good is None else set(self._good.target_layer_ids)
-
-        def read() -> Iterator[Text]:
-            for done, text in enumerate(self._texts):
-                self._at("drafting over the texts", done, len(self._texts))
-                with self._engine.lock:
-                    self._texts[done] = with_features(self.target, text, taps)
-                yield self._texts[done]
-
-        self.found = replace(self.found, run=self._run(model, read()))
-
-    def _run(self, model: Drafter, texts: Iterable[Text]) -> DraftingRun:
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
-        for text in texts:
+        for done, text in enumerate(self._texts):
+            self._at("drafting over the texts", done, len(self._texts))
             with self._engine.lock:
-                walks.append(walk_text(drafter, with_features(self.target, text, model.target_layer_ids)))
-        return DraftingRun(tuple(walks), drafter.block, drafter.visible)
+                self._texts[done] = with_features(self.target, text, taps)
+                walks.append(drafter.walk(self._texts[done]))
+        self.found = replace(self.found, run=drafter.run(walks))
+
+    def _run(self, model: Drafter, texts: Sequence[Text]) -> DraftingRun:
+        drafter = redrafter(self.target, model, self.asked.visible)
+        with self._engine.lock:
+            return drafter.run(drafter.walk(with_features(self.target, t, model.target_layer_ids)) for t in texts)
 
     def _read_texts(self) -> dict[str, Any]:
         with self._engine.lock:
@@ -294,15 +290,18 @@ class Examination:
         helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
         return {"further": max(helping, key=lambda trial: trial.run.alpha, default=None)}
 
-    def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
+    def _try_templates(
+        self, model: Drafter, others: Mapping[str, list[list[int]]], numbers: Sequence[int]
+    ) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
+        others: result of ``templates``.
         numbers: indices of the prompts whose texts are in the run.
         """
         run, found = self.found.run, list[TemplateTrial]()
         assert run is not None
-        for template in others:
-            texts = self._generated(template.ids, f"trying {template.description}")
+        for template, ids in others.items():
+            texts = self._generated(ids, f"trying {template}")
             known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
             now = self._run(model, [text for text, _ in known])
             change = now.change(replace(run, walks=tuple(walk for _, walk in known)), len(others))

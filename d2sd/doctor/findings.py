@@ -187,7 +187,7 @@ class Findings:
             "other_changes": len(self.trials) - len(self.helping),
             "repair": [change.description for change in (diagnosis.changes if diagnosis else ())],
             "repaired_alpha": diagnosis and diagnosis.alpha,
-            "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
+            "templates": [{"description": t.template, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
             "reference": reference and {
                 "drafter": self.asked.reference,
                 "alpha": reference.run.alpha,

@@ -19,7 +19,7 @@ from d2sd.doctor.changes import Variant
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Counts, Drafter, DraftingRun, Redrafter, draft_over, redrafter, relative_gain
+from d2sd.replay.anchors import Counts, Drafter, DraftingRun, Redrafter, redrafter, relative_gain
 from d2sd.replay.recorded import Text
 
 # Screening: number of texts, stride of positions, number of variants that are kept, and the gain that they must exceed.
@@ -75,7 +75,8 @@ def probe(
     order = sorted((n for n in range(len(gains)) if gains[n] > SCREEN_FLOOR), key=lambda n: -gains[n])
     others = [n for n in order[SCREEN_KEEP:] if variants[n].kind != variants[order[0]].kind]
     for variant in [variants[n] for n in (*order[:SCREEN_KEEP], *others[:1])]:  # another kind may help as much
-        run = draft_over(changed(target, model, visible, variant), texts)
+        drafter = changed(target, model, visible, variant)
+        run = drafter.run(map(drafter.walk, texts))
         gain = relative_gain(run.by_anchor, base.by_anchor, len(variants))
         clear = (gain.low or 0.0) > 0 and (gain.value or 0.0) >= MIN_GAIN
         yield Trial(variant, gain, clear and run.alpha >= base.alpha, run)
@@ -95,41 +96,32 @@ def _screened(drafter: Redrafter, texts: Sequence[Text], unchanged: Sequence[Cou
 
 
 @dataclass(frozen=True, slots=True)
-class Template:
-    """A way to format prompts. ``ids``: token ids of each prompt."""
-
-    description: str
-    ids: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TemplateTrial:
-    """The result of another template, with which the target writes other texts.
+    """The result of another template (see ``templates``), with which the target writes other texts.
 
     alpha: α over these texts.
     change: change of α compared with the original template, over the same prompts.
     unusable: number of prompts whose text is empty or mostly repeats itself.
     """
 
-    template: Template
+    template: str
     alpha: float
     change: Estimate
     unusable: int = 0
 
 
-def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> list[Template]:
-    """Returns other templates in which the prompts have other token ids than with ``config``."""
+def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> dict[str, list[list[int]]]:
+    """Returns the prompts' token ids in other templates, by the template's description; without those that change no ids."""
     if not engine.models.target.tokenizer.chat_template:
-        return []
+        return {}
     ways = {"the chat template": replace(config, chat=True)}
     if config.chat:
         ways = {"no chat template": replace(config, chat=False, thinking=False)}
         ways["no thinking" if config.thinking else "thinking"] = replace(config, thinking=not config.thinking)
-    seen, found = [[tuple(engine.encode(p, config)) for p in prompts]], list[Template]()
+    own, found = [engine.encode(p, config) for p in prompts], dict[str, list[list[int]]]()
     for description, other in ways.items():
         with suppress(InputError):  # the template rejects a prompt
-            ids = [tuple(engine.encode(p, other)) for p in prompts]
-            if ids not in seen:
-                seen.append(ids)
-                found.append(Template(description, tuple(ids)))
+            ids = [engine.encode(p, other) for p in prompts]
+            if ids not in (own, *found.values()):
+                found[description] = ids
     return found

@@ -168,7 +168,7 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
+        yield f"* The same prompts with {text(trial.template)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
 
 
 def _trial(t: Trial) -> tuple[str, ...]:

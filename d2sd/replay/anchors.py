@@ -75,6 +75,20 @@ class Redrafter:
         counts: list[int] = self.draft(text, anchors)[0].tolist()
         return counts
 
+    def walk(self, text: Text) -> TextWalk:
+        """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
+        counts, sure = (found.tolist() for found in self.draft(text, text.anchors))
+        at, end, accepted, beliefs = 0, len(text.ids) - 1 - text.start, [], []
+        while at < end:
+            beliefs.append(sure[at])
+            accepted.append(min(self.visible + counts[at], end - at))
+            at += accepted[-1] + 1
+        return TextWalk(tuple(accepted), end, counts, tuple(beliefs))
+
+    def run(self, walks: Iterable[TextWalk]) -> DraftingRun:
+        """Returns the run with these steps."""
+        return DraftingRun(tuple(walks), self.block, self.visible)
+
     def _features(self, text: Text) -> Tensor:
         """Returns the features that the drafter reads, (1, T − 1, taps·hidden), late by ``lag`` positions."""
         features = text.features_of(self.model.target_layer_ids).to(self.model.dtype)
@@ -211,17 +225,6 @@ class TextWalk:
     beliefs: tuple[list[tuple[float, float]], ...] = ()
 
 
-def walk_text(drafter: Redrafter, text: Text) -> TextWalk:
-    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
-    counts, sure = (found.tolist() for found in drafter.draft(text, text.anchors))
-    at, end, accepted, beliefs = 0, len(text.ids) - 1 - text.start, [], []
-    while at < end:
-        beliefs.append(sure[at])
-        accepted.append(min(drafter.visible + counts[at], end - at))
-        at += accepted[-1] + 1
-    return TextWalk(tuple(accepted), end, counts, tuple(beliefs))
-
-
 @dataclass(frozen=True, slots=True)
 class DraftPosition:
     """Acceptance at a position of a draft.
@@ -336,11 +339,6 @@ class DraftingRun:
             return None
         steps = sum(p.steps for p in known)
         return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
-
-
-def draft_over(drafter: Redrafter, texts: Iterable[Text]) -> DraftingRun:
-    """Returns the drafter's steps over these texts."""
-    return DraftingRun(tuple(walk_text(drafter, text) for text in texts), drafter.block, drafter.visible)
 
 
 def relative_gain(own: Sequence[Counts], base: Sequence[Counts], tests: int = 1) -> Estimate:

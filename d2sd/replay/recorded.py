@@ -147,11 +147,6 @@ class ReplayOutcome:
     def steps(self) -> Steps:
         return self.committed, self.cut
 
-    def speedup(self, machine: Machine) -> float | None:
-        """Returns the calculated speedup over plain decoding on a machine; None if the drafter's time is unknown."""
-        steps = machine.plain_steps(self.config.method, self.works)
-        return sum(self.committed) / steps if steps else None
-
 
 def recorded_outcome(trace: Trace) -> ReplayOutcome:
     """Returns what the recorded run itself committed."""

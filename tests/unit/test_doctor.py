@@ -17,7 +17,7 @@ from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import Exchange, Reference
 from d2sd.doctor.findings import Asked, Findings
-from d2sd.doctor.probes import Template, TemplateTrial, Trial
+from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -134,7 +134,7 @@ def trial(bundled, kind, accepted, number=0):
 
 # Findings for drafters with low acceptance.
 LOW = {"run": ran(*walks_of(0.3, 0.3))}
-TRIAL = TemplateTrial(Template("the chat template", ()), 3.0, Estimate(None), unusable=2)
+TRIAL = TemplateTrial("the chat template", 3.0, Estimate(None), unusable=2)
 ASK = "What it should reach is not known: give d2sd doctor --expect or --reference."
 FINDINGS = {
     "a drafter that works": ({}, "none", f"position 1 is accepted 90% of the time, with a smooth decay. {ASK}"),
@@ -300,7 +300,7 @@ def test_examine_tries_chat_template(bundled, monkeypatch, sound):
     finally:
         tokenizer.chat_template = None
     assert found.unusable == (3, 3)
-    assert [(t.template.description, t.unusable) for t in found.templates] == [("the chat template", 0)]
+    assert [(t.template, t.unusable) for t in found.templates] == [("the chat template", 0)]
     assert "The texts of 3 of 3 prompts are empty or repeat themselves" in found.diagnosis.sentence
     assert not found.names_fault
 

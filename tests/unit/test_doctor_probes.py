@@ -23,7 +23,7 @@ from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.nets.layouts import read_eagle3, read_form
 from d2sd.nets.models import Models
-from d2sd.replay.anchors import BlockRedrafter, DraftingRun, TextWalk, draft_over, redrafter, relative_gain, walk_text
+from d2sd.replay.anchors import BlockRedrafter, DraftingRun, TextWalk, redrafter, relative_gain
 from d2sd.replay.recorded import Text, with_features
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
@@ -54,7 +54,8 @@ def texts(bundled):
 @pytest.fixture(scope="module")
 def sound(bundled, texts):
     """The bundled drafter's steps over ``texts``."""
-    return draft_over(BlockRedrafter(bundled.models.target, bundled.models.first), texts)
+    drafter = BlockRedrafter(bundled.models.target, bundled.models.first)
+    return drafter.run(map(drafter.walk, texts))
 
 
 @pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
@@ -71,7 +72,7 @@ def test_walk_matches_decoding_steps(bundled, texts, name):
         trace = engine.generate(known.ids[: known.start], config)
         assert list(known.ids[known.start :]) == list(trace.token_ids)
         steps = tuple(len(s.committed) - 1 for s in trace.steps)
-        found = walk_text(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
+        found = redrafter(target, model).walk(with_features(target, known, model.target_layer_ids)).accepted
         assert found[:-1] == steps[:-1]
         # the last step may be cut with or without a bonus token
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
@@ -186,7 +187,8 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
     target, model = bundled.models.target, bundled.models.first
     sick = Variant("", "", broken(model.form)).apply(model)
-    base = draft_over(BlockRedrafter(target, sick), texts)
+    drafter = BlockRedrafter(target, sick)
+    base = drafter.run(map(drafter.walk, texts))
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
     found = list(probe(target, sick, 0, texts, base, tried))
     assert max((t for t in found if t.helps), key=lambda t: t.gain.value).variant.kind == kind
@@ -211,21 +213,21 @@ def test_relative_gain_interval_widens_with_trials():
 
 def test_templates_omits_templates_without_effect(bundled):
     config = DecodeConfig("autoregressive")
-    assert templates(bundled, PROMPTS, config) == []
+    assert templates(bundled, PROMPTS, config) == {}
     tokenizer = bundled.models.target.tokenizer
     tokenizer.chat_template = (
         "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}{% if enable_thinking %}?{% endif %}"
     )
     try:
-        assert [t.description for t in templates(bundled, PROMPTS, config)] == ["the chat template"]
-        assert [t.description for t in templates(bundled, PROMPTS, replace(config, chat=True))] == [
+        assert list(templates(bundled, PROMPTS, config)) == ["the chat template"]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == [
             "no chat template",
             "thinking",
         ]
         thinking = replace(config, chat=True, thinking=True)
-        assert [t.description for t in templates(bundled, PROMPTS, thinking)] == ["no chat template", "no thinking"]
+        assert list(templates(bundled, PROMPTS, thinking)) == ["no chat template", "no thinking"]
         tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing
-        assert [t.description for t in templates(bundled, PROMPTS, replace(config, chat=True))] == ["no chat template"]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == ["no chat template"]
     finally:
         tokenizer.chat_template = None
 
