@@ -225,15 +225,15 @@ def _replays(
         left_out |= refused
         facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
         origin = [written, facts, machine and machine.name, VERSIONS]
-        keys = [digest_of([asdict(setting.config), *origin]) for setting in settings]
-        missing = {key: s.config for key, s in zip(keys, settings, strict=True) if key not in known}
+        keyed = [(digest_of([asdict(setting.config), *origin]), setting) for setting in settings]
+        missing = {key: setting.config for key, setting in keyed if key not in known}
         if missing:
             replays = (Replay(engine, text) for text in progress(texts, desc="replay", unit="text", leave=False))
             outcomes = [[replay.run(config, machine) for config in missing.values()] for replay in replays]
             known |= zip(missing, map(list, zip(*outcomes, strict=True)), strict=True)
             if path:
                 write_whole(path, msgspec.json.encode(known))
-        for key, setting in zip(keys, settings, strict=True):
+        for key, setting in keyed:
             method, loaded = METHODS[setting.config.method], models.names()
             used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             names = [str(loaded[used])] if len(sources) > 1 else []

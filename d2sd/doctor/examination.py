@@ -169,13 +169,13 @@ class Examination:
         self._texts = [self._texts[n] for n in numbers]
         if asked.reference is not None:
             self._part("reading the reference", self._load_reference)
-        self._draft(model)
+        run = self._draft(model)
         self._part("reading the texts", self._read_texts)
-        self._part("trying other templates", lambda: self._try_templates(model, others, numbers))
+        self._part("trying other templates", lambda: self._try_templates(model, run, others, numbers))
         if self._good is not None:
-            self._part("comparing with the reference", lambda: self._compare(model, self._good))
+            self._part("comparing with the reference", lambda: self._compare(model, run, self._good))
         if self._texts and not (self.found.reference and self.found.reference.explained):
-            self._part("trying changes", lambda: self._try_changes(model))
+            self._part("trying changes", lambda: self._try_changes(model, run))
 
     def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
         self._now = stage
@@ -233,8 +233,8 @@ class Examination:
         self._good = drafter_of(models)
         return {}
 
-    def _draft(self, model: Drafter) -> None:
-        """Adds to the texts the features that any drafter reads, and drafts over them."""
+    def _draft(self, model: Drafter) -> DraftingRun:
+        """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, which is also found."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._good is None else set(self._good.target_layer_ids)
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
@@ -243,7 +243,9 @@ class Examination:
             with self._engine.lock:
                 self._texts[done] = with_features(self.target, text, taps)
                 walks.append(drafter.walk(self._texts[done]))
-        self.found = replace(self.found, run=drafter.run(walks))
+        run = drafter.run(walks)
+        self.found = replace(self.found, run=run)
+        return run
 
     def _run(self, model: Drafter, texts: Sequence[Text]) -> DraftingRun:
         drafter = redrafter(self.target, model, self.asked.visible)
@@ -254,12 +256,10 @@ class Examination:
         with self._engine.lock:
             return {"surprise": surprise(self.target, self._texts), "repeated": repeated_share(self._texts)}
 
-    def _compare(self, model: Drafter, good: Drafter) -> dict[str, Any]:
+    def _compare(self, model: Drafter, run: DraftingRun, good: Drafter) -> dict[str, Any]:
         """Compares with the reference, and exchanges parts if the reference drafts better."""
-        name, run = self.asked.reference or "", self.found.run
-        assert run is not None
         best = self._run(good, self._texts)
-        reference = compared(model, good, run, best, (self._raw, published_config(name)))
+        reference = compared(model, good, run, best, (self._raw, published_config(self.asked.reference or "")))
         if reference.same_form and reference.better:
             runs = count(1)
 
@@ -270,13 +270,11 @@ class Examination:
             reference = replace(reference, exchange=exchange(model, good, self._raw, run, best, drafted))
         return {"reference": reference}
 
-    def _try_changes(self, model: Drafter) -> dict[str, Any]:
+    def _try_changes(self, model: Drafter, run: DraftingRun) -> dict[str, Any]:
         """Tries all changes, one at a time. If one seems to undo the fault, tries whether another one helps in addition."""
-        run = self.found.run
-        assert run is not None
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
-        trials = probe(self.target, model, self.asked.visible, self._texts, run, tried)
+        trials = probe(self.target, model, self._texts, run, tried)
         for trial in self._locked(trials):
             latest[trial.variant.description] = trial
             self.found = replace(self.found, trials=tuple(latest.values()))
@@ -286,20 +284,19 @@ class Examination:
             return {}
         changed = best.variant.apply(model)
         self._at("trying further changes")
-        more = probe(self.target, changed, self.asked.visible, self._texts, best.run, self._variants(changed))
+        more = probe(self.target, changed, self._texts, best.run, self._variants(changed))
         helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
         return {"further": max(helping, key=lambda trial: trial.run.alpha, default=None)}
 
     def _try_templates(
-        self, model: Drafter, others: Mapping[str, list[list[int]]], numbers: Sequence[int]
+        self, model: Drafter, run: DraftingRun, others: Mapping[str, list[list[int]]], numbers: Sequence[int]
     ) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
         others: result of ``templates``.
         numbers: indices of the prompts whose texts are in the run.
         """
-        run, found = self.found.run, list[TemplateTrial]()
-        assert run is not None
+        found: list[TemplateTrial] = []
         for template, ids in others.items():
             texts = self._generated(ids, f"trying {template}")
             known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]

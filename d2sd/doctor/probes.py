@@ -46,25 +46,23 @@ class Trial:
     failure: str | None = None
 
 
-def changed(target: Target, model: Drafter, visible: int, variant: Variant) -> Redrafter:
-    """Returns an object that drafts over texts with the changed drafter."""
-    return redrafter(target, variant.apply(model), visible, lag=variant.lag, ahead=variant.ahead)
-
-
 def probe(
-    target: Target, model: Drafter, visible: int, texts: Sequence[Text], base: DraftingRun, variants: Sequence[Variant]
+    target: Target, model: Drafter, texts: Sequence[Text], base: DraftingRun, variants: Sequence[Variant]
 ) -> Iterator[Trial]:
     """Yields the screening results of all variants, then the results of the best ones over all texts.
 
-    visible: number of tokens after the anchor that the drafter is shown.
     base: the unchanged drafter's steps over all texts.
     """
+
+    def changed(variant: Variant) -> Redrafter:
+        return redrafter(target, variant.apply(model), base.visible, variant.lag, variant.ahead)
+
     few = texts[:SCREEN_TEXTS]
     unchanged = [list(counts[::SCREEN_EVERY]) for counts in base.by_anchor[: len(few)]]
     gains: list[float] = []
     for variant in variants:
         try:
-            screened = _screened(changed(target, model, visible, variant), few, unchanged)
+            screened = _screened(changed(variant), few, unchanged)
         except Exception as error:  # a change may fail with damaged weights; other changes are still tried
             gains.append(-1.0)
             yield Trial(variant, Estimate(None), failure=error_line(error))
@@ -75,7 +73,7 @@ def probe(
     order = sorted((n for n in range(len(gains)) if gains[n] > SCREEN_FLOOR), key=lambda n: -gains[n])
     others = [n for n in order[SCREEN_KEEP:] if variants[n].kind != variants[order[0]].kind]
     for variant in [variants[n] for n in (*order[:SCREEN_KEEP], *others[:1])]:  # another kind may help as much
-        drafter = changed(target, model, visible, variant)
+        drafter = changed(variant)
         run = drafter.run(map(drafter.walk, texts))
         gain = relative_gain(run.by_anchor, base.by_anchor, len(variants))
         clear = (gain.low or 0.0) > 0 and (gain.value or 0.0) >= MIN_GAIN

@@ -7,7 +7,7 @@ gives the features that drafters need. After that, only the drafters run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -65,10 +65,9 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
     Unknown fields are dropped. Raises ``InputError`` if a value is invalid.
     """
-    known = {f.name for f in fields(DecodeConfig)}
+    known = {k: v for k, v in trace.header["config"].items() if k in DecodeConfig.__dataclass_fields__}
     try:
-        config = DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
-        return replace(config, inspect=False, backend="auto")
+        return replace(DecodeConfig(**known), inspect=False, backend="auto")
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 

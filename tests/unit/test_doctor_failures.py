@@ -79,7 +79,11 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("generate_texts", "generating the texts"), ("Redrafter.walk", "drafting over the texts"), ("weight_remarks", None)],
+    [
+        ("generate_texts", "generating the texts"),
+        ("Redrafter.walk", "drafting over the texts"),
+        ("weight_remarks", None),
+    ],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
     module = "replay.anchors" if name == "Redrafter.walk" else "doctor.examination"

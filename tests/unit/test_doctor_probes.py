@@ -190,7 +190,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     drafter = BlockRedrafter(target, sick)
     base = drafter.run(map(drafter.walk, texts))
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
-    found = list(probe(target, sick, 0, texts, base, tried))
+    found = list(probe(target, sick, texts, base, tried))
     assert max((t for t in found if t.helps), key=lambda t: t.gain.value).variant.kind == kind
     # another kind of change is always measured over all texts too, since it might help as much
     assert [t.variant.kind for t in found if len(t.run.walks) == len(texts)] == [kind, "ahead"]
@@ -199,7 +199,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
 def test_probe_finds_no_help_for_sound_drafter(bundled, texts, sound):
     target, model = bundled.models.target, bundled.models.first
     some = [v for v in variants(model, target, 100, RAW) if v.kind in ("attention", "rotary", "lag")]
-    assert not [t for t in probe(target, model, 0, texts, sound, some) if t.helps]
+    assert not [t for t in probe(target, model, texts, sound, some) if t.helps]
 
 
 def test_relative_gain_interval_widens_with_trials():
