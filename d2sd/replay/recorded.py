@@ -72,8 +72,8 @@ def recorded_config(trace: Trace) -> DecodeConfig:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
 
-def recorded_text(trace: Trace, target: Target) -> Text:
-    """Returns the text of a run. Raises ``InputError`` if it cannot be replayed with this target."""
+def recorded_text(trace: Trace) -> Text:
+    """Returns the text of a run. Raises ``InputError`` if the run cannot be replayed."""
     if recorded_config(trace).temperature != 0:
         raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
     if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
@@ -82,11 +82,7 @@ def recorded_text(trace: Trace, target: Target) -> Text:
             'with "return_token_ids": true'
         )
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
-    if not prompt or len(trace.token_ids) < 2:
-        raise InputError("the trace contains no text to replay; record a run of at least two tokens")
-    text = Text((*prompt, *trace.token_ids), len(prompt))
-    check_fits(target, text.ids)
-    return text
+    return Text((*prompt, *trace.token_ids), len(prompt))
 
 
 def check_fits(target: Target, ids: Sequence[int]) -> None:
@@ -162,19 +158,24 @@ def recorded_outcome(trace: Trace) -> ReplayOutcome:
 class Replay:
     """A recorded run, prepared for replays. Raises ``InputError`` if it cannot be replayed.
 
+    recorded: the run, or only its greedy text.
     most: maximum number of output tokens to replay; None for all.
     ids, begin: tokens of prompt and output, and the index of the first output token.
     """
 
-    def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
+    def __init__(self, engine: Engine, recorded: Trace | Text, most: int | None = None):
         target, models = engine.models.target, engine.models
-        text = recorded_text(trace, target)
+        text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
+        if not text.start or not text.anchors:
+            raise InputError("the trace contains no text to replay; record a run of at least two tokens")
+        check_fits(target, text.ids)
+        served = isinstance(recorded, Trace) and recorded.header["method"] not in METHODS
+        most_others = MOST_OTHERS * (len(text.ids) - text.start) if served else 0  # a server may round differently
         text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
             text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
-        # a server may round differently than this machine
-        if len(others) > (0 if trace.header["method"] in METHODS else MOST_OTHERS * len(trace.token_ids)):
+        if len(others) > most_others:
             raise InputError(
                 f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "
                 "model's greedy choice; load the model that wrote it (command line: --model or --target)"
