@@ -24,8 +24,8 @@ from d2sd.__about__ import __version__
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.comparison import first_difference
-from d2sd.calibration.replays import Replayed, compare_replays, drafter_verdict, how_replayed
-from d2sd.calibration.sentences import count, decimal, percent, signed_decimal, with_interval
+from d2sd.calibration.replays import compare_replays, drafter_verdict, how_replayed
+from d2sd.calibration.sentences import count, decimal, percent
 from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
@@ -342,19 +342,13 @@ def _show(
     cells = [("", "α", "− recorded" if alone else "− last", "steps", *titles)]
     for figure, extra in zip(figures, more, strict=True):
         numbers = map(decimal, extra.values())
-        cells.append((figure.name, *_words(figure.whole), str(figure.whole.steps), *numbers))
+        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *numbers))
     lines = [*aligned(cells), "Acceptance by position, among the steps that reach it:"]
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
         lines.append(f"  {figure.name}: {', '.join(shares) or '–'}")
-        lines += (f"    {group}: α {'  '.join(_words(own))}".rstrip() for group, own in figure.groups.items())
+        lines += (f"    {group}: α {'  '.join(own.words)}".rstrip() for group, own in figure.groups.items())
     print(printable("\n".join([*lines, *reading])))
-
-
-def _words(found: Replayed) -> tuple[str, str]:
-    """Returns α, and its difference from the base, with intervals."""
-    difference = "" if found.difference is None else with_interval(found.difference, signed_decimal, "[]")
-    return with_interval(found.alpha, decimal, "[]"), difference
 
 
 def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:

@@ -115,7 +115,8 @@ class BlockRedrafter(Redrafter):
         return torch.cat(counts), torch.cat(beliefs)
 
     def _draft(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> tuple[Tensor, Tensor]:
-        block = self._blocks(text, anchors)
+        ids = [(text.ids[at : at + self.block] + (NO_TOKEN,) * self.block)[: self.block] for at in anchors]
+        block = torch.tensor(ids, device=self.drafter.device)  # each anchor and the γ − 1 tokens after it
         hidden = self._hidden(block, anchors, context)
         rows = hidden[:, 1 - self.form.shift :]
         goal = block[:, 1 + self.visible :]
@@ -140,11 +141,6 @@ class BlockRedrafter(Redrafter):
             if not len(left):
                 break
         return count, sure
-
-    def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Returns each anchor and the γ − 1 tokens after it, (anchors, γ)."""
-        ids = [(text.ids[at : at + self.block] + (NO_TOKEN,) * self.block)[: self.block] for at in anchors]
-        return torch.tensor(ids, device=self.drafter.device)
 
     def _hidden(self, block: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
         """Returns the hidden states of one block after every anchor, (anchors, rows, hidden)."""

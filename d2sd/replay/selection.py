@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from d2sd.calibration.replays import compare_replays, how_replayed
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
+from d2sd.calibration.sentences import count, signed_decimal, with_interval
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
@@ -36,15 +36,7 @@ def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     names = [f"at the {k} likeliest prefixes", f"at {k} random prefixes", "once, at the true boundary"]
     sides = [[outcome.steps for outcome in side] for side in zip(*texts, strict=True)]
     rows = compare_replays(names, sides, [""] * len(texts), base=0)
-    cells = [
-        (
-            row.name,
-            with_interval(row.whole.alpha, decimal),
-            with_interval(row.whole.difference, signed_decimal) if row.whole.difference else "",
-        )
-        for row in rows
-    ]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    table = "".join(f"| {' | '.join((row.name, *row.whole.words))} |\n" for row in rows)
     return (
         f"# What would perfect confidence bring?\n\n{_sentence(rows[-1].whole.difference, k)} The replays cover {count(len(texts), 'text')} with "
         f"the same drafters. At temperature 0, a replay gives exactly the steps that decoding would give.\n\n{HEAD}{table}\n"
