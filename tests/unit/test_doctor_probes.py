@@ -83,8 +83,8 @@ def test_block_redrafter_continues_visible_tokens(bundled, texts, monkeypatch):
     drafter = BlockRedrafter(target, bundled.models.second, visible=2)
     found = drafter.accepted(known, known.anchors)
     assert 0 < max(found) <= bundled.models.second.block_size - 3
-    blocks = drafter._blocks
-    monkeypatch.setattr(drafter, "_blocks", lambda *args: blocks(*args).index_fill(1, torch.tensor([1, 2]), 0))
+    hidden, shown = drafter._hidden, torch.tensor([1, 2])
+    monkeypatch.setattr(drafter, "_hidden", lambda block, *rest: hidden(block.index_fill(1, shown, 0), *rest))
     assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # wrong tokens were visible
 
 
