@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import d2sd
 from d2sd.trace import text as module
-from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, progress
+from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, aligned, progress
 
 SPLIT = "a cat 😀 naïve 日本語 👩‍👩‍👧 — é" * 6
 
@@ -70,6 +70,10 @@ def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
     lines = err.splitlines()
     assert [line.partition(",")[0] for line in lines[:4]] == [f"texts: {n} of 3" for n in range(4)]
     assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
+
+
+def test_aligned_pads_cells_but_not_ends_of_lines():
+    assert aligned([["", "α", ""], ["a drafter", "1.25", "x"]]) == ["           α", "a drafter  1.25  x"]
 
 
 def test_progress_is_silent_for_short_jobs(capsys):
