@@ -47,7 +47,7 @@ class Forced(StepPlan):
 @torch.inference_mode()
 def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
     """Drafts at every position of a text. Yields the result at each position."""
-    engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
+    engine, ids, begin = replay.engine, replay.ids, replay.begin
     drafters = engine.drafters(config, len(ids))
     drafters.plan = plan
     replay.commit(drafters, 0, begin)
@@ -111,10 +111,10 @@ def main() -> None:
                 size: [list(found(replay, config, Forced(size, n, config))) for n in redrafts if n < size]
                 for size in METHODS[method].draft_lengths(config.block_size or 2)
             }
-            plain = (len(replay.output) - 1) * costs.plain()
+            plain = (len(replay.ids) - replay.begin - 1) * costs.plain()
             row = [
                 plain,
-                plain / (outcome.speedup(costs) or 1.0),
+                plain / sum(outcome.committed) * (costs.plain_steps(method, outcome.works) or 1.0),
                 *(quickest(ways, costs, exact) for exact in (False, True)),
             ]
             for name in (domain, "all"):

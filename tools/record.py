@@ -98,7 +98,7 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
     own = run.trace()
 
     def same(other: Trace) -> bool:
-        configs = (replace(recorded_config(trace), inspect=False) for trace in (own, other))
+        configs = (recorded_config(trace) for trace in (own, other))
         return other.token_ids == own.token_ids and len(set(configs)) == 1
 
     at = next((at for at, lane in enumerate(raced.lanes) if same(lane.trace)), None)

@@ -33,6 +33,12 @@ class Replayed:
     difference: Estimate | None
     steps: int
 
+    @property
+    def words(self) -> tuple[str, str]:
+        """α, and its difference from the base, with intervals."""
+        difference = "" if self.difference is None else with_interval(self.difference, signed_decimal, "[]")
+        return with_interval(self.alpha, decimal, "[]"), difference
+
 
 @dataclass(frozen=True, slots=True)
 class DrafterFigures:
@@ -48,11 +54,6 @@ class DrafterFigures:
     whole: Replayed
     groups: dict[str, Replayed]
     reached: tuple[Estimate, ...]
-
-    @property
-    def first_position(self) -> Estimate:
-        """The share of steps that accept the first drafted token."""
-        return self.reached[0] if self.reached else Estimate(None)
 
 
 def compare_replays(
@@ -136,7 +137,7 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
     """Returns a sentence or two: which row is best, and whether it differs significantly from the last one, the base."""
     found, last = best(rows), rows[-1]
     rival = best(rows[:-1]) if found is last and len(rows) > 1 else found
-    said = f"{found.name} is the best: α {with_interval(found.whole.alpha, decimal, '[]')}."
+    said = f"{found.name} is the best: α {found.whole.words[0]}."
     if rival.whole.difference is None:
         return said
     other = (
@@ -149,4 +150,4 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
         if rival.whole.difference.excludes_zero
         else "not significant"
     )
-    return f"{said} {other} by {with_interval(rival.whole.difference, signed_decimal, '[]')}, {chance}."
+    return f"{said} {other} by {rival.whole.words[1]}, {chance}."

@@ -16,10 +16,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    a, part = arguments, "second_drafter" if arguments.drafter else "drafter"
-    return whatif.run(
-        argparse.Namespace(**{**vars(a), "texts": [str(a.folder / "board-texts")], part: checkpoints(a.folder)})
-    )
+    a = arguments
+    a.texts = [str(a.folder / "board-texts")]
+    setattr(a, "second_drafter" if a.drafter else "drafter", checkpoints(a.folder))
+    return whatif.run(a)
 
 
 def checkpoints(folder: Path) -> list[str]:

@@ -24,8 +24,8 @@ from d2sd.__about__ import __version__
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.comparison import first_difference
-from d2sd.calibration.replays import DrafterFigures, Replayed, compare_replays, drafter_verdict, how_replayed
-from d2sd.calibration.sentences import count, decimal, percent, signed_decimal, with_interval
+from d2sd.calibration.replays import compare_replays, drafter_verdict, how_replayed
+from d2sd.calibration.sentences import count, decimal, percent
 from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
@@ -50,7 +50,7 @@ from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.metrics import weights_of
-from d2sd.trace.text import escaped, printable, progress
+from d2sd.trace.text import aligned, escaped, printable, progress
 from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of, training_step
 
@@ -112,6 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     a = arguments
     if a.methods not in (None, "all"):
         parse_settings(a.methods, a.sweep, DecodeConfig("autoregressive"))  # before models are loaded
+    machine = machine_of(a.costs) if a.costs else None
     if a.prompts and len(a.texts) > 1:
         raise InputError("--prompts writes the texts into one folder; name one folder")
     prompts = read_prompts(a.prompts, a.limit) if a.prompts else []
@@ -123,7 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         texts = _written(a, first, prompts) if prompts else texts
         _tell_of_target(first, texts)
-        for row in _replays(a, first, part, sources, texts, left_out):
+        for row in _replays(a, first, part, sources, texts, machine, left_out):
             if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
                 rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
             else:
@@ -135,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
     if rows:
         of_prompts = f"greedy answers to {count(len(prompts), 'prompt')} of {_public(str(a.prompts))}"
         source = f"{of_prompts} (sha256 {digest(a.prompts, prompts)[:16]})" if prompts else "recorded runs"
-        _show(a, texts, rows, len(sources) == 1 and not prompts, source)
+        _show(a, texts, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
     return status
@@ -202,6 +203,7 @@ def _replays(
     part: str,
     sources: Sequence[str | None],
     texts: Sequence[Trace],
+    machine: Machine | None,
     left_out: dict[str, str],
 ) -> Iterator[Row]:
     """Yields the rows of all drafters and settings.
@@ -210,31 +212,28 @@ def _replays(
     part, sources: see ``_drafters``.
     left_out: is filled with the settings that these models cannot run, and the reasons.
     """
-    machine = machine_of(a.costs) if a.costs else None
     path = Path(a.texts[0]) / RESULTS if a.prompts else None
     known = _read(path)
     written = [[text.prefill and text.prefill.prompt_token_ids, text.token_ids] for text in texts]
     for source in sources:
-        models, engine = first.models, first
+        engine = first
         if source is not None and source != sources[0]:
-            models = with_drafter(models, source, a.dtype, part == "second_drafter")
-            engine = Engine(models, a.passes)
+            engine = Engine(with_drafter(first.models, source, a.dtype, part == "second_drafter"), a.passes)
+        models = engine.models
         methods, base = _settings(a, source, texts, models)
         settings, refused = runnable(engine, parse_settings(methods, a.sweep, base), lenient=methods == "all")
         left_out |= refused
         facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
         origin = [written, facts, machine and machine.name, VERSIONS]
-        keys = [digest_of([asdict(setting.config), *origin]) for setting in settings]
-        found = {key: list[ReplayOutcome]() for key in keys if key not in known}
-        for text in progress(texts, desc="replay", unit="text", leave=False) if found else ():
-            replay = Replay(engine, text)
-            for key, setting in zip(keys, settings, strict=True):
-                if key in found:
-                    found[key].append(replay.run(setting.config, machine))
-        known |= found
-        if path and found:
-            write_whole(path, msgspec.json.encode(known))
-        for key, setting in zip(keys, settings, strict=True):
+        keyed = [(digest_of([asdict(setting.config), *origin]), setting) for setting in settings]
+        missing = {key: setting.config for key, setting in keyed if key not in known}
+        if missing:
+            replays = (Replay(engine, text) for text in progress(texts, desc="replay", unit="text", leave=False))
+            outcomes = [[replay.run(config, machine) for config in missing.values()] for replay in replays]
+            known |= zip(missing, map(list, zip(*outcomes, strict=True)), strict=True)
+            if path:
+                write_whole(path, msgspec.json.encode(known))
+        for key, setting in keyed:
             method, loaded = METHODS[setting.config.method], models.names()
             used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             names = [str(loaded[used])] if len(sources) > 1 else []
@@ -264,7 +263,7 @@ def _settings(
     These are the recorded ones, but named drafters draft alone, or as second drafters with the method d2sd, and as many tokens as they
     were trained for. After a server's log, drafts are chains, at most as long as the server's longest.
     """
-    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1)
+    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1, inspect=False)
     if recorded is None:
         longest = max((len(s.first_draft.ids) for text in texts for s in text.steps if s.first_draft), default=1)
         size = min(1 + longest, models.first.block_size if models.first else 0)
@@ -272,17 +271,24 @@ def _settings(
     else:
         base = recorded_config(texts[0])
         if recorded.drafts and not a.drafter and not a.second_drafter:
-            return a.methods or recorded.id, replace(base, inspect=False, backend="auto")
+            return a.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
     level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
     alone = "d2sd" if a.second_drafter else "eagle3" if level else "dflash"
-    return a.methods or alone, replace(base, inspect=False, backend="auto")
+    return a.methods or alone, base
 
 
 # The comparison as text, JSON and a page.
 
 
-def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], alone: bool, source: str) -> None:
+def _show(
+    a: argparse.Namespace,
+    texts: Sequence[Trace],
+    rows: Sequence[Row],
+    alone: bool,
+    machine: Machine | None,
+    source: str,
+) -> None:
     """Prints the comparison and writes the page.
 
     alone: whether there is one drafter, so that the base of the differences is the recorded run, not the last row.
@@ -294,7 +300,6 @@ def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], al
     steps = [[outcome.steps for outcome in row.outcomes] for row in rows]
     groups = [str(text.header.get("domain") or "all") for text in texts]
     figures = compare_replays([row.name for row in rows], steps, groups, 0 if alone else -1)
-    machine = machine_of(a.costs) if a.costs else None
     more = [_more(row.outcomes, machine) for row in rows]
     costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
     reading = [
@@ -316,7 +321,15 @@ def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], al
     origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, a.argv))}", "Versions": VERSIONS}
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
     if a.html:
-        write_whole(a.html, _page(figures, rows, texts, reading, origin))
+        from d2sd.figures.measured import replay_panels
+        from d2sd.figures.report import report_page, settings
+        from d2sd.figures.style import FigureTable
+
+        title = f"Replays: {count(len(rows), 'row')} over {count(len(texts), 'text')}"
+        facts = [("Origin of the figures", FigureTable(("", ""), tuple(origin.items())))]
+        facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts]))
+        panels = replay_panels(figures, [row.step for row in rows])
+        write_whole(a.html, report_page(title, reading, panels, facts=facts))
         print(f"{a.html}: a report of {count(len(rows), 'row')}", file=sys.stderr)
     if a.json:
         found = [
@@ -329,24 +342,13 @@ def _show(a: argparse.Namespace, texts: Sequence[Trace], rows: Sequence[Row], al
     cells = [("", "α", "− recorded" if alone else "− last", "steps", *titles)]
     for figure, extra in zip(figures, more, strict=True):
         numbers = map(decimal, extra.values())
-        cells.append((figure.name, *_words(figure.whole), str(figure.whole.steps), *numbers))
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    for line in cells:
-        print(printable("  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()))
-    print("Acceptance by position, among the steps that reach it:")
+        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *numbers))
+    lines = [*aligned(cells), "Acceptance by position, among the steps that reach it:"]
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
-        print(printable(f"  {figure.name}: {', '.join(shares) or '–'}"))
-        for group, own in figure.groups.items():
-            print(printable(f"    {group}: α {'  '.join(_words(own))}".rstrip()))
-    for sentence in reading:
-        print(printable(sentence))
-
-
-def _words(found: Replayed) -> tuple[str, str]:
-    """Returns α, and its difference from the base, with intervals."""
-    difference = "" if found.difference is None else with_interval(found.difference, signed_decimal, "[]")
-    return with_interval(found.alpha, decimal, "[]"), difference
+        lines.append(f"  {figure.name}: {', '.join(shares) or '–'}")
+        lines += (f"    {group}: α {'  '.join(own.words)}".rstrip() for group, own in figure.groups.items())
+    print(printable("\n".join([*lines, *reading])))
 
 
 def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:
@@ -359,12 +361,12 @@ def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[st
     }
     if machine is None:
         return found
-    plain, steps = machine.plain(), machine.plain_steps(outcomes[0].config.method, works)
-    speedup = sum(sum(outcome.committed) for outcome in outcomes) / steps if steps else None
+    steps, tokens = machine.plain_steps(outcomes[0].config.method, works), sum(sum(o.committed) for o in outcomes)
+    seconds = steps and machine.plain() * steps
     return found | {
-        "calculated_ms_per_step": steps and 1e3 * plain * steps / len(works),
-        "calculated_tokens_per_second": speedup and speedup / plain,
-        "calculated_speedup": speedup,
+        "calculated_ms_per_step": seconds and 1e3 * seconds / len(works),
+        "calculated_tokens_per_second": seconds and tokens / seconds,
+        "calculated_speedup": steps and tokens / steps,
     }
 
 
@@ -386,28 +388,6 @@ def _of_log(texts: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterat
             f"{others} of {sum(len(text.token_ids) for text in texts)} tokens differ from the choice of the local target, so the server's "
             "target has other weights or rounds differently."
         )
-
-
-def _page(
-    figures: Sequence[DrafterFigures],
-    rows: Sequence[Row],
-    texts: Sequence[Trace],
-    reading: Sequence[str],
-    origin: dict[str, str],
-) -> str:
-    from d2sd.figures.measured import replay_panels
-    from d2sd.figures.report import report_page, settings
-    from d2sd.figures.style import FigureTable
-
-    return report_page(
-        f"Replays: {count(len(rows), 'row')} over {count(len(texts), 'text')}",
-        reading,
-        replay_panels(figures, [row.step for row in rows]),
-        facts=[
-            ("Origin of the figures", FigureTable(("", ""), tuple(origin.items()))),
-            *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
-        ],
-    )
 
 
 def _public(word: str) -> str:

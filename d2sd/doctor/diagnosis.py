@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from d2sd.calibration.sentences import count, decimal, with_interval
 from d2sd.doctor.evidence import UNRELATED
 from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
-from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings
+from d2sd.doctor.findings import Diagnosis, Findings
 from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
-from d2sd.replay.anchors import LOW, alpha, alpha_estimate
+from d2sd.replay.anchors import LOW, DraftingRun
 
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
 TIMES = 2.0  # factor by which accepted tokens must rise if no level is known
@@ -44,11 +44,9 @@ def diagnose(e: Findings) -> Diagnosis:
         return _exchanged(e, e.run, swap)
     if (trial := proved(e, e.run)) is not None:
         variant = trial.variant
-        now = f"α is {alpha(trial.walks):.2f} instead of {e.run.alpha:.2f}"
+        now = f"α is {trial.run.alpha:.2f} instead of {e.run.alpha:.2f}"
         sentence = f"With {variant.description}, {now}.{_known(e)}"
-        return Diagnosis(
-            variant.kind, sentence, variant.fix, (variant,) if variant.writable else (), alpha(trial.walks)
-        )
+        return Diagnosis(variant.kind, sentence, variant.fix, (variant,) * variant.writable, trial.run.alpha)
     cause = "below" if e.below else "unknown" if e.run.shape[0] == "unclear" else "none"
     sentence = f"α is {with_interval(e.run.estimate, decimal)}{_shape(e.run)}.{_texts(e)}{_believed(e.run)}{_best(e)}{_known(e)}"
     return Diagnosis(cause, sentence)
@@ -66,9 +64,9 @@ def proved(e: Findings, run: DraftingRun) -> Trial | None:
         return None
     if e.reference is not None or e.asked.expected is not None:
         return best if e.below and _reaches(e, best) else None
-    after = DraftingRun(best.walks, run.block, run.visible)
+    after = best.run
     trained = after.first >= LOW and after.shape[0] == "smooth"
-    others = (alpha(t.walks) for t in e.trials if t.walks and t.variant.kind != best.variant.kind)
+    others = (t.run.alpha for t in e.trials if t.variant.kind != best.variant.kind)
     alone = max(others, default=0.0) < RIVAL * after.alpha
     doubled = after.alpha - 1 >= TIMES * (run.alpha - 1)
     return best if best.variant.common and trained and doubled and alone and e.further is None else None
@@ -76,10 +74,9 @@ def proved(e: Findings, run: DraftingRun) -> Trial | None:
 
 def _reaches(e: Findings, trial: Trial) -> bool:
     if e.reference is not None:
-        return is_restored(trial.walks, e.reference.walks)
-    estimate, level = alpha_estimate(trial.walks), e.asked.expected or 0.0
-    high = estimate.high if estimate.high is not None else estimate.value
-    return alpha(trial.walks) >= RESTORED * level and (high or 0.0) >= level
+        return is_restored(trial.run, e.reference.run)
+    level = e.asked.expected or 0.0
+    return trial.run.alpha >= RESTORED * level and not trial.run.below(level)
 
 
 def _exchanged(e: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
@@ -90,10 +87,10 @@ def _exchanged(e: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
     said = f" ({how.pop()})" if len(how) == 1 else ""
     others = f" {_listed(outside)} too, with little effect on α." if outside else ""
     sentence = (
-        f"What lowers α is {swap.words}{said}: with these parts of the reference, α is {alpha(swap.walks):.2f} instead of "
-        f"{run.alpha:.2f}; the reference reaches {alpha(e.reference.walks):.2f}.{others}"
+        f"What lowers α is {swap.words}{said}: with these parts of the reference, α is {swap.run.alpha:.2f} instead of "
+        f"{run.alpha:.2f}; the reference reaches {e.reference.run.alpha:.2f}.{others}"
     )
-    return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,), alpha(swap.walks))
+    return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,), swap.run.alpha)
 
 
 def _listed(tensors: Sequence[str]) -> str:
@@ -116,7 +113,7 @@ def _texts(e: Findings) -> str:
     bad, total = e.unusable
     if e.surprise is not None and e.surprise >= UNRELATED:
         return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
-    others = "".join(f" With {t.template.description}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
+    others = "".join(f" With {t.template}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
         return f" The texts of {bad} of {total} prompts are empty or repeat themselves: look at the template first.{others}"
     return (
@@ -144,8 +141,8 @@ def _best(e: Findings) -> str:
     if not e.helping:
         return f"{tried} none raises α clearly."
     best, more = e.helping[0], e.further
-    further = "" if more is None else f"; with {more.variant.description} too, {alpha(more.walks):.2f}"
-    return f"{tried} {best.variant.description} is the best: {alpha(best.walks):.2f}{further}."
+    further = "" if more is None else f"; with {more.variant.description} too, {more.run.alpha:.2f}"
+    return f"{tried} {best.variant.description} is the best: {best.run.alpha:.2f}{further}."
 
 
 def _known(e: Findings) -> str:
@@ -159,7 +156,7 @@ def _known(e: Findings) -> str:
 
 
 def _compared(run: DraftingRun, reference: Reference) -> str:
-    theirs, swap = alpha(reference.walks), reference.exchange
+    theirs, swap = reference.run.alpha, reference.exchange
     if not reference.better:
         although = f", although {_listed(list(reference.tensors))}" if reference.tensors else ""
         low = ", and as low: not the drafter differs, so look at the target, its tokenizer and the template"
@@ -173,7 +170,7 @@ def _compared(run: DraftingRun, reference: Reference) -> str:
     if swap is None or not swap.parts:
         return f"{said}; no exchange of its parts explains the difference."
     if swap.share <= MOST_PARTS:
-        return f"{said}; with its {swap.words}, α is {alpha(swap.walks):.2f}."
+        return f"{said}; with its {swap.words}, α is {swap.run.alpha:.2f}."
     (how, same), total = Counter(reference.tensors.values()).most_common(1)[0], len(reference.tensors)
     alike = f" {same} of the {total} tensors that differ: {how}." if 2 * same > total else ""
     return f"{said}; more than half of all parts must come from it ({swap.words}): another training, or a fault of all of them.{alike}"

@@ -8,6 +8,7 @@ from math import log
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from d2sd.doctor.changes import weights_of
 from d2sd.nets.target import Target
@@ -66,8 +67,7 @@ def surprise(target: Target, texts: Sequence[Text]) -> float | None:
         if ids.shape[1] < 2:
             continue
         hidden = target.base(input_ids=ids).last_hidden_state[:, :-1]
-        log_probs = target.logits(hidden)[0].float().log_softmax(-1)
-        total -= float(log_probs.gather(1, ids[0, 1:, None]).sum())
+        total += float(cross_entropy(target.logits(hidden)[0].float(), ids[0, 1:], reduction="sum"))
         count += ids.shape[1] - 1
     return total / count / log(target.config.vocab_size) if count else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -12,21 +12,13 @@ from typing import Any
 import torch
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
 from d2sd.doctor.evidence import is_unusable, repeated_share, surprise, weight_remarks
 from d2sd.doctor.exchange import RESTORED, RUNS, compared, exchange
-from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings
-from d2sd.doctor.probes import (
-    Template,
-    TemplateTrial,
-    Trial,
-    change_of_alpha,
-    probe,
-    templates,
-)
+from d2sd.doctor.findings import Asked, Failure, Findings
+from d2sd.doctor.probes import TemplateTrial, Trial, probe, templates
 from d2sd.doctor.settings import settings_of
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -37,7 +29,7 @@ from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Drafter, TextWalk, alpha, block_size, redrafter, walk_text
+from d2sd.replay.anchors import Drafter, DraftingRun, TextWalk, redrafter
 from d2sd.replay.recorded import Text, with_features
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
@@ -177,13 +169,13 @@ class Examination:
         self._texts = [self._texts[n] for n in numbers]
         if asked.reference is not None:
             self._part("reading the reference", self._load_reference)
-        self._draft(model)
+        run = self._draft(model)
         self._part("reading the texts", self._read_texts)
-        self._part("trying other templates", lambda: self._try_templates(model, others, numbers))
+        self._part("trying other templates", lambda: self._try_templates(model, run, others, numbers))
         if self._good is not None:
-            self._part("comparing with the reference", lambda: self._compare(model, self._good))
+            self._part("comparing with the reference", lambda: self._compare(model, run, self._good))
         if self._texts and not (self.found.reference and self.found.reference.explained):
-            self._part("trying changes", lambda: self._try_changes(model))
+            self._part("trying changes", lambda: self._try_changes(model, run))
 
     def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
         self._now = stage
@@ -241,8 +233,8 @@ class Examination:
         self._good = drafter_of(models)
         return {}
 
-    def _draft(self, model: Drafter) -> None:
-        """Adds to the texts the features that any drafter reads, and drafts over them."""
+    def _draft(self, model: Drafter) -> DraftingRun:
+        """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, which is also found."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._good is None else set(self._good.target_layer_ids)
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
@@ -250,45 +242,39 @@ class Examination:
             self._at("drafting over the texts", done, len(self._texts))
             with self._engine.lock:
                 self._texts[done] = with_features(self.target, text, taps)
-                walks.append(walk_text(drafter, self._texts[done]))
-        self.found = replace(self.found, run=self._run(model, walks))
+                walks.append(drafter.walk(self._texts[done]))
+        run = drafter.run(walks)
+        self.found = replace(self.found, run=run)
+        return run
 
-    def _run(self, model: Drafter, walks: Sequence[TextWalk]) -> DraftingRun:
-        return DraftingRun(tuple(walks), block_size(model), self.asked.visible)
-
-    def _walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
+    def _run(self, model: Drafter, texts: Sequence[Text]) -> DraftingRun:
+        drafter = redrafter(self.target, model, self.asked.visible)
         with self._engine.lock:
-            drafter = redrafter(self.target, model, self.asked.visible)
-            return tuple(walk_text(drafter, with_features(self.target, t, model.target_layer_ids)) for t in texts)
+            return drafter.run(drafter.walk(with_features(self.target, t, model.target_layer_ids)) for t in texts)
 
     def _read_texts(self) -> dict[str, Any]:
         with self._engine.lock:
             return {"surprise": surprise(self.target, self._texts), "repeated": repeated_share(self._texts)}
 
-    def _compare(self, model: Drafter, good: Drafter) -> dict[str, Any]:
+    def _compare(self, model: Drafter, run: DraftingRun, good: Drafter) -> dict[str, Any]:
         """Compares with the reference, and exchanges parts if the reference drafts better."""
-        name, run = self.asked.reference or "", self.found.run
-        assert run is not None
-        others = self._walk(good, self._texts)
-        reference = compared(model, good, run.walks, others, (self._raw, published_config(name)))
+        best = self._run(good, self._texts)
+        reference = compared(model, good, run, best, (self._raw, published_config(self.asked.reference or "")))
         if reference.same_form and reference.better:
             runs = count(1)
 
-            def drafted(variant: Variant, texts: int) -> tuple[TextWalk, ...]:
+            def drafted(variant: Variant, texts: int) -> DraftingRun:
                 self._at("exchanging parts", next(runs), RUNS)
-                return self._walk(variant.apply(model), self._texts[:texts])
+                return self._run(variant.apply(model), self._texts[:texts])
 
-            swap = exchange(model, good, self._raw, run.walks, others, drafted)
-            reference = replace(reference, exchange=swap)
+            reference = replace(reference, exchange=exchange(model, good, self._raw, run, best, drafted))
         return {"reference": reference}
 
-    def _try_changes(self, model: Drafter) -> dict[str, Any]:
+    def _try_changes(self, model: Drafter, run: DraftingRun) -> dict[str, Any]:
         """Tries all changes, one at a time. If one seems to undo the fault, tries whether another one helps in addition."""
-        run = self.found.run
-        assert run is not None
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
-        trials = probe(self.target, model, self.asked.visible, self._texts, run.walks, tried)
+        trials = probe(self.target, model, self._texts, run, tried)
         for trial in self._locked(trials):
             latest[trial.variant.description] = trial
             self.found = replace(self.found, trials=tuple(latest.values()))
@@ -298,25 +284,25 @@ class Examination:
             return {}
         changed = best.variant.apply(model)
         self._at("trying further changes")
-        more = probe(self.target, changed, self.asked.visible, self._texts, best.walks, self._variants(changed))
+        more = probe(self.target, changed, self._texts, best.run, self._variants(changed))
         helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
-        return {"further": max(helping, key=lambda trial: alpha(trial.walks), default=None)}
+        return {"further": max(helping, key=lambda trial: trial.run.alpha, default=None)}
 
-    def _try_templates(self, model: Drafter, others: Sequence[Template], numbers: Sequence[int]) -> dict[str, Any]:
+    def _try_templates(
+        self, model: Drafter, run: DraftingRun, others: Mapping[str, list[list[int]]], numbers: Sequence[int]
+    ) -> dict[str, Any]:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
+        others: result of ``templates``.
         numbers: indices of the prompts whose texts are in the run.
         """
-        assert self.found.run is not None
         found: list[TemplateTrial] = []
-        for template in others:
-            texts = self._generated(template.ids, f"trying {template.description}")
-            known = zip(numbers, self.found.run.walks, strict=True)
-            both = [(texts[n], walk) for n, walk in known if texts[n].anchors]
-            own, before = self._walk(model, [text for text, _ in both]), [walk for _, walk in both]
-            change = change_of_alpha(own, before, len(others)) if both else Estimate(None)
-            unusable = sum(map(is_unusable, texts))
-            found.append(TemplateTrial(template, alpha(own), change, unusable))
+        for template, ids in others.items():
+            texts = self._generated(ids, f"trying {template}")
+            known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
+            now = self._run(model, [text for text, _ in known])
+            change = now.change(replace(run, walks=tuple(walk for _, walk in known)), len(others))
+            found.append(TemplateTrial(template, now.alpha, change, sum(map(is_unusable, texts))))
         return {"templates": tuple(found)}
 
     def mend(self, out: Path) -> str:
@@ -332,7 +318,7 @@ class Examination:
         try:
             model = drafter_of(with_drafter(Models(self.target), str(out), self.asked.dtype))
             self._write_texts()
-            run = self._run(model, self._walk(model, [text for text in self._texts if text.anchors]))
+            run = self._run(model, [text for text in self._texts if text.anchors])
             kept = run.alpha >= RESTORED * diagnosis.alpha if diagnosis.alpha else run.first >= DRAFTS
             reason = f"its α is only {run.alpha:.2f}"
         except Exception as error:  # damaged weights can break any calculation

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
-from d2sd.doctor.probes import change_of_alpha, relative_gain
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
-from d2sd.replay.anchors import Drafter, TextWalk, alpha
+from d2sd.replay.anchors import Drafter, DraftingRun, relative_gain
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
 RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried
@@ -60,7 +59,7 @@ class Exchange:
     words: these parts, for a sentence.
     share: share of the drafter's parts with tensors that are among these parts.
     variant: the drafter with these parts of the reference.
-    walks: its steps over all texts.
+    run: its steps over all texts.
     restored: whether it drafts like the reference over all texts.
     runs: number of exchanges that were tried.
     """
@@ -69,7 +68,7 @@ class Exchange:
     words: str
     share: float
     variant: Variant
-    walks: tuple[TextWalk, ...]
+    run: DraftingRun
     restored: bool
     runs: int
 
@@ -78,7 +77,7 @@ class Exchange:
 class Reference:
     """The comparison with a reference: another drafter over the same texts.
 
-    walks: the reference's steps over each text.
+    run: the reference's steps over the texts.
     change: α of the reference − α of the examined drafter, with an interval over prompts.
     keys: config keys that differ: (key, value of the examined drafter, value of the reference).
     tensors: tensors that differ, and how (``relation``).
@@ -86,7 +85,7 @@ class Reference:
     exchange: the result of exchanging parts; None if nothing was exchanged.
     """
 
-    walks: tuple[TextWalk, ...]
+    run: DraftingRun
     change: Estimate
     keys: tuple[tuple[str, str, str], ...]
     tensors: Mapping[str, str] = field(default_factory=dict)
@@ -105,27 +104,25 @@ class Reference:
 
 
 def compared(
-    own: Drafter, good: Drafter, walks: Sequence[TextWalk], others: Sequence[TextWalk],
+    own: Drafter,
+    good: Drafter,
+    run: DraftingRun,
+    best: DraftingRun,
     configs: tuple[Mapping[str, Any], Mapping[str, Any]],
-) -> Reference:  # fmt: skip
+) -> Reference:
     """Returns the comparison with a reference.
 
-    walks, others: steps of the examined drafter and of the reference over the same texts.
+    run, best: steps of the examined drafter and of the reference over the same texts.
     configs: published configs of both.
     """
     one, other = (dict(_flat(config)) for config in configs)
     keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-    found = Reference(
-        tuple(others),
-        change_of_alpha(others, walks, 1),
-        tuple((key, str(one.get(key)), str(other.get(key))) for key in keys),
-    )
+    found = Reference(best, best.change(run), tuple((key, str(one.get(key)), str(other.get(key))) for key in keys))
     if not _same_form(own, good):
         return found
     here, there = weights_of(own), weights_of(good)
-    both = {name: (here.get(name), there.get(name)) for name in sorted(here.keys() | there.keys())}
-    differ = {name: relation(*pair) for name, pair in both.items() if _differs(*pair)}
-    return replace(found, tensors=differ, same_form=True)
+    both = {name: relation(here.get(name), there.get(name)) for name in sorted(here.keys() | there.keys())}
+    return replace(found, tensors={name: how for name, how in both.items() if how}, same_form=True)
 
 
 def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
@@ -144,21 +141,17 @@ def _same_form(own: Drafter, good: Drafter) -> bool:
     return type(own) is type(good) and shapes(own) == shapes(good)
 
 
-def _differs(own: Tensor | None, good: Tensor | None) -> bool:
-    if own is None or good is None or own.shape != good.shape:
-        return True
-    here, there = own.double(), good.to(own.device).double()
-    return bool((here - there).norm() > DIFFERS * there.norm().clamp_min(1e-12))
-
-
 def relation(own: Tensor | None, good: Tensor | None) -> str:
-    """Returns how a tensor differs from the reference's, in a few words."""
+    """Returns how a tensor differs from the reference's, in a few words; "" if it is the same."""
     if own is None or good is None:
         return f"only in the {'reference' if own is None else 'examined drafter'}"
     if own.shape != good.shape:
         return "of another shape"
     here, there = own.double(), good.to(own.device).double()
-    change, cosine = here - there, float(torch.cosine_similarity(here.flatten(), there.flatten(), dim=0))
+    change = here - there
+    if not change.norm() > DIFFERS * there.norm().clamp_min(1e-12):
+        return ""
+    cosine = float(torch.cosine_similarity(here.flatten(), there.flatten(), dim=0))
     factor, mean = float((here * there).sum() / there.square().sum()), float(change.mean())
     if abs(cosine) > 0.999 and abs(factor - 1) > 0.02:
         return f"the reference's × {factor:.3g}"
@@ -179,18 +172,19 @@ def relation(own: Tensor | None, good: Tensor | None) -> str:
 
 
 def exchange(
-    own: Drafter, good: Drafter, raw: Mapping[str, Any], walks: Sequence[TextWalk], others: Sequence[TextWalk],
-    drafted: Callable[[Variant, int], tuple[TextWalk, ...]],
+    own: Drafter, good: Drafter, raw: Mapping[str, Any], run: DraftingRun, best: DraftingRun,
+    drafted: Callable[[Variant, int], DraftingRun],
 ) -> Exchange | None:  # fmt: skip
     """Returns the smallest set of parts of ``good`` with which ``own`` drafts as well; None if it does not draft worse.
 
     raw: the examined drafter's published config.
-    walks, others: steps of ``own`` and of ``good`` over the same texts.
+    run, best: steps of ``own`` and of ``good`` over the same texts.
     drafted: returns the steps of a changed drafter over the first texts, given their number.
     """
     every, differing = _parts(own, good)
-    some = min(TEXTS, len(walks))
-    lost = relative_gain(walks[:some], others[:some], 1).value or 0.0
+    some = replace(best, walks=best.walks[:TEXTS])
+    count = len(some.walks)
+    lost = relative_gain(run.by_anchor[:count], some.by_anchor).value or 0.0
     if not differing or lost >= 0:
         return None
     tried: dict[frozenset[Part], bool] = {}
@@ -200,24 +194,24 @@ def exchange(
         if key not in tried:
             if len(tried) >= RUNS:
                 return False
-            found = drafted(exchanged(parts, own, good, raw), some)
-            near = alpha(found) >= RESTORED * alpha(others[:some])
-            tried[key] = near and (relative_gain(found, others[:some], 1).value or 0.0) >= (1 - CLOSED) * lost
+            found = drafted(exchanged(parts, own, good, raw), count)
+            near = found.alpha >= RESTORED * some.alpha
+            tried[key] = near and (relative_gain(found.by_anchor, some.by_anchor).value or 0.0) >= (1 - CLOSED) * lost
         return tried[key]
 
     kept = _smallest(differing, works) if works(differing) else []
     words = _named(kept or differing, every)
     variant = exchanged(kept or differing, own, good, raw, words)
-    found = drafted(variant, len(walks))
-    restored = bool(kept) and is_restored(found, others)
+    found = drafted(variant, len(best.walks))
+    restored = bool(kept) and is_restored(found, best)
     share = sum(bool(part.tensors) for part in kept) / sum(bool(part.tensors) for part in every)
     return Exchange(tuple(kept), words, share, variant, found, restored, len(tried))
 
 
-def is_restored(walks: Sequence[TextWalk], others: Sequence[TextWalk]) -> bool:
+def is_restored(run: DraftingRun, best: DraftingRun) -> bool:
     """Returns whether a drafter reaches ``RESTORED`` of the reference's α, without a significant difference from it."""
-    change = change_of_alpha(others, walks, 1)
-    return alpha(walks) >= RESTORED * alpha(others) and (change.low is None or change.low <= 0)
+    change = best.change(run)
+    return run.alpha >= RESTORED * best.alpha and (change.low is None or change.low <= 0)
 
 
 def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
@@ -236,7 +230,7 @@ def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
     every, differing = list[Part](), list[Part]()
     for kind, layer in dict.fromkeys([*parts, *settings]):
         tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
-        names = [_last(n) for n in tensors if _differs(here.get(n), there.get(n))]
+        names = [_last(n) for n in tensors if relation(here.get(n), there.get(n))]
         names += [WORDS[name] for name in fields if ours[name] != theirs[name]]
         distinct = list(dict.fromkeys(names))
         words = " and ".join(distinct) if len(distinct) < MANY_NAMES else kind
@@ -275,18 +269,17 @@ def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[s
 
 def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
     """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
-    by_layer = _grouped(differing, lambda part: part.kind if part.layer is None else str(part.layer))
-    by_kind = _grouped(differing, lambda part: part.kind)
 
     def flat(groups: Sequence[Sequence[Part]]) -> list[Part]:
         return [part for group in groups for part in group]
 
-    found = [flat(minimal(groups, lambda some: works(flat(some)))) for groups in (by_layer, by_kind)]
+    found = []
+    for by_layer in (True, False):
+        groups: dict[str | int, list[Part]] = {}
+        for part in differing:
+            groups.setdefault(part.kind if part.layer is None or not by_layer else part.layer, []).append(part)
+        found.append(flat(minimal(list(groups.values()), lambda some: works(flat(some)))))
     return minimal(min(found, key=len), works)
-
-
-def _grouped(parts: Sequence[Part], key: Callable[[Part], str]) -> list[list[Part]]:
-    return [list(group) for _, group in groupby(sorted(parts, key=key), key)]
 
 
 def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:

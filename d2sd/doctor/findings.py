@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.errors import InputError
 from d2sd.folders.checks import Check
-from d2sd.replay.anchors import DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
+from d2sd.replay.anchors import DraftingRun
 from d2sd.trace.text import all_encodable
 
 
@@ -58,53 +57,6 @@ class Failure:
     part: str
     reason: str
     whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DraftingRun:
-    """A drafter's steps over the target's texts.
-
-    walks: the steps over each text.
-    block: γ.
-    visible: number of tokens after the anchor that the drafter is shown.
-    """
-
-    walks: tuple[TextWalk, ...]
-    block: int
-    visible: int = 0
-
-    @property
-    def alpha(self) -> float:
-        """Committed tokens per step, including the bonus token."""
-        return alpha(self.walks)
-
-    @property
-    def estimate(self) -> Estimate:
-        return alpha_estimate(self.walks)
-
-    @property
-    def positions(self) -> list[DraftPosition]:
-        """Acceptance by position, without the positions of tokens that the drafter is shown."""
-        return by_position(self.walks, self.block, self.visible)
-
-    @property
-    def first(self) -> float:
-        """Acceptance at the first drafted position; 0 if nothing was drafted."""
-        return next((p.share for p in self.positions), 0.0)
-
-    @property
-    def shape(self) -> tuple[Shape, int | None]:
-        """The shape of acceptance by position, and the position of the cliff if there is one."""
-        return shape(self.positions)
-
-    @property
-    def belief(self) -> tuple[float, float] | None:
-        """What the drafter expected and what was accepted, as means over all drafted tokens that were compared; None if unknown."""
-        known = [p for p in self.positions if p.belief is not None]
-        if not known:
-            return None
-        steps = sum(p.steps for p in known)
-        return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +128,7 @@ class Findings:
     @property
     def helping(self) -> list[Trial]:
         """The changes that help, the one with the highest α first."""
-        return sorted((t for t in self.trials if t.helps), key=lambda t: -alpha(t.walks))
+        return sorted((t for t in self.trials if t.helps), key=lambda t: -t.run.alpha)
 
     @property
     def failed(self) -> Failure | None:
@@ -188,10 +140,8 @@ class Findings:
         """Whether α is significantly below a known level."""
         if self.run is None:
             return False
-        estimate, expected = self.run.estimate, self.asked.expected
-        high = estimate.high if estimate.high is not None else self.run.alpha
         worse = self.reference is not None and self.reference.better
-        return worse or (expected is not None and high < expected)
+        return worse or (self.asked.expected is not None and self.run.below(self.asked.expected))
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the findings as JSON-ready data.
@@ -233,18 +183,18 @@ class Findings:
             "checks": [{"name": c.name, "state": c.state, "finding": c.finding} for c in self.checks],
             "remarks": list(self.remarks),
             "since_training": None if self.since is None else list(self.since),
-            "changes": [{"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping],
+            "changes": [{"description": t.variant.description, "alpha": t.run.alpha, "gain": asdict(t.gain)} for t in self.helping],
             "other_changes": len(self.trials) - len(self.helping),
             "repair": [change.description for change in (diagnosis.changes if diagnosis else ())],
             "repaired_alpha": diagnosis and diagnosis.alpha,
-            "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
+            "templates": [{"description": t.template, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
             "reference": reference and {
                 "drafter": self.asked.reference,
-                "alpha": alpha(reference.walks),
+                "alpha": reference.run.alpha,
                 "change": asdict(reference.change),
                 "tensors": reference.tensors,
                 "parts": [t for part in swap.parts for t in (*part.tensors, *part.settings)] if swap else [],
-                "alpha_with_parts": alpha(swap.walks) if swap else None,
+                "alpha_with_parts": swap.run.alpha if swap else None,
             },
             "failures": [asdict(failure) for failure in self.failures],
         })  # fmt: skip

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
-from d2sd.doctor.findings import DraftingRun, Findings
+from d2sd.doctor.findings import Findings
 from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
 from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
-from d2sd.replay.anchors import alpha
+from d2sd.replay.anchors import DraftingRun
 from d2sd.trace.text import aligned, escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference
@@ -49,8 +48,7 @@ def plain_text(markdown: str) -> str:
     for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
         if is_table:
             rows = [[_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block]
-            rows = [row for row in rows if row[0] != "---"]
-            lines += aligned(rows)
+            lines += aligned([row for row in rows if row[0] != "---"])
         else:
             for line in block:
                 title = _unmarked(line.lstrip("# "))
@@ -126,7 +124,7 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     yield ""
     rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
     if e.reference is not None:
-        theirs = {p.number: p.share for p in replace(run, walks=e.reference.walks).positions}
+        theirs = {p.number: p.share for p in e.reference.run.positions}
         rows["accepted by the reference"] = [theirs.get(p.number) for p in positions]
     rows["expected by the drafter"] = [p.belief for p in positions]
     rows["expected by its confidence head"] = [p.head for p in positions]
@@ -138,7 +136,7 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
 def _reference(r: Reference, name: str) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
     tried = "" if r.exchange is None else f" {count(r.exchange.runs, 'exchange')} of parts were tried."
-    yield f"{code(name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
+    yield f"{code(name)} on the same texts: α {r.run.alpha:.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
     if r.keys:
         yield ""
         cut = ([text(cell[:MOST_CHARACTERS]) for cell in row] for row in r.keys)
@@ -158,7 +156,7 @@ def _reference(r: Reference, name: str) -> Iterator[str]:
 
 def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from ("", "### What was tried", "")
-    shown = sorted((t for t in e.trials if full or t.walks), key=lambda t: -(t.gain.value or 0.0))
+    shown = sorted((t for t in e.trials if full or t.run.walks), key=lambda t: -(t.gain.value or 0.0))
     if e.trials:
         helps, failed = len(e.helping) or "none", sum(t.failure is not None for t in e.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
@@ -170,12 +168,12 @@ def _tried(e: Findings, full: bool) -> Iterator[str]:
     yield from [""] if e.templates else []
     for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* The same prompts with {text(trial.template.description)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
+        yield f"* The same prompts with {text(trial.template)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
 
 
 def _trial(t: Trial) -> tuple[str, ...]:
     says = f"failed: {text(t.failure)}" if t.failure else "higher" if t.helps else ""
-    now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # no steps if the change was only screened
+    now = f"{t.run.alpha:.2f}" if t.run.walks else "–"  # no steps if the change was only screened
     return text(t.variant.description), now, with_interval(t.gain, _signed_percent, "[]"), says
 
 

@@ -35,7 +35,8 @@ def variants(model: Drafter, target: Target, longest: int, raw: Mapping[str, Any
     raw: the drafter's published config.
     """
     own = model.form
-    tried = [*_readings(own, target, longest, raw), *_displaced(own), *_conversions(model, own)]
+    readings = [_reading(own, raw, *found) for found in _readings(own, target, longest)]
+    tried = [*readings, *_displaced(own), *_conversions(model, own)]
     distinct = {variant.key: variant for variant in reversed(tried)}
     distinct.pop(Variant("taps", "", own).key, None)
     return list(reversed(distinct.values()))
@@ -54,41 +55,39 @@ def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
 
 
 def _reading(
-    form: Form, name: Setting, description: str, value: Any, raw: Mapping[str, Any], common: bool = False
+    own: Form, raw: Mapping[str, Any], name: Setting, description: str, value: Any, common: bool = False
 ) -> Variant:
-    other = with_setting(form, name, value)
+    other = with_setting(own, name, value)
     values = config_values(other, name, raw)
     return Variant(name, description, other, values, fix=config_line(values) if values else None, common=common)
 
 
-def _readings(own: DrafterForm | Eagle3Form, target: Target, longest: int, raw: Mapping[str, Any]) -> Iterator[Variant]:
+def _readings(own: DrafterForm | Eagle3Form, target: Target, longest: int) -> Iterator[tuple[Any, ...]]:
+    """Yields the arguments of ``_reading``: name, description and value of the setting, and whether it is a common mistake."""
     values = settings_of(own)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
-        yield _reading(own, "taps", description, tuple(taps), raw, common)
+        yield "taps", description, tuple(taps), common
     theirs = plain_rope(target.config)
     for description, rope in _other_ropes(values["rope"], theirs):
-        yield _reading(own, "rope", description, rope, raw, rope == theirs)
+        yield "rope", description, rope, rope == theirs
     eps = getattr(target.config, "rms_norm_eps", None)
     if eps is not None:
-        yield _reading(own, "eps", f"the target's rms_norm_eps ({eps:g})", eps, raw, True)
+        yield "eps", f"the target's rms_norm_eps ({eps:g})", eps, True
     if isinstance(own, DrafterForm):
         for description, attention in _other_attention(own, longest):
-            yield _reading(own, "attention", description, attention, raw)
+            yield "attention", description, attention
         reads = "fill" if own.reads == "next" else "next"
         other = "its own position" if reads == "fill" else "the next position"
-        yield _reading(own, "reads", f"the {reads} convention (a row predicts {other})", reads, raw, True)
+        yield "reads", f"the {reads} convention (a row predicts {other})", reads, True
         for token in mask_tokens(own, target):
             text = repr(target.tokenizer.convert_ids_to_tokens(token))[:24]
-            common = token == target.tokenizer.mask_token_id
-            yield _reading(own, "mask", f"mask token {token} ({text})", token, raw, common)
+            yield "mask", f"mask token {token} ({text})", token, token == target.tokenizer.mask_token_id
         return
     before, output = not own.norm_before_residual, not own.norm_output
-    description = f"the feature {'after' if before else 'before'} its norm as the residual"
-    yield _reading(own, "residual", description, before, raw)
-    source = f"the {'output' if output else 'input'} of the final norm"
-    yield _reading(own, "output", f"{source} as input of deeper levels", output, raw)
+    yield "residual", f"the feature {'after' if before else 'before'} its norm as the residual", before
+    yield "output", f"the {'output' if output else 'input'} of the final norm as input of deeper levels", output
     for heads in _other_heads(own):
-        yield _reading(own, "heads", f"{heads[1]} heads of size {heads[0]}", heads, raw)
+        yield "heads", f"{heads[1]} heads of size {heads[0]}", heads
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int], bool]]:

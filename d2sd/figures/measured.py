@@ -30,11 +30,10 @@ def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -
     over = " over training" if len(rows) > 1 and None not in steps else ""
     names = [row.name for row in rows]
     places = [step or 0 for step in steps] if over else ()
-    alphas = [row.whole.alpha for row in rows]
-    yield _measured("alpha", f"α{over}", "How many tokens does a step commit, over the same texts? Lines: 95% interval.", "tokens per step", names, alphas, decimal, places)  # fmt: skip
+    yield _measured("alpha", f"α{over}", "How many tokens does a step commit, over the same texts? Lines: 95% interval.", "tokens per step", names, [row.whole.alpha for row in rows], decimal, places)  # fmt: skip
     differences = [row.whole.difference or Estimate(0.0) for row in rows]
     yield _measured("difference", f"Difference of α from the base{over}", "Is the difference more than chance? Lines: simultaneous 95% intervals.", "tokens per step", names, differences, signed_decimal, places)  # fmt: skip
-    shares = [row.first_position for row in rows]
+    shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
     yield _measured("first-position", f"First position{over}", "In what share of all steps is the first drafted token accepted?", "accepted", names, shares, percent, places)  # fmt: skip
 
 

@@ -7,12 +7,12 @@ at temperature 0, with the method ``dflash`` or with an EAGLE-3 chain. Many read
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from itertools import pairwise
 from math import isnan, nan
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -40,28 +40,27 @@ NO_TOKEN = -2  # padding after the end of a text
 
 
 def redrafter(target: Target, model: Drafter, visible: int = 0, lag: int = 0, ahead: int = 0) -> Redrafter:
-    """Returns an object that drafts over texts with a drafter of either kind.
-
-    visible: number of tokens after the anchor that a block drafter is shown.
-    lag, ahead: displacement of the inputs (see ``Variant``).
-    """
-    if isinstance(model, DFlashDraftModel):
-        return BlockRedrafter(target, model, visible, lag, ahead)
-    return ChainRedrafter(target, model, lag, ahead)
+    """Returns an object that drafts over texts with a drafter of either kind; arguments as for ``Redrafter``."""
+    kind = BlockRedrafter if isinstance(model, DFlashDraftModel) else ChainRedrafter
+    return kind(target, model, visible, lag, ahead)
 
 
-def block_size(model: Drafter) -> int:
-    """Returns γ: the number of drafted tokens per step, plus 1 for the anchor."""
-    return model.form.block_size if isinstance(model, DFlashDraftModel) else CHAIN + 1
-
-
+@dataclass
 class Redrafter:
     """Drafts after any token of a text. Each draft depends only on the text before it.
 
-    visible: number of tokens after the anchor that the drafter is shown.
+    visible: number of tokens after the anchor that a block drafter is shown; at least 1 for a VP-Drafter.
+    lag, ahead: displacement of the inputs (see ``Variant``).
+    block: γ, the number of drafted tokens per step, plus 1 for the anchor; of an EAGLE-3 chain by default.
     """
 
+    block = CHAIN + 1
+
+    target: Target
+    model: Any
     visible: int = 0
+    lag: int = 0
+    ahead: int = 0
 
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Returns the number of accepted tokens after each anchor, (N,), and what the drafter believes, (N, positions, 2).
@@ -76,23 +75,38 @@ class Redrafter:
         counts: list[int] = self.draft(text, anchors)[0].tolist()
         return counts
 
+    def walk(self, text: Text) -> TextWalk:
+        """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
+        counts, sure = (found.tolist() for found in self.draft(text, text.anchors))
+        at, end, accepted, beliefs = 0, len(text.ids) - 1 - text.start, [], []
+        while at < end:
+            beliefs.append(sure[at])
+            accepted.append(min(self.visible + counts[at], end - at))
+            at += accepted[-1] + 1
+        return TextWalk(tuple(accepted), end, counts, tuple(beliefs))
 
-def _late(features: Tensor, lag: int) -> Tensor:
-    """Returns features (1, T, width) moved to later positions by ``lag``."""
-    return torch.cat([features[:, :1].expand(-1, lag, -1), features[:, : features.shape[1] - lag]], 1)
+    def run(self, walks: Iterable[TextWalk]) -> DraftingRun:
+        """Returns the run with these steps."""
+        return DraftingRun(tuple(walks), self.block, self.visible)
+
+    def _features(self, text: Text) -> Tensor:
+        """Returns the features that the drafter reads, (1, T − 1, taps·hidden), late by ``lag`` positions."""
+        features = text.features_of(self.model.target_layer_ids).to(self.model.dtype)
+        return torch.cat([features[:, :1].expand(-1, self.lag, -1), features[:, : features.shape[1] - self.lag]], 1)
 
 
+@dataclass
 class BlockRedrafter(Redrafter):
-    """Drafts blocks. visible: at least 1 for a VP-Drafter. lag, ahead: see ``redrafter``."""
+    """Drafts blocks."""
 
-    def __init__(self, target: Target, model: DFlashDraftModel, visible: int = 0, lag: int = 0, ahead: int = 0):
-        self.model, self.form, self.visible, self.lag, self.ahead = model, model.form, visible, lag, ahead
-        passes = Passes("eager", "dense", 1, target.device)
-        self.drafter = make_drafter("first", model, target, passes, GREEDY)
+    def __post_init__(self) -> None:
+        self.form, self.block = self.model.form, self.model.form.block_size
+        passes = Passes("eager", "dense", 1, self.target.device)
+        self.drafter = make_drafter("first", self.model, self.target, passes, GREEDY)
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
-        features = _late(text.features_of(self.form.taps).to(self.drafter.dtype), self.lag)
+        features = self._features(text)
         positions = torch.arange(features.shape[1], device=features.device)[None]
         context = self.model.project_context(features, positions)
         size = max(1, ROWS // self.form.rows)
@@ -101,7 +115,8 @@ class BlockRedrafter(Redrafter):
         return torch.cat(counts), torch.cat(beliefs)
 
     def _draft(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> tuple[Tensor, Tensor]:
-        block = self._blocks(text, anchors)
+        ids = [(text.ids[at : at + self.block] + (NO_TOKEN,) * self.block)[: self.block] for at in anchors]
+        block = torch.tensor(ids, device=self.drafter.device)  # each anchor and the γ − 1 tokens after it
         hidden = self._hidden(block, anchors, context)
         rows = hidden[:, 1 - self.form.shift :]
         goal = block[:, 1 + self.visible :]
@@ -127,12 +142,6 @@ class BlockRedrafter(Redrafter):
                 break
         return count, sure
 
-    def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Returns each anchor and the γ − 1 tokens after it, (anchors, γ)."""
-        size = self.form.block_size
-        ids = [(text.ids[at : at + size] + (NO_TOKEN,) * size)[:size] for at in anchors]
-        return torch.tensor(ids, device=self.drafter.device)
-
     def _hidden(self, block: Tensor, anchors: Sequence[int], context: list[KeyValue]) -> Tensor:
         """Returns the hidden states of one block after every anchor, (anchors, rows, hidden)."""
         form, rows, device = self.form, self.form.rows, self.drafter.device
@@ -152,16 +161,12 @@ class BlockRedrafter(Redrafter):
 
 
 class ChainRedrafter(Redrafter):
-    """Drafts a greedy EAGLE-3 chain. Every pass drafts the next token of all chains. lag, ahead: see ``redrafter``."""
-
-    def __init__(self, target: Target, model: Eagle3DraftModel, lag: int = 0, ahead: int = 0):
-        self.model, self.lag, self.ahead = model, lag, ahead
-        self.embedding = model.embed_tokens or target.embedding
+    """Drafts a greedy EAGLE-3 chain. Every pass drafts the next token of all chains."""
 
     @torch.inference_mode()
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
         model = self.model
-        features = _late(text.features_of(model.target_layer_ids).to(model.dtype), self.lag)
+        features = self._features(text)
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (CHAIN + 1)], device=features.device)
         count = len(text.ids) - 1
         at = torch.arange(count, device=features.device)
@@ -187,10 +192,17 @@ class ChainRedrafter(Redrafter):
         return counts, sure
 
     def _embedded(self, ids: Tensor) -> Tensor:
-        return self.embedding(ids.clamp_min(0)).to(self.model.dtype)
+        return (self.model.embed_tokens or self.target.embedding)(ids.clamp_min(0)).to(self.model.dtype)
 
 
-# Acceptance over texts: tokens per step, acceptance by position, and its shape.
+# The steps over texts: tokens per step, acceptance by position, and its shape.
+
+Counts = Sequence[int]  # number of accepted tokens by anchor
+Shape = Literal["low", "cliff", "smooth", "unclear"]
+LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
+FEWEST_STEPS = 20  # steps that must reach a position for it to count
+FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
+STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,40 +217,8 @@ class TextWalk:
 
     accepted: tuple[int, ...]
     tokens: int
-    by_anchor: tuple[int, ...] = ()
+    by_anchor: Counts = ()
     beliefs: tuple[list[tuple[float, float]], ...] = ()
-
-
-def walk_text(drafter: Redrafter, text: Text) -> TextWalk:
-    """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
-    counts, sure = (found.tolist() for found in drafter.draft(text, text.anchors))
-    at, end, accepted, beliefs = 0, len(text.ids) - 1 - text.start, [], []
-    while at < end:
-        beliefs.append(sure[at])
-        accepted.append(min(drafter.visible + counts[at], end - at))
-        at += accepted[-1] + 1
-    return TextWalk(tuple(accepted), end, tuple(counts), tuple(beliefs))
-
-
-def tokens_and_steps(walks: Sequence[TextWalk]) -> Ratio:
-    """Returns the numbers of generated tokens and of steps, each as an array over texts; α is the ratio of their sums."""
-    return np.array([w.tokens for w in walks], float), np.array([len(w.accepted) for w in walks], float)
-
-
-def alpha(walks: Sequence[TextWalk]) -> float:
-    """Returns committed tokens per step, including the bonus token."""
-    return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
-
-
-def alpha_estimate(walks: Sequence[TextWalk]) -> Estimate:
-    return Resampler(len(walks)).ratio(*tokens_and_steps(walks), np.arange(len(walks)))
-
-
-Shape = Literal["low", "cliff", "smooth", "unclear"]
-LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
-FEWEST_STEPS = 20  # steps that must reach a position for it to count
-FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
-STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,33 +243,113 @@ class DraftPosition:
         return self.accepted / self.steps
 
 
-def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list[DraftPosition]:
-    """Returns acceptance by drafted position. Ignores the last step of each text, which the text's end may have cut.
+@dataclass(frozen=True, slots=True)
+class DraftingRun:
+    """A drafter's steps over texts.
 
-    gamma: γ; there are at most γ − 1 positions.
-    visible: number of tokens after the anchor that the drafter is shown; their positions are left out.
+    walks: the steps over each text.
+    block: γ.
+    visible: number of tokens after the anchor that the drafter is shown.
     """
-    counts = reached([count for w in walks for count in w.accepted[:-1]])
-    steps = [step for w in walks for step in zip(w.accepted[:-1], w.beliefs, strict=False)]
 
-    def beliefs(number: int) -> tuple[float | None, float | None]:
-        there = [rows[number - 1 - visible] for count, rows in steps if count >= number - 1]
-        means = [sum(column) / len(there) for column in zip(*there, strict=True)] or [nan, nan]
-        return tuple(None if isnan(mean) else mean for mean in means)  # type: ignore[return-value]
+    walks: tuple[TextWalk, ...] = ()
+    block: int = 0
+    visible: int = 0
 
-    shown = list(enumerate(counts[: gamma - 1], 1))[visible:]
-    return [DraftPosition(number, *count, *beliefs(number)) for number, count in shown]
+    @property
+    def alpha(self) -> float:
+        """Committed tokens per step, including the bonus token."""
+        tokens, steps = self._totals
+        return float(tokens.sum() / max(1, steps.sum()))
+
+    @property
+    def estimate(self) -> Estimate:
+        """α with an interval over texts."""
+        return resampler(len(self.walks)).ratio(*self._totals, np.arange(len(self.walks)))
+
+    @property
+    def _totals(self) -> Ratio:
+        """The numbers of generated tokens and of steps, each as an array over texts; α is the ratio of their sums."""
+        return np.array([w.tokens for w in self.walks], float), np.array([len(w.accepted) for w in self.walks], float)
+
+    def below(self, level: float) -> bool:
+        """Returns whether α is significantly below a level; without an interval, whether it is below."""
+        high = self.estimate.high
+        return (self.alpha if high is None else high) < level
+
+    def change(self, base: DraftingRun, tests: int = 1) -> Estimate:
+        """Returns the change of α from ``base``, whose texts may be other responses to the same prompts.
+
+        tests: number of intervals that are to hold simultaneously.
+        """
+        units = np.arange(len(self.walks))
+        return resampler(len(units)).difference(self._totals, base._totals, units, tests)
+
+    @property
+    def by_anchor(self) -> list[Counts]:
+        """The number of accepted tokens of a draft from each anchor, by text."""
+        return [walk.by_anchor for walk in self.walks]
+
+    @property
+    def positions(self) -> list[DraftPosition]:
+        """Acceptance by drafted position. Ignores the last step of each text, which the text's end may have cut.
+
+        There are at most γ − 1 positions. Those of tokens that the drafter is shown are left out.
+        """
+        counts = reached([count for w in self.walks for count in w.accepted[:-1]])
+        steps = [step for w in self.walks for step in zip(w.accepted[:-1], w.beliefs, strict=False)]
+
+        def beliefs(number: int) -> tuple[float | None, float | None]:
+            there = [rows[number - 1 - self.visible] for count, rows in steps if count >= number - 1]
+            means = [sum(column) / len(there) for column in zip(*there, strict=True)] or [nan, nan]
+            return tuple(None if isnan(mean) else mean for mean in means)  # type: ignore[return-value]
+
+        shown = list(enumerate(counts[: self.block - 1], 1))[self.visible :]
+        return [DraftPosition(number, *count, *beliefs(number)) for number, count in shown]
+
+    @property
+    def first(self) -> float:
+        """Acceptance at the first drafted position; 0 if nothing was drafted."""
+        return next((p.share for p in self.positions), 0.0)
+
+    @property
+    def shape(self) -> tuple[Shape, int | None]:
+        """The shape of acceptance by position, and the position of the cliff or None. A cliff is a significant drop after high
+        acceptance at position 1."""
+        known = [p for p in self.positions if p.steps >= FEWEST_STEPS]
+        if not known:
+            return "unclear", None
+        if wilson(known[0].share, known[0].steps)[0] < LOW and known[0].share < LOW:
+            return "low", None
+        for before, after in pairwise(known):
+            high = wilson(after.share, after.steps, STRICT)[1]
+            if high < FALL * before.share:
+                return "cliff", after.number
+        return "smooth", None
+
+    @property
+    def belief(self) -> tuple[float, float] | None:
+        """What the drafter expected and what was accepted, as means over all drafted tokens that were compared; None if unknown."""
+        known = [p for p in self.positions if p.belief is not None]
+        if not known:
+            return None
+        steps = sum(p.steps for p in known)
+        return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
 
 
-def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:
-    """Returns the shape, and the cliff's position or None. A cliff is a significant drop after high acceptance at position 1."""
-    known = [p for p in positions if p.steps >= FEWEST_STEPS]
-    if not known:
-        return "unclear", None
-    if wilson(known[0].share, known[0].steps)[0] < LOW and known[0].share < LOW:
-        return "low", None
-    for before, after in pairwise(known):
-        high = wilson(after.share, after.steps, STRICT)[1]
-        if high < FALL * before.share:
-            return "cliff", after.number
-    return "smooth", None
+def relative_gain(own: Sequence[Counts], base: Sequence[Counts], tests: int = 1) -> Estimate:
+    """Returns the relative change of the committed tokens per draft, as a geometric mean over the texts' anchors.
+
+    own, base: for each text, the number of accepted tokens of the drafts from the same anchors.
+    tests: number of intervals that are to hold simultaneously.
+    """
+    units, anchors = np.arange(len(own)), np.array(list(map(len, own)), float)
+    rises = np.array([np.log1p(after).sum() - np.log1p(before).sum() for after, before in zip(own, base, strict=True)])
+    value, resamples = resampler(len(own)).resampled(rises, anchors, units)
+    return resampler(len(own)).figure(float(np.expm1(value)), np.expm1(resamples), tests)
+
+
+@lru_cache(4)
+def resampler(texts: int) -> Resampler:
+    """Cached, so that all runs over the same texts are compared with the same resamples."""
+    return Resampler(texts)

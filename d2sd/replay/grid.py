@@ -57,8 +57,6 @@ def settings_grid(engine: Engine, base: DecodeConfig) -> dict[tuple[int, int], D
             "num_branches": max(1, k),
             "block_size": gamma,
             "second_block_size": second,
-            "backend": "auto",
-            "inspect": False,
         }
         try:
             configs[k, gamma] = engine.resolve(replace(base, **changes))
@@ -84,7 +82,7 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
         yield GridProgress(len(points), len(configs))
     machine = None
     if baseline is not None and not baseline.disturbed:
-        table = engine.costs(engine.resolve(replace(base, inspect=False)))
+        table = engine.costs(engine.resolve(replace(base, backend=trace.header["config"].get("backend", "auto"))))
         machine = here(trace, baseline.tokens_per_second, baseline.unwatched, table)
     yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
 

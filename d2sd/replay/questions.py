@@ -7,16 +7,15 @@ target accepts. One target pass verifies typed words.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
-from d2sd.config import DecodeConfig
 from d2sd.decoding.inspection import describe_draft
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.replay.recorded import Replay, recorded_config
+from d2sd.replay.recorded import Replay, check_fits, recorded_config
 from d2sd.trace.events import Draft, StepDone
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import encodable
@@ -27,9 +26,7 @@ from d2sd.tree.walk import agreed
 MAX_TYPED = 400  # characters
 
 
-def drafted_step(
-    trace: Trace, config: DecodeConfig, step: int, what: str
-) -> tuple[StepDone, Draft, list[int], list[int]]:
+def drafted_step(trace: Trace, step: int, what: str) -> tuple[StepDone, Draft, list[int], list[int]]:
     """Returns a step of a run at temperature 0, where the text determines which tokens the target accepts.
 
     Returned are the step, its first draft, the tokens of prompt and output up to and including its anchor, and the tokens after it.
@@ -40,7 +37,7 @@ def drafted_step(
     Raises ``InputError`` above temperature 0, and for a step that the run does not have, that drafted nothing, or that does not match
     the text.
     """
-    if config.temperature != 0:
+    if recorded_config(trace).temperature != 0:
         raise InputError(
             f"{what} need a run at temperature 0, where the text determines which tokens the target accepts; "
             "run the prompt again at temperature 0"
@@ -103,14 +100,14 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     Raises ``InputError`` if the run is above temperature 0, lacks a second drafter, or lacks this step or prefix; or if the
     engine's target or second drafter has other weights than the run's.
     """
-    config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
+    config = engine.resolve(recorded_config(trace))
     method = METHODS[config.method]
     if method.second_drafter == "none":
         raise InputError(
             f"the method of this run, {method.name}, has no second drafter; choose a run of a method with a second drafter, such as "
             f"{METHODS['d2sd'].name}"
         )
-    event, first, before, goal = drafted_step(trace, config, step, "re-drafts")
+    event, first, before, goal = drafted_step(trace, step, "re-drafts")
     check_same_weights(
         engine, trace, ["target", "second_drafter" if method.second_drafter == "vp" else "first_drafter"]
     )
@@ -190,8 +187,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     Raises ``InputError`` if the step or the words cannot be verified, if the run is above temperature 0, or if the engine's
     target has other weights than the run's.
     """
-    config = replace(recorded_config(trace), inspect=False, backend="auto")
-    _, first, before, after = drafted_step(trace, config, step, "typed drafts")
+    _, first, before, after = drafted_step(trace, step, "typed drafts")
     if not words.strip():
         raise InputError("the draft is empty; type the words that come next")
     if len(words) > MAX_TYPED:
@@ -205,16 +201,11 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     rest = target.tokenizer(words[read:], add_special_tokens=False, split_special_tokens=True)["input_ids"]
     typed = [*after[:count], *rest]
     ids = [*before, *typed[: len(first.ids)]]
-    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
-        raise InputError(
-            f"this run was not made with the model {engine.models.name}: its token ids or its length do not fit"
-        )
+    check_fits(target, ids)
     with engine.lock:
         rows = torch.tensor(ids, device=target.device)
-        hidden = target.forward(
-            rows, torch.arange(len(ids), device=target.device), target.new_cache(len(ids)), None, None
-        )
-        scores = target.logits(hidden[len(before) - 1 :]).float()
+        hidden = target.read(rows[None], target.new_cache(len(ids)))
+        scores = target.logits(hidden[0, len(before) - 1 :]).float()
     offered = ids[len(before) :]
     favourites = scores.argmax(-1).tolist()
     chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()

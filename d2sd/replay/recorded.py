@@ -7,7 +7,7 @@ gives the features that drafters need. After that, only the drafters run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -61,16 +61,19 @@ class Text:
 
 
 def recorded_config(trace: Trace) -> DecodeConfig:
-    """Returns the settings of a recorded trace; unknown fields are dropped. Raises ``InputError`` if a value is invalid."""
-    known = {f.name for f in fields(DecodeConfig)}
+    """Returns the settings of a recorded run, to be replayed on any machine: without inspection, and with the default backend.
+
+    Unknown fields are dropped. Raises ``InputError`` if a value is invalid.
+    """
+    known = {k: v for k, v in trace.header["config"].items() if k in DecodeConfig.__dataclass_fields__}
     try:
-        return DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
+        return replace(DecodeConfig(**known), inspect=False, backend="auto")
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
 
-def recorded_text(trace: Trace, target: Target) -> Text:
-    """Returns the text of a run. Raises ``InputError`` if it cannot be replayed with this target."""
+def recorded_text(trace: Trace) -> Text:
+    """Returns the text of a run. Raises ``InputError`` if the run cannot be replayed."""
     if recorded_config(trace).temperature != 0:
         raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
     if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
@@ -79,14 +82,13 @@ def recorded_text(trace: Trace, target: Target) -> Text:
             'with "return_token_ids": true'
         )
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
-    if not prompt or len(trace.token_ids) < 2:
-        raise InputError("the trace contains no text to replay; record a run of at least two tokens")
-    text = Text((*prompt, *trace.token_ids), len(prompt))
-    if max(text.ids) >= target.config.vocab_size or len(text.ids) > target.max_positions:
-        raise InputError(
-            f"this trace was not made with the model {target.name}: its token ids or its length do not fit"
-        )
-    return text
+    return Text((*prompt, *trace.token_ids), len(prompt))
+
+
+def check_fits(target: Target, ids: Sequence[int]) -> None:
+    """Raise ``InputError`` if this target cannot have written these tokens."""
+    if max(ids) >= target.config.vocab_size or len(ids) > target.max_positions:
+        raise InputError(f"this run was not made with the model {target.name}: its token ids or its length do not fit")
 
 
 @torch.inference_mode()
@@ -140,16 +142,6 @@ class ReplayOutcome:
     def steps(self) -> Steps:
         return self.committed, self.cut
 
-    @property
-    def nodes(self) -> tuple[int, ...]:
-        """Verified tree nodes of every step, anchor included."""
-        return tuple(work.nodes for work in self.works)
-
-    def speedup(self, machine: Machine) -> float | None:
-        """Returns the calculated speedup over plain decoding on a machine; None if the drafter's time is unknown."""
-        steps = machine.plain_steps(self.config.method, self.works)
-        return sum(self.committed) / steps if steps else None
-
 
 def recorded_outcome(trace: Trace) -> ReplayOutcome:
     """Returns what the recorded run itself committed."""
@@ -166,29 +158,35 @@ def recorded_outcome(trace: Trace) -> ReplayOutcome:
 class Replay:
     """A recorded run, prepared for replays. Raises ``InputError`` if it cannot be replayed.
 
+    recorded: the run, or only its greedy text.
     most: maximum number of output tokens to replay; None for all.
+    ids, begin: tokens of prompt and output, and the index of the first output token.
     """
 
-    def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
+    def __init__(self, engine: Engine, recorded: Trace | Text, most: int | None = None):
         target, models = engine.models.target, engine.models
-        text = recorded_text(trace, target)
+        text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
+        if not text.start or not text.anchors:
+            raise InputError("the trace contains no text to replay; record a run of at least two tokens")
+        check_fits(target, text.ids)
+        served = isinstance(recorded, Trace) and recorded.header["method"] not in METHODS
+        most_others = MOST_OTHERS * (len(text.ids) - text.start) if served else 0  # a server may round differently
         text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
             text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
-        # a server may round differently than this machine
-        if len(others) > (0 if trace.header["method"] in METHODS else MOST_OTHERS * len(trace.token_ids)):
+        if len(others) > most_others:
             raise InputError(
                 f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "
                 "model's greedy choice; load the model that wrote it (command line: --model or --target)"
             )
         self.others = len(others)
-        self.engine, self.prompt, self.output = engine, list(text.ids[: text.start]), list(text.ids[text.start :])
+        self.engine, self.ids, self.begin = engine, list(text.ids), text.start
         self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}
 
     def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``; a ``begin`` of 0 means the prompt."""
-        read = drafters.commit if begin else partial(drafters.read_prompt, [*self.prompt, *self.output][:end])
+        read = drafters.commit if begin else partial(drafters.read_prompt, self.ids[:end])
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
             read(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
@@ -207,7 +205,7 @@ class Replay:
         experience: statistics that cost-aware settings use and update; None: start without statistics.
         known_boundary: whether the method re-drafts once in each step, from the true rejection boundary of the first draft.
         """
-        ids = [*self.prompt, *self.output]
+        ids = self.ids
         if config.decides and experience is None:
             experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
         drafters = self.engine.drafters(config, len(ids), experience)
@@ -220,7 +218,7 @@ class Replay:
                 return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
 
             drafters.method = replace(drafters.method, select=from_boundary)
-        known = len(self.prompt)  # number of tokens before the anchor; the first anchor is the token from prefill
+        known = self.begin  # number of tokens before the anchor; the first anchor is the token from prefill
         self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from d2sd.calibration.replays import compare_replays, how_replayed
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
+from d2sd.calibration.sentences import count, signed_decimal, with_interval
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config
@@ -22,7 +22,7 @@ def replay_selections(engine: Engine, trace: Trace) -> list[ReplayOutcome]:
     These are the K likeliest prefixes, K random ones, and the true boundary of each first draft. Raises ``InputError`` for a run
     without K, or a run that cannot be replayed.
     """
-    recorded = replace(recorded_config(trace), inspect=False, backend="auto", cost_aware=False)
+    recorded = replace(recorded_config(trace), cost_aware=False)
     if not recorded.num_branches or any(step.first_draft is None for step in trace.steps):
         raise InputError("these runs did not select prefixes; measure with a method such as D²SD")
     chosen, random = (engine.resolve(replace(recorded, method=method)) for method in ("d2sd", "random_prefix"))
@@ -36,15 +36,7 @@ def selections_report(texts: Sequence[Sequence[ReplayOutcome]]) -> str:
     names = [f"at the {k} likeliest prefixes", f"at {k} random prefixes", "once, at the true boundary"]
     sides = [[outcome.steps for outcome in side] for side in zip(*texts, strict=True)]
     rows = compare_replays(names, sides, [""] * len(texts), base=0)
-    cells = [
-        (
-            row.name,
-            with_interval(row.whole.alpha, decimal),
-            with_interval(row.whole.difference, signed_decimal) if row.whole.difference else "",
-        )
-        for row in rows
-    ]
-    table = "".join(f"| {' | '.join(row)} |\n" for row in cells)
+    table = "".join(f"| {' | '.join((row.name, *row.whole.words))} |\n" for row in rows)
     return (
         f"# What would perfect confidence bring?\n\n{_sentence(rows[-1].whole.difference, k)} The replays cover {count(len(texts), 'text')} with "
         f"the same drafters. At temperature 0, a replay gives exactly the steps that decoding would give.\n\n{HEAD}{table}\n"

@@ -6,7 +6,7 @@ import copy
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,11 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
-from d2sd.replay.recorded import Replay
-from d2sd.trace.events import Committed, PrefillDone
-from d2sd.trace.trace import Trace
+from d2sd.replay.recorded import Replay, Text
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import read_jsonl, respond_to
 
 HELD_OUT_TOKENS = 128  # maximum tokens of an answer
-RESULTS, TEXTS = "board.json", "board-texts"  # file and folder in the training folder
 
 
 class HeldOut:
@@ -37,13 +34,13 @@ class HeldOut:
         self._target = target
         # not flashinfer: compiling its kernels takes a minute of the training time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
-        engine, given = Engine(Models(target), passes="eager"), [_recorded(*text) for text in texts]
-        self._texts: list[Trace] = []
+        engine, given = Engine(Models(target), passes="eager"), [Text((*p, *answer), len(p)) for p, answer in texts]
+        self._texts: list[Text] = []
         for text in given:
             with suppress(InputError):
                 Replay(engine, text)
                 self._texts.append(text)
-        self.lengths = [len(text.token_ids) for text in self._texts]
+        self.lengths = [len(text.ids) - text.start for text in self._texts]
         if left_out := len(given) - len(self._texts):
             print(
                 f"Held-out prompts: {left_out} of {len(given)} answers cannot be used: empty, or different without batching.",
@@ -104,12 +101,3 @@ class HeldOut:
             "held_out_draft_length": sum(accepted) / max(1, len(accepted)),
             "held_out_first_right": sum(count > 0 for count in accepted) / max(1, len(accepted)),
         }
-
-
-def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
-    """Returns a greedy text as a recorded run with only the fields that a replay reads."""
-    committed = tuple(Committed(token, "", "target", None) for token in text)
-    config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
-    return Trace(
-        {"method": config.method, "config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None
-    )

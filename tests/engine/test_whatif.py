@@ -25,7 +25,7 @@ def alpha(row):
 
 
 def seconds(outcome, machine):
-    return sum(outcome.committed) * machine.plain() / outcome.speedup(machine)
+    return machine.plain_steps(outcome.config.method, outcome.works) * machine.plain()
 
 
 @pytest.fixture(scope="module")
@@ -149,8 +149,10 @@ def test_replay_times_come_from_given_machine(engine, recorded):
     resolved = [engine.resolve(c) for c in configs]
     replay = Replay(engine, recorded)
     plain, fixed, adaptive = (replay.run(config, table) for config in resolved)
-    assert plain.speedup(table) == pytest.approx(1)
-    steps = [table.verify.seconds(n) + 3e-3 for n in fixed.nodes]  # both drafts, and the fixed time of every step
+    assert seconds(plain, table) == pytest.approx(len(plain.committed) * table.plain())
+    steps = [
+        table.verify.seconds(work.nodes) + 3e-3 for work in fixed.works
+    ]  # both drafts, and the fixed time of every step
     assert seconds(fixed, table) == pytest.approx(sum(steps))
     assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
     assert Replay(engine, recorded).run(resolved[2], table) == adaptive
@@ -166,7 +168,7 @@ def test_replay_times_count_tree_and_third_level(engine):
     assert 3 in passes
     replay = Replay(engine, recorded)
     tree, three = (replay.run(engine.resolve(DecodeConfig(m, 24)), table) for m in ("eagle3", "d2sd_three_level"))
-    assert seconds(tree, table) == pytest.approx(len(tree.nodes) * (draft + target))
+    assert seconds(tree, table) == pytest.approx(len(tree.works) * (draft + target))
     assert seconds(three, table) == pytest.approx(sum(draft * count + target for count in passes))
 
 
@@ -192,9 +194,7 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
 def test_replay_at_known_boundary_equals_redraft():
     engine = load()
     trace = engine.generate("One day, a small bear climbed a tall tree and", DecodeConfig("d2sd", 48))
-    found = Replay(engine, trace).run(
-        engine.resolve(replace(recorded_config(trace), inspect=False)), known_boundary=True
-    )
+    found = Replay(engine, trace).run(engine.resolve(recorded_config(trace)), known_boundary=True)
     assert sum(found.committed) == sum(len(step.committed) for step in trace.steps)
     assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
     boundary = trace.steps[0].actual_boundary

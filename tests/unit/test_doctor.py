@@ -16,14 +16,14 @@ from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import Exchange, Reference
-from d2sd.doctor.findings import Asked, DraftingRun, Findings
-from d2sd.doctor.probes import Template, TemplateTrial, Trial
+from d2sd.doctor.findings import Asked, Findings
+from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
-from d2sd.replay.anchors import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
+from d2sd.replay.anchors import BlockRedrafter, DraftingRun, DraftPosition, TextWalk
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each
 from tools.broken_ways import WAYS
@@ -43,23 +43,24 @@ def walks_of(*shares, steps=200):
 
 def test_shape_classifies_acceptance_by_position():
     def of(*shares, steps=200):
-        return shape(by_position(walks_of(*shares, steps=steps), len(shares) + 1))
+        return ran(*walks_of(*shares, steps=steps), block=len(shares) + 1).shape
 
     assert of(0.9, 0.85, 0.8, 0.8) == ("smooth", None)
     assert of(0.3, 0.2, 0.2) == ("low", None)
     assert of(0.9, 0.85, 0.2, 0.2) == ("cliff", 3)
     assert of(0.9, 0.5, steps=10) == ("unclear", None)
     found = [DraftPosition(1, 2, 1), DraftPosition(2, 1, 1), DraftPosition(3, 1, 0)]
-    assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4) == found
-    assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4, visible=2) == found[2:]
+    run = ran(TextWalk((2, 0, 1), 6), TextWalk((1,), 2), block=4)
+    assert run.positions == found
+    assert replace(run, visible=2).positions == found[2:]
 
 
 def test_by_position_averages_beliefs_of_compared_tokens():
     rows = ([(0.9, 0.5), (0.7, 0.3)], [(0.5, 0.1), (0.1, 0.1)], [(0.2, 0.2), (0.2, 0.2)])
-    first, second = by_position([TextWalk((2, 0, 1), 6, beliefs=rows)], 3)
+    run = ran(TextWalk((2, 0, 1), 6, beliefs=rows))
+    first, second = run.positions
     assert (first.belief, first.head) == pytest.approx((0.7, 0.3))  # both steps that count
     assert (second.belief, second.head) == pytest.approx((0.7, 0.3))  # only the step that accepted position 1
-    run = DraftingRun((TextWalk((2, 0, 1), 6, beliefs=rows),), 3)
     assert run.belief == pytest.approx((0.7, 2 / 3))
 
 
@@ -117,33 +118,29 @@ def concluded(**found):
     return diagnose(Findings(**(known | found)))
 
 
-def random_walks(accepted, count=30):
-    """Texts whose steps accept ``accepted`` tokens on average, each with the same probability."""
+def random_run(accepted, count=30):
+    """A run over texts whose steps accept ``accepted`` tokens on average, each with the same probability."""
     rng = np.random.default_rng(0)
     counts = [tuple((rng.geometric(1 / (accepted + 1), 10) - 1).tolist()) for _ in range(count)]
-    return tuple(TextWalk(steps, sum(steps) + len(steps), steps) for steps in counts)
+    return ran(*(TextWalk(steps, sum(steps) + len(steps), steps) for steps in counts), block=16)
 
 
 def trial(bundled, kind, accepted, number=0):
     """A change of this kind that helps, with ``accepted`` accepted tokens per step on average."""
     all_of = variants(bundled.models.first, bundled.models.target, 100, {"dflash_config": {}})
     variant = [v for v in all_of if v.kind == kind][number]
-    return Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_walks(accepted))
-
-
-def before(accepted):
-    return ran(*random_walks(accepted), block=16)
+    return Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_run(accepted))
 
 
 # Findings for drafters with low acceptance.
 LOW = {"run": ran(*walks_of(0.3, 0.3))}
-TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), unusable=2)
+TRIAL = TemplateTrial("the chat template", 3.0, Estimate(None), unusable=2)
 ASK = "What it should reach is not known: give d2sd doctor --expect or --reference."
 FINDINGS = {
     "a drafter that works": ({}, "none", f"position 1 is accepted 90% of the time, with a smooth decay. {ASK}"),
     "low acceptance": (LOW, "none", f"low from the start on (position 1 is accepted 30% of the time). {ASK}"),
     "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "It is significantly below the expected 9.00."),
-    "as much as is known": ({"asked": Asked("d", expected=5.0), "run": before(4)}, "none", "not significantly below the expected 5.00."),
+    "as much as is known": ({"asked": Asked("d", expected=5.0), "run": random_run(4)}, "none", "not significantly below the expected 5.00."),
     "most texts empty": ({"unusable": (20, 30), "templates": (TRIAL,), **LOW}, "none", "The texts of 20 of 30 prompts are empty or repeat themselves: look at the template first. With the chat template, α is 3.00"),
     "texts that mean nothing": ({"surprise": 1.1}, "none", "The target's own loss on the prompts is 110% of a uniform guess's"),
     "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "too few steps to judge; use about 30 prompts"),
@@ -177,7 +174,7 @@ def test_diagnose_compares_low_acceptance_with_drafters_belief(share, belief, sa
 def test_diagnose_prefers_faults_of_folder(bundled):
     found = {
         "checks": (Check("fc", "fault", "it is wrong", "this"),),
-        "run": before(0.2),
+        "run": random_run(0.2),
         "trials": (trial(bundled, "taps", 3),),
     }
     assert concluded(**found).cause == "fc"
@@ -187,54 +184,56 @@ def test_diagnose_prefers_faults_of_folder(bundled):
 
 def test_change_is_proved_without_level_only_if_common_alone_and_strong(bundled):
     taps = trial(bundled, "taps", 3)
-    proved = concluded(run=before(0.3), trials=(taps,))
+    proved = concluded(run=random_run(0.3), trials=(taps,))
     assert (proved.cause, proved.fix, proved.changes) == ("taps", taps.variant.fix, (taps.variant,))
-    assert proved.alpha == alpha(taps.walks)
+    assert proved.alpha == taps.run.alpha
     assert proved.sentence.startswith(f"With {taps.variant.description}, α is 4.55 instead of 1.")
-    weak = concluded(run=before(2), trials=(taps,))  # accepted tokens do not double
+    weak = concluded(run=random_run(2), trials=(taps,))  # accepted tokens do not double
     assert (weak.cause, weak.changes) == ("none", ())
     assert f"Of 1 change tried, {taps.variant.description} is the best: 4.55." in weak.sentence
-    assert concluded(run=before(0.3), trials=(trial(bundled, "taps", 0.7),)).cause == "none"  # position 1 stays low
+    assert concluded(run=random_run(0.3), trials=(trial(bundled, "taps", 0.7),)).cause == "none"  # position 1 stays low
     rival = trial(bundled, "rope", 2.8)
-    assert concluded(run=before(0.3), trials=(taps, rival)).cause == "none"  # another kind helps nearly as much
-    assert concluded(run=before(0.3), trials=(taps, trial(bundled, "rope", 1))).cause == "taps"
-    further = concluded(run=before(0.3), trials=(taps,), further=trial(bundled, "attention", 4))
+    assert concluded(run=random_run(0.3), trials=(taps, rival)).cause == "none"  # another kind helps nearly as much
+    assert concluded(run=random_run(0.3), trials=(taps, trial(bundled, "rope", 1))).cause == "taps"
+    further = concluded(run=random_run(0.3), trials=(taps,), further=trial(bundled, "attention", 4))
     assert further.cause == "none"  # another change helps in addition, so there are two faults
     assert (
         f"{taps.variant.description} is the best: 4.55; with a window of 32 in all layers too, 5.73."
         in further.sentence
     )
     uncommon = replace(taps, variant=replace(taps.variant, common=False))
-    assert concluded(run=before(0.3), trials=(uncommon,)).cause == "none"
+    assert concluded(run=random_run(0.3), trials=(uncommon,)).cause == "none"
 
 
 def test_change_is_proved_with_level_only_if_it_reaches_it(bundled):
     attention = trial(bundled, "attention", 3)  # not a common mistake; α is 4.55 with it
-    assert concluded(asked=Asked("d", expected=4.6), run=before(1), trials=(attention,)).cause == "attention"
-    short = concluded(asked=Asked("d", expected=5.5), run=before(1), trials=(attention,))
+    assert concluded(asked=Asked("d", expected=4.6), run=random_run(1), trials=(attention,)).cause == "attention"
+    short = concluded(asked=Asked("d", expected=5.5), run=random_run(1), trials=(attention,))
     assert (short.cause, short.changes) == ("below", ())
-    assert concluded(asked=Asked("d", expected=1.5), run=before(1), trials=(attention,)).cause == "none"  # not below
-    good = Reference(random_walks(3), Estimate(2.0, 1.5, 2.5), ())
-    assert concluded(reference=good, run=before(1), trials=(attention,)).cause == "attention"
     assert (
-        concluded(reference=replace(good, walks=random_walks(4)), run=before(1), trials=(attention,)).cause == "below"
+        concluded(asked=Asked("d", expected=1.5), run=random_run(1), trials=(attention,)).cause == "none"
+    )  # not below
+    good = Reference(random_run(3), Estimate(2.0, 1.5, 2.5), ())
+    assert concluded(reference=good, run=random_run(1), trials=(attention,)).cause == "attention"
+    assert (
+        concluded(reference=replace(good, run=random_run(4)), run=random_run(1), trials=(attention,)).cause == "below"
     )
 
 
 def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
     variant = trial(bundled, "taps", 3).variant
-    swap = Exchange((), "fc", 0.1, variant, random_walks(3), True, 5)
-    good = Reference(random_walks(3), Estimate(2.0, 1.5, 2.5), (), {"fc.weight": "rows in another order"}, True, swap)
-    named = concluded(reference=good, run=before(1))
-    assert (named.cause, named.changes, named.alpha) == ("exchange", (variant,), alpha(swap.walks))
+    swap = Exchange((), "fc", 0.1, variant, random_run(3), True, 5)
+    good = Reference(random_run(3), Estimate(2.0, 1.5, 2.5), (), {"fc.weight": "rows in another order"}, True, swap)
+    named = concluded(reference=good, run=random_run(1))
+    assert (named.cause, named.changes, named.alpha) == ("exchange", (variant,), swap.run.alpha)
     assert "What lowers α is fc: with these parts of the reference, α is 4.55" in named.sentence
-    many = concluded(reference=replace(good, exchange=replace(swap, parts=("fc",), share=0.6)), run=before(1))
+    many = concluded(reference=replace(good, exchange=replace(swap, parts=("fc",), share=0.6)), run=random_run(1))
     assert (many.cause, many.changes) == ("below", ())
     assert "more than half of all parts must come from it (fc): another training, or a fault of all of them. 1 of the 1 tensors that differ: rows in another order." in many.sentence  # fmt: skip
-    unsure = concluded(reference=replace(good, exchange=replace(swap, restored=False)), run=before(1))
+    unsure = concluded(reference=replace(good, exchange=replace(swap, restored=False)), run=random_run(1))
     assert "no exchange of its parts explains the difference" in unsure.sentence
     keys = (("num_hidden_layers", "2", "3"),)
-    other = concluded(reference=replace(good, same_form=False, keys=keys, exchange=None), run=before(1))
+    other = concluded(reference=replace(good, same_form=False, keys=keys, exchange=None), run=random_run(1))
     assert "of another kind or size, and their configs differ in num_hidden_layers (2; reference: 3)" in other.sentence
     alike = replace(good, change=Estimate(0.1, -0.2, 0.4), exchange=None)
     assert concluded(reference=alike).cause == "none"
@@ -301,7 +300,7 @@ def test_examine_tries_chat_template(bundled, monkeypatch, sound):
     finally:
         tokenizer.chat_template = None
     assert found.unusable == (3, 3)
-    assert [(t.template.fix, t.unusable) for t in found.templates] == [("--chat", 0)]
+    assert [(t.template, t.unusable) for t in found.templates] == [("the chat template", 0)]
     assert "The texts of 3 of 3 prompts are empty or repeat themselves" in found.diagnosis.sentence
     assert not found.names_fault
 
@@ -319,7 +318,7 @@ def test_examine_finds_faulty_part_by_exchange_with_reference(bundled, tmp_path,
     assert found.trials == ()  # the exchange explains the difference
     assert found.diagnosis.cause == "exchange"
     assert "What lowers α is down_proj of layer 1 (the reference's × -1)" in found.diagnosis.sentence
-    assert f"α {found.run.alpha:.2f} → {alpha(reference.walks):.2f}" in one.mend(tmp_path / "m")
+    assert f"α {found.run.alpha:.2f} → {reference.run.alpha:.2f}" in one.mend(tmp_path / "m")
     report = doctor_report([found])
     assert "| accepted by the reference | " in report
     assert r"| layers.1.mlp.down\_proj.weight | the reference's × -1 | lowers α |" in report

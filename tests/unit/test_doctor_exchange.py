@@ -12,11 +12,10 @@ import torch
 
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import _named, _parts, compared, exchange, exchanged, is_restored, minimal, relation
-from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.settings import settings_of
 from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter
-from d2sd.replay.anchors import TextWalk
+from d2sd.replay.anchors import DraftingRun, TextWalk
 from tools.breaking import TINY
 
 RAW = published_config(str(TINY / "dflash"))
@@ -145,7 +144,7 @@ def test_exchanged_removes_and_adds_borrowed_tables(bundled):
 
 
 def walks(*counts):
-    return tuple(TextWalk((), 10, (n,) * 10) if not n else TextWalk((n,) * 3, 10, (n,) * 10) for n in counts)
+    return DraftingRun(tuple(TextWalk((n,) * 3 if n else (), 10, (n,) * 10) for n in counts))
 
 
 def drafted_by(good, needed, missing):
@@ -214,7 +213,9 @@ def test_exchange_names_parts_that_bring_back_little(bundled):
         model = variant.apply(own)
         whole = [torch.equal(model.get_parameter(n), good.get_parameter(n)) for n in needed]
         nearly = TextWalk((4,) * 3, 10, (4,) * 8 + (3, 3))
-        return walks(*[4] * count) if all(whole) else tuple([nearly] * count) if whole[0] else walks(*[1] * count)
+        if whole[0] and not whole[1]:
+            return DraftingRun((nearly,) * count)
+        return walks(*[4 if all(whole) else 1] * count)
 
     swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
     assert sorted(n for part in swap.parts for n in part.tensors) == needed
@@ -233,7 +234,7 @@ def test_exchange_ends_after_largest_number_of_runs(bundled, monkeypatch):
 
 def test_is_restored_needs_both_level_and_interval():
     def of(*accepted):
-        return tuple(TextWalk(steps, sum(steps) + len(steps)) for steps in accepted)
+        return DraftingRun(tuple(TextWalk(steps, sum(steps) + len(steps)) for steps in accepted))
 
     good = of(*[(4,) * 10] * 8)
     assert is_restored(good, good)
@@ -242,7 +243,7 @@ def test_is_restored_needs_both_level_and_interval():
     other = of(*[(3,) * 10] * 4, *[(9,) * 4] * 4)
     assert is_restored(mixed, other)  # differences cancel
     worse = of(*[(7,) * 5] * 4, *[(3,) * 10] * 4)
-    assert change_of_alpha(other, worse, 1).low < 0
+    assert other.change(worse).low < 0
     assert not is_restored(worse, other)  # below 95%, although the interval contains 0
 
 

@@ -14,7 +14,7 @@ from d2sd.doctor import probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
 from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
 from d2sd.doctor.examination import drafter_of, generate_texts
-from d2sd.doctor.probes import change_of_alpha, probe, relative_gain, templates
+from d2sd.doctor.probes import probe, templates
 from d2sd.doctor.settings import config_values, set_keys, settings_of, with_setting
 from d2sd.doctor.variants import mask_tokens, variants
 from d2sd.engine import Engine
@@ -23,7 +23,7 @@ from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.nets.layouts import read_eagle3, read_form
 from d2sd.nets.models import Models
-from d2sd.replay.anchors import BlockRedrafter, TextWalk, redrafter, walk_text
+from d2sd.replay.anchors import BlockRedrafter, DraftingRun, TextWalk, redrafter, relative_gain
 from d2sd.replay.recorded import Text, with_features
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
@@ -52,9 +52,10 @@ def texts(bundled):
 
 
 @pytest.fixture(scope="module")
-def walks(bundled, texts):
-    """The bundled drafter over ``texts``."""
-    return [walk_text(BlockRedrafter(bundled.models.target, bundled.models.first), t) for t in texts]
+def sound(bundled, texts):
+    """The bundled drafter's steps over ``texts``."""
+    drafter = BlockRedrafter(bundled.models.target, bundled.models.first)
+    return drafter.run(map(drafter.walk, texts))
 
 
 @pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
@@ -71,7 +72,7 @@ def test_walk_matches_decoding_steps(bundled, texts, name):
         trace = engine.generate(known.ids[: known.start], config)
         assert list(known.ids[known.start :]) == list(trace.token_ids)
         steps = tuple(len(s.committed) - 1 for s in trace.steps)
-        found = walk_text(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
+        found = redrafter(target, model).walk(with_features(target, known, model.target_layer_ids)).accepted
         assert found[:-1] == steps[:-1]
         # the last step may be cut with or without a bonus token
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
@@ -82,8 +83,8 @@ def test_block_redrafter_continues_visible_tokens(bundled, texts, monkeypatch):
     drafter = BlockRedrafter(target, bundled.models.second, visible=2)
     found = drafter.accepted(known, known.anchors)
     assert 0 < max(found) <= bundled.models.second.block_size - 3
-    blocks = drafter._blocks
-    monkeypatch.setattr(drafter, "_blocks", lambda *args: blocks(*args).index_fill(1, torch.tensor([1, 2]), 0))
+    hidden, shown = drafter._hidden, torch.tensor([1, 2])
+    monkeypatch.setattr(drafter, "_hidden", lambda block, *rest: hidden(block.index_fill(1, shown, 0), *rest))
     assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # wrong tokens were visible
 
 
@@ -186,43 +187,47 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
     target, model = bundled.models.target, bundled.models.first
     sick = Variant("", "", broken(model.form)).apply(model)
-    base = [walk_text(BlockRedrafter(target, sick), t) for t in texts]
+    drafter = BlockRedrafter(target, sick)
+    base = drafter.run(map(drafter.walk, texts))
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
-    found = list(probe(target, sick, 0, texts, base, tried))
+    found = list(probe(target, sick, texts, base, tried))
     assert max((t for t in found if t.helps), key=lambda t: t.gain.value).variant.kind == kind
     # another kind of change is always measured over all texts too, since it might help as much
-    assert [t.variant.kind for t in found if len(t.walks) == len(texts)] == [kind, "ahead"]
+    assert [t.variant.kind for t in found if len(t.run.walks) == len(texts)] == [kind, "ahead"]
 
 
-def test_probe_finds_no_help_for_sound_drafter(bundled, texts, walks):
+def test_probe_finds_no_help_for_sound_drafter(bundled, texts, sound):
     target, model = bundled.models.target, bundled.models.first
     some = [v for v in variants(model, target, 100, RAW) if v.kind in ("attention", "rotary", "lag")]
-    assert not [t for t in probe(target, model, 0, texts, walks, some) if t.helps]
+    assert not [t for t in probe(target, model, texts, sound, some) if t.helps]
 
 
 def test_relative_gain_interval_widens_with_trials():
-    base = [TextWalk((1,) * 8, 16, (1, 1, 0))] * 4 + [TextWalk((2,) * 6, 18, (2, 1, 0))] * 4
-    better = [TextWalk((2,) * 5, 16, (3, 1, 0))] * 4 + [TextWalk((3,) * 4, 18, (3, 2, 1))] * 4
-    for compare in (relative_gain, change_of_alpha):
+    base = DraftingRun((TextWalk((1,) * 8, 16, (1, 1, 0)),) * 4 + (TextWalk((2,) * 6, 18, (2, 1, 0)),) * 4)
+    better = DraftingRun((TextWalk((2,) * 5, 16, (3, 1, 0)),) * 4 + (TextWalk((3,) * 4, 18, (3, 2, 1)),) * 4)
+    for compare in (DraftingRun.change, lambda own, base, tests: relative_gain(own.by_anchor, base.by_anchor, tests)):
         one, many = compare(better, base, 1), compare(better, base, 40)
         assert many.low < one.low < one.value < one.high < many.high
-    assert relative_gain(base, base, 1).value == 0
+    assert relative_gain(base.by_anchor, base.by_anchor).value == 0
 
 
 def test_templates_omits_templates_without_effect(bundled):
     config = DecodeConfig("autoregressive")
-    assert templates(bundled, PROMPTS, config) == []
+    assert templates(bundled, PROMPTS, config) == {}
     tokenizer = bundled.models.target.tokenizer
     tokenizer.chat_template = (
         "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}{% if enable_thinking %}?{% endif %}"
     )
     try:
-        assert [t.fix for t in templates(bundled, PROMPTS, config)] == ["--chat"]
-        assert [t.fix for t in templates(bundled, PROMPTS, replace(config, chat=True))] == ["no --chat", "--thinking"]
+        assert list(templates(bundled, PROMPTS, config)) == ["the chat template"]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == [
+            "no chat template",
+            "thinking",
+        ]
         thinking = replace(config, chat=True, thinking=True)
-        assert [t.fix for t in templates(bundled, PROMPTS, thinking)] == ["no --chat", "no --thinking"]
+        assert list(templates(bundled, PROMPTS, thinking)) == ["no chat template", "no thinking"]
         tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing
-        assert [t.fix for t in templates(bundled, PROMPTS, replace(config, chat=True))] == ["no --chat"]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == ["no chat template"]
     finally:
         tokenizer.chat_template = None
 

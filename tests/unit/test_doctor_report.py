@@ -81,7 +81,7 @@ def test_doctor_report_states_facts_first_and_lists_measured_changes(found):
     tried = {one: one.partition("What was tried")[2] for one in (short, full)}
     listed = {one: sum(t.variant.description in said for t in found.trials) for one, said in tried.items()}
     assert listed[full] == len(found.trials)
-    assert listed[short] == sum(bool(t.walks) for t in found.trials) <= 5
+    assert listed[short] == sum(bool(t.run.walks) for t in found.trials) <= 5
     count = len(found.helping)
     assert f"Of {len(found.trials)} changes tried, one at a time, {count} raised α clearly; d2sd doctor --full lists them all." in short  # fmt: skip
     order = [short.index(words) for words in ("With mask token 1", "A short run", "What was tried", "The folder")]

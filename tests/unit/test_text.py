@@ -72,6 +72,10 @@ def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
     assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
 
 
+def test_aligned_pads_cells_but_not_ends_of_lines():
+    assert aligned([["", "α", ""], ["a drafter", "1.25", "x"]]) == ["           α", "a drafter  1.25  x"]
+
+
 def test_progress_is_silent_for_short_jobs(capsys):
     assert list(progress(range(3), desc="texts", leave=False)) == [0, 1, 2]
     assert capsys.readouterr().err == ""
