@@ -42,10 +42,8 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.folders.checks import published_config
-from d2sd.folders.loading import is_eagle3_folder, with_drafter
+from d2sd.folders.loading import drafter_kind, with_drafter
 from d2sd.methods import METHODS
-from d2sd.nets.layouts import read_form
 from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
 from d2sd.trace.files import make_folder, write_whole
@@ -151,7 +149,7 @@ def _drafters(a: argparse.Namespace) -> tuple[str, list[str | None]]:
     if part == "second_drafter" and len(a.drafter or ()) > 1:
         raise InputError("compare several first drafters or several second drafters, not both")
     for source in a.drafter or ():
-        if not is_eagle3_folder(source) and read_form(published_config(source)).second_role:
+        if drafter_kind(source) == "second":
             raise InputError(
                 f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
             )
@@ -273,7 +271,7 @@ def _settings(
         if recorded.drafts and not a.drafter and not a.second_drafter:
             return a.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
-    level = models.first is None and models.eagle3 is not None if drafter is None else is_eagle3_folder(drafter)
+    level = models.first is None and models.eagle3 is not None if drafter is None else drafter_kind(drafter) == "eagle3"
     alone = "d2sd" if a.second_drafter else "eagle3" if level else "dflash"
     return a.methods or alone, base
 

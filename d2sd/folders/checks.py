@@ -88,7 +88,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
 
     def checks() -> Iterator[Check]:
         form = drafter_form(source, target.config)
-        yield from config_checks(form, target.config, target, second)
+        yield from target_checks(form, target.config, target, second)
         try:
             files = weight_files(source)
         except InputError as error:
@@ -142,10 +142,10 @@ def own_name(key: str) -> str | None:
     return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
 
 
-# The config.
+# The config, for a target.
 
 
-def config_checks(form: Form, config: Any, target: Target | None = None, second: bool = False) -> Iterator[Check]:
+def target_checks(form: Form, config: Any, target: Target | None = None, second: bool = False) -> Iterator[Check]:
     """Checks a drafter's config for a target.
 
     config: the target's text config.

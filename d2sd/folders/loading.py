@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from threading import RLock
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import (
@@ -30,11 +30,11 @@ from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import (
     MAPS,
-    config_checks,
     drafter_form,
     network,
     own_name,
     published_config,
+    target_checks,
     tensor_checks,
 )
 from d2sd.folders.store import found, located
@@ -42,7 +42,7 @@ from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import DrafterForm, Eagle3Form, is_eagle3
+from d2sd.nets.layouts import DrafterForm, Eagle3Form, is_eagle3, read_form
 from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.self_check import check_passes
@@ -142,14 +142,14 @@ def load_models(
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
-    # Configs are read first, since loading the target may take long.
+    # Drafters' configs are read first, since loading the target may take long.
     if second_drafter is not None:
         _refuse_second(second_drafter)
-    if eagle3 is not None and not is_eagle3_folder(eagle3):
+    if eagle3 is not None and drafter_kind(eagle3) != "eagle3":
         raise InputError(f"{eagle3} holds no EAGLE-3 drafter; give a block drafter with --drafter")
     if draft_model is not None:
         target_folder(draft_model)
-    if drafter is not None and is_eagle3_folder(drafter):
+    if drafter is not None and drafter_kind(drafter) == "eagle3":
         eagle3, drafter = drafter, own
     loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
     loaded.mixed = _mixes(loaded, dtype)
@@ -185,7 +185,7 @@ def with_drafter(models: Models, source: str, dtype: str | None = None, second: 
 
 
 def _refuse_second(source: str) -> None:
-    if is_eagle3_folder(source):
+    if drafter_kind(source) == "eagle3":
         raise InputError(
             f"{source} is an EAGLE-3 drafter, which drafts alone; only block drafters can be the second drafter"
         )
@@ -327,7 +327,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     with _drafter(source), BUILDING:
         config = target and target.config
         form, files = drafter_form(source, config), weight_files(source)
-        of_target = () if config is None else config_checks(form, config, second=True)
+        of_target = () if config is None else target_checks(form, config, second=True)
         for check in chain(of_target, tensor_checks(files, form)):
             if check.state == "fault":
                 other = ", or name its target with --target" if check.name == "fit" else ""
@@ -363,10 +363,16 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
     return model.to(device)
 
 
-def is_eagle3_folder(source: str) -> bool:
-    """Returns whether a folder or hub id holds an EAGLE-3 drafter; raises ``InputError`` for unsupported drafters."""
+def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
+    """Returns the kind of the drafter in a folder or hub id: a first or second block drafter, or EAGLE-3.
+
+    Raises ``InputError`` if its config is wrong, incomplete or unsupported, as far as this can be said without the target.
+    """
     with _drafter(source):
-        return is_eagle3(published_config(source))
+        config = published_config(source)
+        if is_eagle3(config):
+            return "eagle3"
+        return "second" if read_form(config).second_role else "first"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from d2sd.folders.checks import Check, config_checks, drafter_form, gathered, network, published_config
+from d2sd.folders.checks import Check, drafter_form, gathered, network, published_config, target_checks
 from d2sd.folders.loading import supported_config, target_folder, target_network
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
@@ -46,7 +46,7 @@ def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:
         yield Check("weights", "note", f"quantised ({method}); the memory is estimated for weights in {dtype}")
     if drafter is not None:
         form = drafter_form(drafter, text)
-        for check in config_checks(form, text):
+        for check in target_checks(form, text):
             yield check
             if check.name == "fit":
                 return

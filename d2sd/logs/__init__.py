@@ -1,8 +1,8 @@
 """Logs of serving engines: which engine a log comes from, its requests as traces or ``Figures``, and what the figures say.
 
 A log is recognised by its content (``reading``). Requests with steps become traces (``replies``, ``steps``); of other requests, and of
-lines and pages that programs print (``forms``, ``printed``), only ``Figures`` are known, completed by ``equations``. ``sources_of``
-joins the figures of each source, and ``sentences`` and ``report`` put them into words. Needs no torch.
+lines and pages that programs print (``forms``, ``printed``), only ``Figures`` are known, completed by ``EQUATIONS`` (``figures``).
+``sources_of`` joins the figures of each source, and ``sentences`` puts them into words. Needs no torch.
 
 The header of an imported trace lists, under ``missing``, the parts that the log lacks. An unknown token has the text ``UNKNOWN``.
 """

@@ -46,7 +46,8 @@ class Figures:
     requests: number of requests; 0 if unknown.
     tokens: number of output tokens.
     steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
-    stated_alpha, stated_rate: α and acceptance rate as printed. ``alpha`` and ``rate`` use the counts instead, if these are known.
+    stated_alpha, stated_rate: α and acceptance rate as printed, or as they follow from other figures. ``alpha`` and ``rate`` use the
+        counts instead, if these are known.
     by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known only if all drafts had the same length.
     by_length: (length of the text in tokens, α), for each step or for each row about a single request.
     gamma: drafted tokens per step, from the options in the log, or deduced.

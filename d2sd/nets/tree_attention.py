@@ -1,6 +1,7 @@
 """Attention of a target's layers in one pass: a prompt, a token tree, one row, or one token of each text of a batch.
 
-The function for a pass is chosen once (``pass_attention``). The function that is registered with transformers calls it in every layer.
+The function for a pass is chosen once (``pass_attention``). The function that is registered with transformers calls it in every
+layer. Packed layers on a CPU (``packed``) do without both.
 """
 
 from __future__ import annotations
