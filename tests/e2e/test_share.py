@@ -232,7 +232,7 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     whole = gzip.compress("\n".join(lines).encode())
     damaged = whole[:300] + b"\x00\x01\x02" + whole[303:]
     for name, content, reason in (
-        ("broken.jsonl", b"Once upon a time\n", "not JSON"),
+        ("broken.jsonl", b"Once upon a time\n", "not valid JSON"),
         ("broken.gz", damaged, "gzip"),
     ):
         upload(page, name, content)
