@@ -20,10 +20,12 @@ UNDRAFTED = 0.1  # share of tokens from steps without a draft, above which these
 MAX_POSITIONS = 1024
 LONGEST = 15.0  # seconds; longer intervals of vLLM are assumed to include idle time
 MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval includes prefill
+# Values that are left out if nothing was drafted.
 DRAFTS = ("steps", "drafted", "accepted", "stated_alpha", "stated_rate", "by_position", "reached", "counts")
-SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")
+SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")  # fields that are added up over rows
+WHOLE = (*SUMS, "at_once")  # fields with whole numbers
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
-ENGINE = "engine "
+ENGINE = "engine "  # beginning of a ``replica`` that is an engine, not a process
 ENOUGH = 20  # steps or rows needed for a judgement
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
 MAX_SOURCES = 20
@@ -40,27 +42,28 @@ class Figures:
 
     log: name of the log, if there are several.
     model, drafter: names of target and drafter in the log.
-    replica: number of the engine or of its process, if several serve the same model, such as "engine 2".
-    start: how often the program was restarted before these figures, inferred from its counters.
+    replica: name of the engine or process, such as "engine 2" or "process 7", if several serve the same model; empty otherwise.
+    start: number, from 0, of the program start, benchmark run, Markdown block or quoted reply that the figures belong to.
     prompt: name of the prompt in a benchmark.
     requests: number of requests; 0 if unknown.
     tokens: number of output tokens.
     steps, drafted, accepted: number of steps with a draft, and of their drafted and accepted tokens.
-    stated_alpha, stated_rate: α and acceptance rate as printed, or as they follow from other figures. ``alpha`` and ``rate`` use the
-        counts instead, if these are known.
-    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known only if all drafts had the same length.
-    by_length: (length of the text in tokens, α), for each step or for each row about a single request.
+    stated_alpha, stated_rate: α and acceptance rate as printed, or computed from other printed values. ``alpha`` and ``rate`` are
+        computed from the counts instead, if these are known.
+    by_position: [k]: share of the steps with a draft in which drafted token k + 1 was accepted. Steps whose draft was shorter count as
+        steps without acceptance there.
+    by_length: pairs of text length in tokens and α; one pair per step, or one per row about a single request.
     gamma: drafted tokens per step, from the options in the log, or deduced.
-    seconds: decoding time of the requests, without prefill.
-    token_seconds: mean time of an output token of one request.
-    draft_seconds: time of the drafter per step.
-    tokens_per_second: speed of all concurrent requests together.
-    at_once: number of requests that were decoded concurrently while these times were measured.
-    running, waiting: numbers of decoded and of queued requests, one per row.
+    seconds: total seconds of the requests without prefill; those of SGLang's replies include prefill.
+    token_seconds: mean seconds per output token of one request (TPOT).
+    draft_seconds: seconds of the drafter per step.
+    tokens_per_second: output tokens per second of all concurrent requests together.
+    at_once: number of concurrent requests while these times were measured.
+    running, waiting: numbers of running and of queued requests, one per row.
     kv_use: used share of the KV cache, one per row.
-    remote_prefill: whether prompts are processed on another server.
+    remote_prefill: whether another server runs prefill.
     failures: number of times that the drafter returned an error.
-    alphas: α of the rows, without those of few steps.
+    alphas: α of each joined row that has at least ``ENOUGH`` steps or an unknown number of steps.
     """
 
     engine: str
@@ -126,13 +129,12 @@ class Figures:
         """Number of tokens from steps without a draft, which vLLM does not count as steps; 0 if they are few or unknown."""
         if self.engine != "vllm" or not self.tokens or not self.steps or self.accepted is None:
             return 0
-        left = (
-            self.tokens - self.requests - self.steps - self.accepted
-        )  # the first token of a request belongs to no step
+        # the first token of a request belongs to no step
+        left = self.tokens - self.requests - self.steps - self.accepted
         return left if left > UNDRAFTED * self.tokens else 0
 
     @property
-    def committed(self) -> float:
+    def tokens_per_step(self) -> float:
         """Tokens per step, including steps without a draft; 1 for plain decoding."""
         if self.undrafted and self.tokens and self.steps:
             return self.tokens / (self.steps + self.undrafted)
@@ -140,17 +142,17 @@ class Figures:
 
     @property
     def step_seconds(self) -> float | None:
-        """Time of a step of one request."""
-        return self.token_seconds and self.token_seconds * self.committed
+        """Seconds per step of one request."""
+        return self.token_seconds and self.token_seconds * self.tokens_per_step
 
     @property
     def equally_long(self) -> bool:
-        """Whether all drafts seem to have the same length. If not, some steps did not draft the last positions."""
+        """Whether all drafts seem to have the same length; otherwise, some steps did not draft the last positions."""
         return self.draft_length is None or len(self.by_position) < 2 or self.draft_length > 0.9 * len(self.by_position)
 
     @property
     def origin(self) -> str:
-        """Names of log, engine, models and server."""
+        """Names of the log, the engine, its models and its replica."""
         models = " with ".join(escaped(name) for name in (self.model, self.drafter) if name)
         names = (self.engine, models, self.replica)
         return (f"{escaped(self.log)}: " if self.log else "") + ", ".join(filter(None, names))
@@ -171,7 +173,7 @@ class Figures:
         elif self.rate is not None:
             parts.append(f"{percent(self.rate)} of the drafted tokens accepted, steps unknown")
         if self.by_position:
-            last, most = self.last, len(self.by_position)
+            last, most = self.last_accepted, len(self.by_position)
             shares = [f"{k}: {percent(share)}" for k, share in enumerate(self.by_position[:last], 1)]
             if last < most:
                 shares.append(f"{f'{last + 1} to ' if last + 1 < most else ''}{most}: 0%")
@@ -180,11 +182,12 @@ class Figures:
 
     @property
     def with_requests(self) -> str:
+        """Words about ``at_once`` that follow a time; empty if it is unknown."""
         return f" with {count(self.at_once, 'request')}{' at once' if self.at_once > 1 else ''}" if self.at_once else ""
 
     @property
-    def last(self) -> int:
-        """The last position that is accepted; 0 if there is none."""
+    def last_accepted(self) -> int:
+        """The last position at which tokens were accepted; 0 if there is none."""
         return max((k for k, share in enumerate(self.by_position, 1) if share >= 0.0005), default=0)
 
     @property
@@ -194,7 +197,7 @@ class Figures:
         return f"not in this log: {what}, the places in the text where steps end, and confidences"
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the figures for JSON: without ``by_length``, and the load as lowest, median and highest value."""
+        """Returns the figures for JSON: without ``by_length`` and ``alphas``, and with the load as lowest, median and highest value."""
         load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
         known = asdict(self) | {name: getattr(self, name) for name in derived} | load
@@ -221,12 +224,28 @@ def _of_counts(counts: Sequence[int], steps: float, drafted: float) -> tuple[flo
     return tuple(sum(counts[k:]) / steps for k in range(1, 1 + round(drafted / steps)))
 
 
-# (wanted value, its formula). The parameters of a formula are the values that it needs; of several formulas, the first one that
-# can be computed is used. Names of fields of ``Figures`` mean the same here. predicted: output tokens of a request, the first of which belongs to no step; written: tokens of steps;
-# generated: tokens, of which some may come from steps without a draft; emitted: tokens that all steps committed; reached: [k]: steps
-# that accepted drafted token k + 1; counts: [j]: steps that accepted j tokens; seconds: time of the output;
-# chunk: seconds per streamed part, of which vLLM sends one per step; draft: seconds of the drafter;
-# calls: calls of the drafter, one per step, even if nothing is drafted; window: seconds of an interval; prompts: prompt tokens per second.
+# (wanted value, its formula). The parameters of a formula are the values that it needs. Of several formulas for a value, the first
+# one that can be computed is used. Names of fields of ``Figures`` mean the same here, but ``running`` is a number. The other values:
+#
+# predicted: output tokens of a request; the first one belongs to no step
+# written: output tokens that steps committed
+# generated: output tokens; steps without a draft may have committed some of them
+# emitted: output tokens that steps committed, in vLLM 0, where accepted tokens after a rejection are counted too
+# reached: [k]: steps that accepted drafted token k + 1
+# counts: [j]: steps that accepted j tokens
+# histogram: acceptance by position, computed from a histogram of committed tokens per step
+# chunk: seconds per streamed part, of which vLLM sends one per step
+# token_sum, token_count: sum of the times per output token, and number of these times
+# draft: seconds of the drafter in all steps
+# calls: calls of the drafter, one per step, even if nothing is drafted
+# window: seconds of an interval
+# accepted_speed: accepted tokens per second
+# prompts: prompt tokens per second
+# held: tokens in the KV cache
+# option: drafted tokens per step, from the options of the program
+# transfers: requests whose KV cache is on its way; printed only if another server runs prefill
+# external: share or number of prompt tokens whose KV cache came from outside the server
+# failure: error code of the drafter
 EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("steps", lambda drafted, gamma: drafted / gamma),
     ("steps", lambda drafted, by_position: None if drafted % len(by_position) else drafted / len(by_position)),
@@ -261,9 +280,6 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     ("remote_prefill", lambda external: external > 0),
     ("failures", lambda failure: 1),
 )
-WHOLE = (*SUMS, "at_once")
-
-
 NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
 
 
@@ -326,7 +342,7 @@ def joined(rows: Sequence[Figures]) -> Figures:
         over = sum(weight for _, weight in known)
         return sum(value * weight for value, weight in known) / over if over else None
 
-    # requests with shorter drafts accepted nothing at the further positions
+    # requests with shorter drafts accepted nothing at later positions
     positions = max(map(len, columns["by_position"]))
     padded = [shares and (*shares, *[0.0] * (positions - len(shares))) for shares in columns["by_position"]]
     lists: dict[str, Any] = {name: tuple(chain(*columns[name])) for name in ("by_length", *LOAD)}
@@ -385,7 +401,7 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
         room -= len(rows[-1].by_length)
-    # lines that were pasted without their beginning lack the number; all engines may run in one process
+    # lines that were pasted without their beginning lack the number of the engine; process numbers are used only if no line has it
     names = {row.replica for row in rows} - {""}
     names = {name for name in names if name.startswith(ENGINE)} or names
     rows = [replace(row, replica=row.replica if row.replica in names and len(names) > 1 else "") for row in rows]
@@ -398,7 +414,7 @@ def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]
         one = joined(group)
         if one.draft_length is None and one.kind == ("sglang", "interval"):
             one = replace(one, gamma=_deduced_drafted(group) or _deduced_drafted(sglang))
-        # as acceptance by position is before rounding
+        # acceptance does not grow with the position; rounded shares may
         joint.append(replace(one, log=log, by_position=tuple(accumulate(one.by_position, min))))
     known = [one for one in _with_drafters(joint) if one.drafts or one.token_seconds or one.failures]
     if not known:
@@ -415,7 +431,7 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     # Intervals that list different numbers of positions have different settings. For requests of llama.cpp, the number is only
     # the length of their longest draft. A line that was cut when it was pasted lists no positions.
     usual = {kind(row): len(row.by_position) for row in rows if row.by_position}
-    # lines of which neither steps nor load are known belong to the others only if these are known
+    # kinds with intervals whose steps or load are known; intervals of other kinds are not joined
     known = {kind(row) for row in rows if row.steps is not None or row.at_once is not None}
     groups: dict[tuple[object, ...], list[Figures]] = {}
     for row in rows:
@@ -442,7 +458,7 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
 
 
 def _with_drafters(found: Sequence[Figures]) -> Iterator[Figures]:
-    """Yields the figures; those of llama.cpp's requests are completed by the totals of their drafter since the program started."""
+    """Yields the figures. Figures of llama.cpp's requests are completed by the totals of their drafter since the program started."""
     counters = [one for one in found if one.kind == ("llama.cpp", "running") and one.steps]
     for own in found:
         if own.kind == ("llama.cpp", "running"):

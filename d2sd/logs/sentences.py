@@ -24,6 +24,7 @@ FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
 FEW_STEPS = 100  # number of steps below which the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
+WHOLE = 0.95  # acceptance rate above which almost every token is accepted
 MANY_RUNNING = 32  # concurrent requests
 LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
 MOST_TRIES = 5
@@ -39,8 +40,8 @@ RATE = (
     "The acceptance rate falls as γ grows, so look at α instead: official drafters had rates of 15% at an α of about 3 (llama.cpp "
     "issue 25792)."
 )
-WHOLE = 0.95  # acceptance rate above which almost every token is accepted
 TRY_LONGER = "try a longer draft, if the drafter was trained for one."
+# Keys of ``TRIES`` for acceptance that is almost zero, and for acceptance that is low at all positions.
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -79,7 +80,7 @@ def sentences(p: Figures) -> Iterator[Said]:
     for one in said:
         yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
     yield from _load(p)
-    if all(names is SIMPLE_LOW for names in unusual):
+    if all(names == SIMPLE_LOW for names in unusual):
         yield from _fewer(p)
     if not unusual and (p.steps is None or p.steps >= ENOUGH):
         yield from _more(p)
@@ -88,7 +89,7 @@ def sentences(p: Figures) -> Iterator[Said]:
     if p.undrafted:
         yield Said(
             f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
-            f"{p.committed:.2f} tokens per step."
+            f"{p.tokens_per_step:.2f} tokens per step."
         )
     if _is_whole(p):
         yield Said(
@@ -97,7 +98,7 @@ def sentences(p: Figures) -> Iterator[Said]:
         )
     if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
         yield Said(
-            "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The lines “statistics” of its "
+            "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The “statistics” lines of its "
             "log count all drafts."
         )
     if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
@@ -124,13 +125,13 @@ def _acceptance(p: Figures) -> Iterator[Said]:
             "the last positions are not drafted, so acceptance there looks lower than it is."
         )
         return
-    form = [*_form(p)]
-    yield from form
+    shape = [*_shape(p)]
+    yield from shape
     if upper < LOW:
         yield Said(f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW)
     elif len(shares) == 1 and round(p.draft_length or 0) != 1:
         yield _of_alpha(p)
-    elif not form:
+    elif not shape:
         yield Said("Acceptance by position looks normal.")
 
 
@@ -162,9 +163,9 @@ def _upper(share: float, steps: int | None) -> float:
     return wilson(share, steps)[1] if steps else share
 
 
-def _form(p: Figures) -> Iterator[Said]:
-    """Finds the position where acceptance ends or falls."""
-    shares, steps, last = p.by_position, p.steps, p.last
+def _shape(p: Figures) -> Iterator[Said]:
+    """Yields a sentence about the position where acceptance ends or falls, if there is one."""
+    shares, steps, last = p.by_position, p.steps, p.last_accepted
     rest = len(shares) - last
     # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
     onward = [b / a for a, b in pairwise(shares[:last])]
@@ -184,7 +185,7 @@ def _form(p: Figures) -> Iterator[Said]:
         chance = (
             f"With a smooth decay, about {expected:.0f} of {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3
-            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show."
+            else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether it does."
         )
         yield Said(
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
@@ -204,7 +205,7 @@ def _form(p: Figures) -> Iterator[Said]:
 
 
 def _nothing_at_times(p: Figures) -> Iterator[Said]:
-    """Finds intervals in which nothing is accepted, among others."""
+    """Yields a sentence about intervals in which nothing is accepted, if tokens are accepted in other intervals."""
     others = [alpha for alpha in p.alphas if alpha >= 1 + NONE]
     times = len(p.alphas) - len(others)
     if p.unit == "interval" and times > 1 and others:
@@ -241,7 +242,7 @@ def _times(p: Figures) -> Iterator[Said]:
     if p.step_seconds and p.token_seconds and p.alpha:
         drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
         yield Said(
-            f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.committed:.2f} tokens: drafting pays only if plain "
+            f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.tokens_per_step:.2f} tokens: drafting pays only if plain "
             f"decoding takes more than {milliseconds(p.token_seconds)} per token."
         )
 
@@ -360,7 +361,7 @@ def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
 
 
 def _with_and_without(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
-    """Compares a source with drafts with the sources without, under the same load."""
+    """Compares a source with drafts to each source without drafts under the same load."""
     for q in sources:
         alike = (
             q.unit == p.unit
@@ -371,11 +372,11 @@ def _with_and_without(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
             continue
         times = q.token_seconds / p.token_seconds
         result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
-        begin = f"W{q.with_requests[2:]}, a token" if q.at_once else "A token"
+        begin = f"{q.with_requests}, a token".strip(", ").capitalize()
         yield Said(
             f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
-            f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.committed:.2f} tokens. "
-            f"This comparison is valid only if machine, model and kind of prompts were the same."
+            f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.tokens_per_step:.2f} tokens. "
+            "This comparison is valid only if machine, model and kind of prompts were the same."
         )
 
 
@@ -425,11 +426,11 @@ TRIES = {
     "Qwen3.5-35B-A3B, it was higher with thinking (issue 60).",
     "template": "Chat template: EAGLE-3 drafters for Llama 3.3 have fewer tokens accepted without it (TensorRT-LLM pull request 4802).",
     "language": "Language and domain of the texts: α was 6.4 in English and 3.3 in Chinese (z-lab/dflash issue 7).",
-    "engine": "Another engine: the accepted length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
+    "engine": "Another engine: the acceptance length was 3 in llama.cpp and 5.5 in vLLM (z-lab/dflash issue 170). If the log has token "
     "ids, `d2sd whatif LOG --drafter DRAFTER` compares the server's steps with the same drafter here.",
     "window": "Sliding-window layers that run as full attention: acceptance ended at position 2 to 5 of 15 in texts longer than the "
     "window (AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898).",
-    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens (ik_llama.cpp pull request 2296).",
+    "position": "Position ids of the draft: when they were one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens (ik_llama.cpp pull request 2296).",
     "block": "More drafted tokens than in training: with 7 instead of 5, the acceptance rate fell from 35% to 4% (vLLM pull request 41834).",
     "handover": "Prompts are processed on another server: check that the drafter receives its KV cache or the target's hidden states of the prompt "
     "(vllm-ascend issue 13665; SGLang issues 7927 and 34285).",
