@@ -10,26 +10,26 @@ from typing import Any
 from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Unit
 
 NUMBER = r"[0-9]{1,15}(?:\.\n?[0-9]{1,17})?"  # lines may be wrapped after the point
-ALONE = r"(?![0-9kKM]|[.,][0-9])"  # no part of a number in another format, such as 2,45 or 1.2k
+ALONE = r"(?![0-9kKM]|[.,][0-9])"  # not the beginning of a number in another format, such as 2,45 or 1.2k
 SEPARATORS = str.maketrans("", "", ",\n")
-COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have separators of thousands
+COUNT = rf"(?:[0-9]{{1,3}}(?:,[0-9]{{3}}){{1,4}}|{NUMBER}){ALONE}"  # may have thousands separators
 
 
 @dataclass(frozen=True, eq=False)
 class Form:
     """A format in which a program prints its figures. Figures that belong together are called a row.
 
-    Patterns contain ``<name>`` in place of a value. The names are those of ``d2sd.logs.figures``; ``at`` is acceptance at one
-    position, printed once per position, and ``…_ms`` and ``…_percent`` are values in these units.
+    Patterns contain ``<name>`` in place of a value. ``d2sd.logs.figures`` explains the names. ``at`` is acceptance at one position,
+    printed once per position; ``…_ms`` and ``…_percent`` are values in these units.
 
     begins: pattern of the line that begins a row.
     fields: patterns of the row's values.
     before: patterns of values in the lines before the row.
-    alone: pattern of the line that begins a row without drafts (``PLAIN``). The fields of such a row are those of ``before``.
-    requests: number of requests that the program decodes concurrently; 0 if it varies.
+    alone: pattern of the line that begins a row without drafts (``PLAIN``); its fields are ``before``.
+    requests: number of requests that the program decodes concurrently; 0 if unknown.
     drafts: whether rows have figures of drafts.
     keys: whether any field may begin a row and a repeated field begins the next row, as in JSON.
-    quoted: whether a row is a reply that is quoted in a text, so that every row is a source.
+    quoted: whether a row is a reply that is quoted in a text; each such row is a separate source.
     """
 
     engine: str
@@ -44,7 +44,7 @@ class Form:
     quoted: bool = False
 
 
-# For each engine: names of values in JSON.
+# For each engine: names of values by their keys in JSON.
 KEYS = {
     "vllm": {
         "completion_tokens": "generated", "num_spec_steps": "steps", "mean_acceptance_length": "stated_alpha", "num_accepted_draft_tokens": "accepted",
@@ -158,7 +158,7 @@ PLAIN = [
     for form in FORMS
     if form.alone
 ]
-# Forms, and a pattern of the line that begins a row of any of them.
+# Lists of forms, each with a pattern of the lines that begin a row; group k + 1 belongs to form k.
 BEGINS = [(forms, re.compile("|".join(f"({form.begins})" for form in forms))) for forms in (FORMS, PLAIN)]
 SIGNS = (
     "metrics:", "ccept", "acc_length", "raft", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted",
@@ -187,7 +187,7 @@ def _of_lengths(text: str) -> tuple[float, ...]:
     return tuple(min(1.0, sum(shares[k:])) for k in range(2, len(shares)))
 
 
-# Patterns of values that are no numbers, and functions that read them.
+# Patterns of values that are not single numbers, and functions that read them.
 WORDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "by_position": (r"[0-9.,\s]{1,20000}", _rates), "histogram": (r"[0-9.,%'\s]{1,20000}", _of_lengths),
     "counts": (r"[0-9,\s]{1,20000}", lambda text: [int(n) for n in re.findall("[0-9]+", text)[: MAX_POSITIONS + 1]]),

@@ -40,7 +40,7 @@ DRAFTED_OPTION = re.compile(
 def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows of figures. Figures counted since the start of a program come last, one row per start of the program."""
     running: dict[tuple[object, ...], list[Figures]] = {}
-    # requests of llama.cpp, until its counters show whether it was restarted, or until the next run of a benchmark begins
+    # requests of llama.cpp are held back until its counters show whether it was restarted, or until the next benchmark run begins
     waiting, prompts, runs = list[Figures](), set[str | None](), 0
     for row in _rows(lines):
         start = None
@@ -58,7 +58,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
         if row.kind == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
             waiting.append(row)
             prompts.add(row.prompt)
-        elif start is None:  # otherwise, the sum of the requests before it
+        elif start is None:  # otherwise, the row is the sum of the requests before it
             yield row
     yield from waiting
     for counts in running.values():
@@ -70,7 +70,7 @@ class _Found:
     """A row whose lines are being collected.
 
     before: the lines before the first line of the row.
-    stated: last printed names of target and drafter, and number of drafted tokens per step.
+    stated: values stated before the row: names of target and drafter, drafted tokens per step, and ``start``.
     """
 
     form: Form

@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ MAX_DOCUMENT = 96 * 10**6
 HEAD, MAX_HEAD = 50, 2**20  # numbers of lines and bytes at the start of a log by which its format is recognised
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # first line of a multi-line JSON document
 NOTHING = (
-    "not valid JSON, and no figures of speculative decoding were recognised that agree with each other; supported are logs, benchmarks, "
+    "not valid JSON, and no figures of speculative decoding were recognised, or they contradict each other; supported are logs, benchmarks, "
     "/metrics pages and JSON replies of vLLM, SGLang and llama.cpp, and benchmarks of TensorRT-LLM"
 )
 Lines = Iterator[tuple[int, bytes]]  # numbers and contents of lines
@@ -45,6 +45,8 @@ def import_log(
 
     A record is either a reply, or an object with the fields ``response`` (the reply) and, optionally, ``prompt`` and ``domain``.
 
+    path: path of the log, or ``-`` for standard input.
+    texts: texts of token ids; None: the ids themselves.
     most: maximum size of the unpacked file in bytes.
     bad: called with the error of an invalid record, which is then skipped.
     """
@@ -56,8 +58,7 @@ def import_log(
         if len(begun) == HEAD or size > MAX_HEAD:
             break
     every = chain(begun, every)
-    lines: Lines = (line for line in every if not line[1].lstrip().startswith(FENCE.encode()))
-    head = [line for line in begun if not line[1].lstrip().startswith(FENCE.encode())]
+    lines, head = filterfalse(_is_fence, every), [*filterfalse(_is_fence, begun)]
     if not head:
         raise InputError("the log is empty")
     first = head[0][1]
@@ -72,7 +73,7 @@ def import_log(
             data = [data]
         if isinstance(data, list):
             records = ((f"entry {number}", entry) for number, entry in enumerate(data, 1))
-        every = enumerate(whole.splitlines())  # such as a reply that was shortened by hand
+        every = enumerate(whole.splitlines())  # read as text if it is invalid JSON, such as a shortened reply
     elif not _is_printed(head):
         records = ((f"line {number}", line) for number, line in lines)
     if records is not None:
@@ -83,6 +84,10 @@ def import_log(
         yield row
     if row is None:
         raise InputError(_unknown("line 1", data) if isinstance(data, dict) else NOTHING)
+
+
+def _is_fence(line: tuple[int, bytes]) -> bool:
+    return line[1].lstrip().startswith(FENCE.encode())
 
 
 def _document(lines: Lines, most: int) -> bytes:
@@ -143,7 +148,7 @@ def _unknown(where: str, record: dict[str, Any]) -> str:
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log, not a trace, whose first line has an ``event``. Raises ``InputError`` if unreadable."""
+    """Returns whether a file is a log, not a trace: a trace has an ``event`` in its first line. Raises ``InputError`` if unreadable."""
     first = next(numbered(path), (0, b""))[1].lstrip()
     return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 

@@ -1,4 +1,4 @@
-"""Reads replies of serving engines, and the dump of a llama.cpp fork as traces.
+"""Reads replies of serving engines, and the dump of a llama.cpp fork (``LLAMA_SPEC_DUMP``).
 
 docs/import.md describes what each engine logs and how to enable it. In llama.cpp, the target's pass over the prompt gives the
 first token. Every further pass is a step, which gives the accepted tokens and a bonus token. The number of passes is therefore
@@ -125,9 +125,12 @@ def first_of(reply: dict[str, Any], key: str) -> dict[str, Any]:
 def read_reply(
     record: dict[str, Any], where: str, engine: str, place: str, stats: dict[str, Any], **more: Any
 ) -> Request:
-    """Returns the request of a reply. stats: the engine's figures by key, in ``place``; more: further parts of the ``Request``.
+    """Returns the request of a reply. Raises ``InputError`` if its figures contradict each other.
 
-    Raises ``InputError`` if the figures contradict each other.
+    where, place: places of the reply and of its figures in the log, for error messages.
+    engine: key of ``KEYS``.
+    stats: the engine's figures by key.
+    more: further parts of the ``Request``.
     """
     reply = convert(record, Reply, where)
     stats = asdict(reply.usage or Usage()) | {key: value for key, value in stats.items() if value is not None}
@@ -143,7 +146,10 @@ def read_reply(
 
 
 def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str, Any]) -> Iterator[str]:
-    """Yields what is wrong in the figures of a request, to append to their place. reported: the values of ``stats`` by name."""
+    """Yields the contradictions in the figures of a request, each as words that follow the place of the figures.
+
+    stats, reported: the figures by key of the engine, and by name.
+    """
     if reported["accepted"] > reported["drafted"]:
         yield f": {reported['accepted']} tokens accepted of {reported['drafted']} drafted"
     figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids

@@ -95,9 +95,12 @@ ENGINES = ("vllm", "sglang", "llamacpp")
 
 
 def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
-    """Returns a greedy completion: with token ids by vLLM, step by step by llama.cpp, and with totals by SGLang's native API.
+    """Returns the request of a greedy completion, with the figures that the engine returns.
 
-    engine: one of ``ENGINES``. Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
+    engine: one of ``ENGINES``.
+    tokens: maximum number of output tokens.
+
+    Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
     """
     known: dict[str, Any] = {"prompt": prompt}
     if engine == "vllm":

@@ -98,15 +98,15 @@ def chain_step(
 ) -> StepDone:
     """Returns the event of a step that drafted and verified a chain.
 
-    number: number of the step, from 0.
+    number: index of the step, from 0.
     position: number of tokens before the anchor.
     accepted: number of ``drafted`` tokens that the target accepted.
     bonus: the token that the target added; None if the text ended before it.
-    decided: whether ``accepted`` is the boundary; False if the text ended before the boundary was known.
-    in_text: number of accepted tokens that are in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    decided: whether ``accepted`` is the actual boundary; False if the text ended before the boundary was known.
+    in_text: number of accepted tokens in the text, smaller than ``accepted`` if the text ended within the draft; None: all.
     confidence, alternatives: one entry per drafted token, or empty.
-    seconds: time of the step.
-    elapsed: time from the end of prefill to the end of this step.
+    seconds: duration of the step in seconds.
+    elapsed: seconds from the end of prefill to the end of this step.
     """
     boundary = accepted if drafted and decided else None
     accepted = accepted if in_text is None else in_text
@@ -168,12 +168,13 @@ class Reply(Struct):
 class Request:
     """A request in the log of an engine. A part is None, or empty, if the log does not contain it.
 
-    accepted, drafted: numbers of accepted and of drafted tokens, by step.
-    elapsed: time of the output up to the end of each step.
-    prompt_tokens: number of tokens of the prompt.
+    accepted, drafted: numbers of accepted and of drafted tokens in each step.
+    elapsed: seconds from the end of prefill to the end of each step.
+    prompt_tokens: number of tokens in the prompt.
+    prefill_seconds: duration of prefill in seconds.
     pieces, prompt_pieces: texts of the ids of output and prompt, if the engine returned them.
     drafts: drafted tokens, confidences and alternatives of each step.
-    missing: the parts that the log lacks, if they differ from those of a reply.
+    missing: the parts that the log lacks; if empty, ``result`` finds out which parts a reply lacks.
     """
 
     figures: Figures
@@ -194,7 +195,7 @@ class Request:
         return self.reply.choices[0] if len(self.reply.choices) == 1 else Output()
 
     def result(self, texts: Texts) -> Trace | Figures:
-        """Returns the request as a trace, or its figures if its single steps are unknown.
+        """Returns the request as a trace, or its figures if its steps are unknown.
 
         Raises ``InputError`` if the tokenizer of ``texts`` lacks a token.
         """
@@ -203,14 +204,16 @@ class Request:
         output = self.output
         # a whole output has a token from prefill, and each step's accepted and bonus tokens
         whole, ids = 1 + sum(self.accepted) + len(self.accepted), output.token_ids
-        cut = ids is not None and len(ids) <= whole  # otherwise, some tokens are from steps without a draft
-        tokens = [NOT_KNOWN] * min(whole, len(ids or ()) or self.figures.tokens or whole, MAX_TEXTS)
-        if ids is not None and cut:
+        if (
+            ids is None or len(ids) > whole
+        ):  # if some tokens are from steps without a draft, the text cannot be divided into steps
+            ids, tokens = None, [NOT_KNOWN] * min(whole, self.figures.tokens or whole, MAX_TEXTS)
+        else:
             tokens = [*map(Token, ids, self.pieces or texts.pieces(ids, "output ids"))]
         missing = {
             "confidence": True,
-            "tokens": not cut,
-            "rejected": cut and self.accepted != self.drafted,
+            "tokens": ids is None,
+            "rejected": ids is not None and self.accepted != self.drafted,
             "times": not self.elapsed,
         }
         header = {
@@ -224,7 +227,7 @@ class Request:
         first = Committed(tokens[0].id, tokens[0].text, "target", None)
         steps = tuple(self._steps(tokens, len(prompt_ids) or self.prompt_tokens or 0))
         given = (output.text, (output.message or Message()).content, self.reply.content)
-        text = next((text for text in given if text is not None and not cut), "".join(t.text for t in tokens))
+        text = next((text for text in given if text is not None and ids is None), "".join(t.text for t in tokens))
         prefill = PrefillDone(prompt_ids, prompt, self.prefill_seconds, (first,))
         finished = Finished(
             STOP_REASONS.get(output.finish_reason, "stopped"), text, tuple(t.id for t in tokens), len(steps),
