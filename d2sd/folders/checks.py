@@ -68,16 +68,14 @@ class Check:
         return self.fix or self.finding
 
 
-def gathered(checks: Iterator[Check]) -> list[Check]:
-    """Returns these checks. If the next one cannot be made, a fault is the last one."""
-    found: list[Check] = []
+def until_error(checks: Iterator[Check]) -> Iterator[Check]:
+    """Yields these checks. If an exception ends them, the last check is a fault with its message."""
     try:
-        found += checks
+        yield from checks
     except InputError as error:
-        found.append(Check("config.json", "fault", str(error)))
+        yield Check("config.json", "fault", str(error))
     except Exception as error:  # configs and files are untrusted
-        found.append(Check("folder", "fault", f"it cannot be read: {first_line(error)}"))
-    return found
+        yield Check("folder", "fault", f"it cannot be read: {first_line(error)}")
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
@@ -96,7 +94,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
         else:
             yield from tensor_checks(files, form)
 
-    return gathered(checks())
+    return list(until_error(checks()))
 
 
 def published_config(source: str, **options: Any) -> dict[str, Any]:
