@@ -148,19 +148,19 @@ def target_checks(form: Form, config: Any, target: Target | None = None, second:
 
     config: the target's text config.
     target: the target, if it is loaded.
-    second: whether the drafter is the second one.
+    second: whether the drafter may be a VP-Drafter, which only a second drafter can be.
     """
     kind = "EAGLE-3: one layer, which drafts level by level"
     if isinstance(form, DrafterForm):
         kind = f"{form.layout} config of a block drafter, kind {form.kind}"
     yield Check("layout", "good", kind)
     if wrong := misfit(form, config):
-        yield Check("fit", "fault", wrong, "choose a drafter of this target")
+        yield Check("fit", "fault", wrong, "choose a drafter that was made for this target, or the target of this drafter")
         return
     yield _check_taps(form, config)
     if isinstance(form, DrafterForm):
         if form.second_role and not second:
-            yield Check("role", "fault", "its config says that it is a VP-Drafter, which must be the second drafter", "pass this drafter as --vp, and another one as first drafter")  # fmt: skip
+            yield Check("role", "fault", "its config says that it is a VP-Drafter, which must be the second drafter", "use it as second drafter (--vp), with another drafter as the first")  # fmt: skip
         yield _check_mask(form.mask_token, target)
         yield Check("block", "good", f"{form.rows} rows per block ({form.reads} convention): {form.block_size - 1} drafted tokens per step")  # fmt: skip
         inside = "causal" if any(form.causal) else "bidirectional"

@@ -330,8 +330,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
         of_target = () if config is None else target_checks(form, config, second=True)
         for check in chain(of_target, tensor_checks(files, form)):
             if check.state == "fault":
-                other = ", or name its target with --target" if check.name == "fit" else ""
-                raise InputError("; ".join(filter(None, (check.finding, check.fix))) + other)
+                raise InputError("; ".join(filter(None, (check.finding, check.fix))))
         weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model, theirs = network(form, weights), dict[str, Any]()
