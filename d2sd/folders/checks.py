@@ -155,7 +155,9 @@ def target_checks(form: Form, config: Any, target: Target | None = None, second:
         kind = f"{form.layout} config of a block drafter, kind {form.kind}"
     yield Check("layout", "good", kind)
     if wrong := misfit(form, config):
-        yield Check("fit", "fault", wrong, "choose a drafter that was made for this target, or the target of this drafter")
+        yield Check(
+            "fit", "fault", wrong, "choose a drafter that was made for this target, or the target of this drafter"
+        )
         return
     yield _check_taps(form, config)
     if isinstance(form, DrafterForm):

@@ -277,7 +277,7 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
         check_config(text, (*SUPPORTED, *TYPES))
     if kind in CONFIG_MAPPING:
         config: Any = AutoConfig.for_model(**raw)
-    else:
+    else:  # unknown to transformers; check_supported refuses it
         config = SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
     check_supported(config, name)
     return config
@@ -324,7 +324,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 
     Raises ``InputError`` with the first fault of the folder (``d2sd.folders.checks``).
     """
-    with _drafter(source), BUILDING:
+    with _named_errors(source), BUILDING:
         config = target and target.config
         form, files = drafter_form(source, config), weight_files(source)
         of_target = () if config is None else target_checks(form, config, second=True)
@@ -367,7 +367,7 @@ def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
 
     Raises ``InputError`` if its config is wrong, incomplete or unsupported, as far as this can be said without the target.
     """
-    with _drafter(source):
+    with _named_errors(source):
         config = published_config(source)
         if is_eagle3(config):
             return "eagle3"
@@ -375,7 +375,7 @@ def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
 
 
 @contextmanager
-def _drafter(source: str) -> Iterator[None]:
+def _named_errors(source: str) -> Iterator[None]:
     """Context in which any exception becomes an ``InputError`` that names the drafter."""
     try:
         yield
