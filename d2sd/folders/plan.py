@@ -24,8 +24,8 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> list[Check]:
-    """Returns the checks of a target with a drafter (folders or hub ids) that need no weights, and their memory. If a config is
-    unreadable, wrong or unsupported, the last check is a fault.
+    """Returns the checks of a target and a drafter (folders or hub ids) that need no weights, and an estimate of the memory. If a config
+    is unreadable, wrong or unsupported, the last check is a fault.
 
     dtype: number format of the memory estimate.
     """
