@@ -365,7 +365,7 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
     """Returns the kind of the drafter in a folder or hub id: a first or second block drafter, or EAGLE-3.
 
-    Raises ``InputError`` if its config is wrong, incomplete or unsupported, as far as this can be said without the target.
+    Raises ``InputError`` if its config is wrong, incomplete or unsupported. What depends on the target is not checked.
     """
     with _named_errors(source):
         config = published_config(source)

@@ -243,7 +243,7 @@ def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
 
 @pytest.fixture
 def sound(monkeypatch):
-    """All folders pass the checks, also a drafter's that does not exist."""
+    """All folders pass the checks, even if there is no such folder."""
     monkeypatch.setattr(examination, "published_config", lambda _: {})
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
