@@ -1,7 +1,7 @@
 """Changes of a drafter: other settings for reading its weights, and other weights.
 
-A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check``
-with a ``mend`` (``d2sd.folders.checks``) changes only a folder.
+A ``Variant`` is applied to a loaded drafter; most variants can also be written to a folder. A ``Check`` with a ``mend``
+(``d2sd.folders.checks``) changes only a folder.
 """
 
 from __future__ import annotations
@@ -130,13 +130,12 @@ def _set_weight(model: Any, name: str, weight: Tensor | None) -> None:
 def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) -> None:
     """Writes the drafter ``source`` (folder or hub id) with these changes to the new folder ``out``.
 
-    Repairs of the folder are applied before variants. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists
-    or a change cannot be written, and ``OSError`` if writing fails. A failure leaves no partial folder.
+    The changes are applied in this order. Weights keep their published names and dtypes. Raises ``InputError`` if ``out`` exists or a
+    change cannot be written, and ``OSError`` if writing fails. A failure leaves no partial folder.
     """
     if out.exists():
         raise InputError(f"{out} already exists; name a new folder")
-    config: dict[str, Any] = json.loads(json.dumps(published_config(source)))
-    files = weight_files(source)
+    config, files = published_config(source), weight_files(source)
     published = read_weights(files)
     for change in changes:
         if isinstance(change, Check):
@@ -148,7 +147,7 @@ def write_changed(source: str, changes: Sequence[Variant | Check], out: Path) ->
             continue
         if not change.writable:
             raise InputError(f"no change of the folder has the effect of {change.description}")
-        config = set_keys(change.values or {})(config)
+        set_keys(config, change.values or {})
         names = {own: key for key in published if (own := own_name(key)) is not None}
         own_weights = {own: published[key] for own, key in names.items()}
         for own, weight in (change.edit_weights(own_weights) if change.edit_weights else {}).items():

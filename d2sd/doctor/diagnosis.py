@@ -159,8 +159,8 @@ def _compared(run: DraftingRun, reference: Reference) -> str:
     theirs, swap = reference.run.alpha, reference.exchange
     if not reference.better:
         although = f", although {_listed(list(reference.tensors))}" if reference.tensors else ""
-        low = ", and as low: not the drafter differs, so look at the target, its tokenizer and the template"
-        return f" The reference drafts alike ({theirs:.2f}){although}{low * (run.shape[0] == 'low')}."
+        low = "; as both are low, look at the target, its tokenizer and the template"
+        return f" The reference drafts no better ({theirs:.2f}){although}{low * (run.shape[0] == 'low')}."
     said = f" The reference reaches {theirs:.2f} on the same texts"
     if not reference.same_form:
         keys = ", ".join(

@@ -234,7 +234,7 @@ class Examination:
         return {}
 
     def _draft(self, model: Drafter) -> DraftingRun:
-        """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, which is also found."""
+        """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, and adds it to the findings."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
         taps |= set() if self._good is None else set(self._good.target_layer_ids)
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()

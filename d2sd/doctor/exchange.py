@@ -30,10 +30,8 @@ TOGETHER = (
     (r"self_attn\.[qk]_", "q and k"), ("fc", "fc"), ("lm_head|" + TOKEN_IDS, "lm_head"),
     ("markov_head", "Markov head"), ("confidence_head", "confidence head"), ("candidate_selector", "candidate selector"),
 )  # fmt: skip
-WITH_TENSORS: Mapping[Setting, str] = {
-    "taps": "fc",
-    "heads": "q and k",
-}  # kinds of parts to which these settings belong
+# Kinds of parts to which these settings belong.
+WITH_TENSORS: Mapping[Setting, str] = {"taps": "fc", "heads": "q and k"}
 MANY_NAMES = 3  # number of differing tensors and settings of a part from which the part is called by its kind
 WHOLE_LAYER = 0.75  # share of a layer's parts from which they are called by the layer's name
 

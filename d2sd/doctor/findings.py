@@ -52,7 +52,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A part of the examination that failed, the reason, and whether this ended the examination (``whole``)."""
+    """A failure during the examination.
+
+    part: the part of the examination that failed.
+    reason: why it failed.
+    whole: whether the failure ended the examination.
+    """
 
     part: str
     reason: str
@@ -63,9 +68,10 @@ class Failure:
 class Diagnosis:
     """What the findings prove.
 
-    cause: what is proved to be at fault, if anything: name of a ``Check``, kind of a ``Variant``, or "exchange". Otherwise: "below", if α is below a
-        known level; "failed", if the examination ended early; "unknown", if too little is known; "none".
-    sentence: the main finding, in words.
+    cause: what is proved to be at fault: name of a ``Check``, kind of a ``Variant``, or "exchange" for parts that differ from the
+        reference's. If nothing is proved: "below" if α is below a known level, "failed" if the examination ended early, "unknown" if
+        the run has too few steps to judge, else "none".
+    sentence: the main finding.
     fix: what to change; None if unknown.
     changes: changes that remove the fault; only these are written as a repair.
     alpha: α with these changes; None if it was not measured.
@@ -84,24 +90,24 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The findings about one drafter up to now.
+    """What an examination has found about one drafter so far.
 
     asked: the drafter and the settings.
     target: name of the target.
     checks: checks of the folder; empty if it was not checked.
     remarks: what is unusual about the weights, one sentence each.
-    since: what changed since the drafter was trained (``d2sd.folders.fingerprint``), one clause each; None if the folder does not
-        tell.
+    since: what changed since the drafter was trained (``d2sd.folders.fingerprint``), one clause each; None if the drafter's folder
+        has no fingerprint of the target.
     surprise: the target's mean loss on the prompts ÷ log V, the loss of a uniform guess; None if not computed.
-    repeated: share of the generated 4-token sequences that occur earlier in their text.
+    repeated: share of the generated 4-token sequences that occur earlier in their text; None if not computed.
     unusable: number of prompts whose text is empty or mostly repeats itself, and number of all prompts.
     run: the unchanged drafter's steps over the texts; None before the run.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each change.
+    trials: for each change that was tried, its result over all texts, or of the screening if it was only screened.
     further: the change that helps most in addition to the best of ``trials``; None if none does, or none was tried.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that failed.
-    diagnosis: what the findings prove; None if the examination was stopped.
+    diagnosis: what the findings prove; None before the end, and if the examination was stopped.
     """
 
     asked: Asked
@@ -155,7 +161,8 @@ class Findings:
             probabilities that the drafter and its confidence head gave to the drafted tokens.
         checks: checks of the folder: name, state ("good", "note" or "fault") and finding.
         remarks: what is unusual about the weights.
-        since_training: what changed since the drafter was trained; None if the folder does not tell.
+        since_training: what changed since the drafter was trained; None if the drafter's folder has no fingerprint of the
+            target.
         changes: changes that help: description, α, and relative gain of the committed tokens per draft.
         other_changes: number of changes that do not help.
         repair: changes that remove the fault, which ``d2sd doctor --mend`` writes.

@@ -35,7 +35,7 @@ class Trial:
 
     gain: relative change of the committed tokens per draft, with a simultaneous interval over prompts.
     helps: whether the whole interval is above 0, the gain is large enough, and α is not lower than before the change.
-    run: steps over all texts; without any if the variant was only screened.
+    run: steps over all texts; no steps if the variant was only screened.
     failure: why the variant could not be tried; None if it was tried.
     """
 

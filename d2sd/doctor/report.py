@@ -61,7 +61,7 @@ def _unmarked(line: str) -> str:
 
 
 def markdown_of_logs(found: Sequence[Answer]) -> str:
-    """Returns the answers to logs as Markdown, with the things to try listed once at the end."""
+    """Returns the answers about logs as Markdown, with the things to try listed once at the end."""
     lines = ["## What the log says"] if found else []
     for _, said in found:
         figures, *others = (text(one.text) for one in said)

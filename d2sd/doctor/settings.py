@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from d2sd.nets.layouts import LAYERS, LAYOUTS, TAPS, DrafterForm, Form
 
 Setting = Literal["taps", "mask", "rope", "attention", "reads", "rows", "eps", "residual", "output", "heads"]
-ConfigEdit = Callable[[dict[str, Any]], dict[str, Any]]
 
 # Names for reports. Some settings are named after the part of the weights that depends on them.
 WORDS: Mapping[Setting, str] = {
@@ -93,23 +91,17 @@ def _anchor_values(reads: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
-    """Returns an edit that sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
-
-    def edit(config: dict[str, Any]) -> dict[str, Any]:
-        config = copy.deepcopy(config)
-        for path, value in values.items():
-            *outer, last = path.split(".")
-            inner = config
-            for part in outer:
-                inner = inner.setdefault(part, {})
-            if value is None:
-                inner.pop(last, None)
-            else:
-                inner[last] = value
-        return config
-
-    return edit
+def set_keys(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
+    for path, value in values.items():
+        *outer, last = path.split(".")
+        inner = config
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        if value is None:
+            inner.pop(last, None)
+        else:
+            inner[last] = value
 
 
 def config_line(values: Mapping[str, Any]) -> str:

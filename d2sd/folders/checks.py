@@ -68,16 +68,14 @@ class Check:
         return self.fix or self.finding
 
 
-def gathered(checks: Iterator[Check]) -> list[Check]:
-    """Returns these checks. If the next one cannot be made, a fault is the last one."""
-    found: list[Check] = []
+def until_error(checks: Iterator[Check]) -> Iterator[Check]:
+    """Yields these checks. If an exception ends them, the last check is a fault with its message."""
     try:
-        found += checks
+        yield from checks
     except InputError as error:
-        found.append(Check("config.json", "fault", str(error)))
+        yield Check("config.json", "fault", str(error))
     except Exception as error:  # configs and files are untrusted
-        found.append(Check("folder", "fault", f"it cannot be read: {first_line(error)}"))
-    return found
+        yield Check("folder", "fault", f"it cannot be read: {first_line(error)}")
 
 
 def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
@@ -96,7 +94,7 @@ def check_drafter_folder(source: str, target: Target, second: bool = False) -> l
         else:
             yield from tensor_checks(files, form)
 
-    return gathered(checks())
+    return list(until_error(checks()))
 
 
 def published_config(source: str, **options: Any) -> dict[str, Any]:
@@ -150,19 +148,21 @@ def target_checks(form: Form, config: Any, target: Target | None = None, second:
 
     config: the target's text config.
     target: the target, if it is loaded.
-    second: whether the drafter is the second one.
+    second: whether the drafter may be a VP-Drafter, which only a second drafter can be.
     """
     kind = "EAGLE-3: one layer, which drafts level by level"
     if isinstance(form, DrafterForm):
         kind = f"{form.layout} config of a block drafter, kind {form.kind}"
     yield Check("layout", "good", kind)
     if wrong := misfit(form, config):
-        yield Check("fit", "fault", wrong, "choose a drafter of this target")
+        yield Check(
+            "fit", "fault", wrong, "choose a drafter that was made for this target, or the target of this drafter"
+        )
         return
     yield _check_taps(form, config)
     if isinstance(form, DrafterForm):
         if form.second_role and not second:
-            yield Check("role", "fault", "its config says that it is a VP-Drafter, which must be the second drafter", "pass this drafter as --vp, and another one as first drafter")  # fmt: skip
+            yield Check("role", "fault", "its config says that it is a VP-Drafter, which must be the second drafter", "use it as second drafter (--vp), with another drafter as the first")  # fmt: skip
         yield _check_mask(form.mask_token, target)
         yield Check("block", "good", f"{form.rows} rows per block ({form.reads} convention): {form.block_size - 1} drafted tokens per step")  # fmt: skip
         inside = "causal" if any(form.causal) else "bidirectional"

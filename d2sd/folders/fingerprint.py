@@ -31,7 +31,7 @@ CHANGES = {
 }
 # Tokenised in training and now: letters, digits, spaces, punctuation and other scripts.
 SAMPLE = "The 12 dogs' owner said:\n\n  “Hello, world!” (1,234.5 + 67 = x²) été, straße, Привет, 你好, مرحبا 🙂\tEND"
-PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of the mask token", "head": "its LM head", "rest": "other weights of it"}  # fmt: skip
+PARTS = {"embedding": "the target's embedding", "mask_row": "the embedding of the mask token", "head": "the target's LM head", "rest": "other weights of the target"}  # fmt: skip
 
 
 def fingerprint(source: str | None, tokenizer: Any, config: Any, drafter: Any) -> dict[str, Any]:
@@ -90,10 +90,10 @@ def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
         return []
     one, other = then["layers"].split(), now["layers"].split()
     if len(one) != len(other):
-        return [f"the target had {len(one)} layers, and has {len(other)}"]
+        return [f"the target's layers: {len(one)} in training, {len(other)} now"]
     layers = [n for n in range(len(one)) if one[n] != other[n]]
     if layers == list(range(len(one))) and then.get("embedding") != now.get("embedding"):
-        return ["all weights of the target are others: it was trained further, converted or rounded"]
+        return ["all weights of the target changed: it was trained further, converted or rounded"]
     parts = [words for key, words in PARTS.items() if then.get(key) != now.get(key)]
     parts += [f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} of the target"] if layers else []
     return [f"{', '.join(parts)} changed"] if parts else []

@@ -277,7 +277,7 @@ def supported_config(raw: dict[str, Any], name: str) -> Any:
         check_config(text, (*SUPPORTED, *TYPES))
     if kind in CONFIG_MAPPING:
         config: Any = AutoConfig.for_model(**raw)
-    else:
+    else:  # unknown to transformers; check_supported refuses it
         config = SimpleNamespace(**{**text, "model_type": kind, "num_hidden_layers": 0})
     check_supported(config, name)
     return config
@@ -324,14 +324,13 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 
     Raises ``InputError`` with the first fault of the folder (``d2sd.folders.checks``).
     """
-    with _drafter(source), BUILDING:
+    with _named_errors(source), BUILDING:
         config = target and target.config
         form, files = drafter_form(source, config), weight_files(source)
         of_target = () if config is None else target_checks(form, config, second=True)
         for check in chain(of_target, tensor_checks(files, form)):
             if check.state == "fault":
-                other = ", or name its target with --target" if check.name == "fit" else ""
-                raise InputError("; ".join(filter(None, (check.finding, check.fix))) + other)
+                raise InputError("; ".join(filter(None, (check.finding, check.fix))))
         weights = {name: w for key, w in read_weights(files).items() if (name := own_name(key))}
         d2t, _ = (weights.pop(part, None) for part in MAPS)
         model, theirs = network(form, weights), dict[str, Any]()
@@ -366,9 +365,9 @@ def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | 
 def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
     """Returns the kind of the drafter in a folder or hub id: a first or second block drafter, or EAGLE-3.
 
-    Raises ``InputError`` if its config is wrong, incomplete or unsupported, as far as this can be said without the target.
+    Raises ``InputError`` if its config is wrong, incomplete or unsupported. What depends on the target is not checked.
     """
-    with _drafter(source):
+    with _named_errors(source):
         config = published_config(source)
         if is_eagle3(config):
             return "eagle3"
@@ -376,7 +375,7 @@ def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
 
 
 @contextmanager
-def _drafter(source: str) -> Iterator[None]:
+def _named_errors(source: str) -> Iterator[None]:
     """Context in which any exception becomes an ``InputError`` that names the drafter."""
     try:
         yield

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from d2sd.folders.checks import Check, drafter_form, gathered, network, published_config, target_checks
+from d2sd.folders.checks import Check, drafter_form, network, published_config, target_checks, until_error
 from d2sd.folders.loading import supported_config, target_folder, target_network
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
@@ -24,12 +24,12 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 
 def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> list[Check]:
-    """Returns the checks of a target with a drafter (folders or hub ids) that need no weights, and their memory. If a config is
-    unreadable, wrong or unsupported, the last check is a fault.
+    """Returns the checks of a target and a drafter (folders or hub ids) that need no weights, and an estimate of the memory. If a config
+    is unreadable, wrong or unsupported, the last check is a fault.
 
     dtype: number format of the memory estimate.
     """
-    return gathered(_checks(target, drafter, dtype))
+    return list(until_error(_checks(target, drafter, dtype)))
 
 
 def _checks(target: str, drafter: str | None, dtype: str) -> Iterator[Check]:

@@ -186,8 +186,8 @@ def check_shapes(held: Shapes, model: nn.Module) -> None:
     Without this check, a config with large sizes could request more memory than the machine has.
     """
     wanted = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
-    for sentence in wrong_shapes(held, wanted).values():
-        raise InputError(sentence)
+    if wrong := wrong_shapes(held, wanted):
+        raise InputError(next(iter(wrong.values())))
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,

@@ -142,7 +142,12 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
 
 
 class Chains:
-    """Attention of chains that start at rows of a text; each call adds one step to every chain."""
+    """Attention of chains that start at rows of a text; each call adds one step to every chain.
+
+    rows: (B, A), the rows at which chains start.
+    at: (S,), numbers of the text's rows.
+    context: keys and values of the text's rows, (B, KV heads, S, D) each.
+    """
 
     def __init__(self, rows: Tensor, at: Tensor, context: KeyValue):
         self._seen = (at < rows[..., None])[:, None]  # (B, 1, A, S): the text's rows before the first row of each chain

@@ -40,7 +40,7 @@ class Layout(NamedTuple):
     own: the JSON object with the drafter's own keys.
     taps: the key of the taps.
     kind: the key of the drafter's kind; "" without such a key.
-    types: the layers' supported types; the first one is the default in objects of their own.
+    types: supported values of ``model_type``. The first one is the default if ``layer`` is not "".
     defaults: values of missing keys.
     """
 

@@ -156,6 +156,7 @@ def pass_attention(
 ) -> PassAttention:
     """Returns the attention function of a pass over ``count`` rows.
 
+    backend: attention of a tree's rows; not used without a mask.
     mask: (R, R) bool, the tree mask; None for a causal chain on an empty cache.
     rows: needed if some layers have a window.
     window: the cache of a fixed-shape pass; None if the cache's views end with the pass's rows.

@@ -237,13 +237,13 @@ def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
     assert "of another kind or size, and their configs differ in num_hidden_layers (2; reference: 3)" in other.sentence
     alike = replace(good, change=Estimate(0.1, -0.2, 0.4), exchange=None)
     assert concluded(reference=alike).cause == "none"
-    assert "The reference drafts alike (4.55), although fc.weight differs." in concluded(reference=alike).sentence
-    assert "not the drafter differs, so look at the target" in concluded(reference=alike, **LOW).sentence
+    assert "The reference drafts no better (4.55), although fc.weight differs." in concluded(reference=alike).sentence
+    assert "; as both are low, look at the target" in concluded(reference=alike, **LOW).sentence
 
 
 @pytest.fixture
 def sound(monkeypatch):
-    """All folders pass the checks, also a drafter's that does not exist."""
+    """All folders pass the checks, even if there is no such folder."""
     monkeypatch.setattr(examination, "published_config", lambda _: {})
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 

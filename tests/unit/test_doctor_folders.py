@@ -34,7 +34,7 @@ FOLDERS = {
     "more layers": (outer(num_hidden_layers=2, layer_types=["full_attention"] * 2), dict, "layers", "the files hold the layers 0, 1, 2, but num_hidden_layers is 2", "set num_hidden_layers to 3, with layer_types of 3 entries"),
     "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
     "shape": (outer(intermediate_size=256), dict, "shapes", "mlp.down_proj.weight has shape", None),
-    "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "pass this drafter as --vp"),
+    "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "use it as second drafter (--vp)"),
     "contradiction": (inner(block_size=8), dict, "config.json", "its block_size is 16 and its dflash_config.block_size is 8", None),
 }  # fmt: skip
 

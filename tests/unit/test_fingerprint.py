@@ -50,7 +50,7 @@ CHANGES = {
     "embedding": ({"edit": edited("embed_tokens.weight", lambda w: w.roll(1, 0))}, ("the target's embedding, the embedding of the mask token changed",)),
     "a layer": ({"edit": edited("layers.5.mlp.up_proj.weight", lambda w: w * 2)}, ("layer 5 of the target changed",)),
     "two layers": ({"edit": edited(("layers.5.mlp.up_proj.weight", "layers.12.mlp.up_proj.weight"), lambda w: w * 2)}, ("layers 5, 12 of the target changed",)),
-    "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all weights of the target are others: it was trained further, converted or rounded",)),
+    "all weights": ({"edit": lambda w: {k: v.float() for k, v in w.items()}}, ("all weights of the target changed: it was trained further, converted or rounded",)),
     "YaRN": ({"rope_parameters": YARN}, (f"the target's RoPE: {{'rope_theta': 10000.0, 'rope_type': 'default'}} in training, {str(YARN)[:120]} now",)),
 }  # fmt: skip
 

@@ -121,12 +121,12 @@ def test_models_refuse_drafter_of_another_target(tokenizer, change, sentence):
         Models(target, drafter)
 
 
-def test_load_names_the_option_for_the_target_of_another_drafter(folder):
+def test_load_says_how_to_correct_a_drafter_of_another_target(folder):
     with pytest.raises(InputError) as caught:
         load("tiny", drafter=str(folder / "dflash"))
     assert str(caught.value) == (
         f"cannot load the drafter {folder / 'dflash'}: it reads features of width 64, but the target's hidden size is 192: "
-        "they do not fit; choose a drafter of this target, or name its target with --target"
+        "they do not fit; choose a drafter that was made for this target, or the target of this drafter"
     )
 
 
