@@ -24,6 +24,7 @@ FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
 FEW_STEPS = 100  # number of steps below which the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
+GAINING = 1.25  # α below which even a short draft gains too little to be suggested before the cause is found
 WHOLE = 0.95  # acceptance rate above which almost every token is accepted
 MANY_RUNNING = 32  # concurrent requests
 LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
@@ -41,9 +42,11 @@ RATE = (
     "issue 25792)."
 )
 TRY_LONGER = "try a longer draft, if the drafter was trained for one."
-# Keys of ``TRIES`` for acceptance that is almost zero, and for acceptance that is low at all positions.
+# Keys of ``TRIES`` for acceptance that is almost zero, that is low at all positions, that ends after position 1, and that falls later.
 NEVER = ("convention", "quantised drafter", "tokenizer")
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
+BREAKS_OFF = ("first only", "window", "block")
+FALLS = ("block", "window", "position")
 
 
 class Said(NamedTuple):
@@ -82,6 +85,8 @@ def sentences(p: Figures) -> Iterator[Said]:
     yield from _load(p)
     if all(names == SIMPLE_LOW for names in unusual):
         yield from _fewer(p)
+    elif _too_long(p) and (p.alpha or 0.0) >= GAINING and {*unusual} <= {SIMPLE_LOW, BREAKS_OFF, FALLS}:
+        yield from _fewer(p, "until the cause is found, ")
     if not unusual and (p.steps is None or p.steps >= ENOUGH):
         yield from _more(p)
     if p.steps and p.steps < FEW_STEPS and p.alpha:
@@ -173,8 +178,8 @@ def _shape(p: Figures) -> Iterator[Said]:
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield Said(
             f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
-            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW else ''}",
-            ("first only", "window", "block"),
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW and not _too_long(p) else ''}",
+            BREAKS_OFF,
         )
         return
     if last and rest >= max(DEAD, len(shares) / 3):
@@ -199,7 +204,7 @@ def _shape(p: Figures) -> Iterator[Said]:
             yield Said(
                 f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach this position accept it, compared with "
                 f"{percent(usual)} (median) at the positions before.",
-                ("block", "window", "position"),
+                FALLS,
             )
             return
 
@@ -278,8 +283,13 @@ def _range(values: Sequence[float]) -> str:
 # How many tokens to draft.
 
 
-def _fewer(p: Figures) -> Iterator[Said]:
-    """Suggests a shorter draft if it would commit almost as many tokens as now."""
+def _too_long(p: Figures) -> bool:
+    """Returns whether far more tokens are drafted than accepted, by any cause."""
+    return (p.draft_length or 0.0) >= MANY_DRAFTED and (p.rate or 1.0) < FAR
+
+
+def _fewer(p: Figures, until: str = "") -> Iterator[Said]:
+    """Suggests a shorter draft if it would commit almost as many tokens as now. ``until``: words before the suggestion."""
     drafted = round(p.draft_length or 0)
     known = len(p.by_position) > 1
     most = MOST_DRAFTED if known else MOST_CHAIN
@@ -289,12 +299,11 @@ def _fewer(p: Figures) -> Iterator[Said]:
     brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
     low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
     if low <= SHORTER * drafted:
-        far = (
-            f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if (p.rate or 1.0) < FAR else ""
-        )
+        far = f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if _too_long(p) else ""
+        first = f"{high} of {drafted} drafted tokens give" if high > 1 else f"of {drafted} drafted tokens gives"
         yield Said(
-            f"{far}The first {high} of {drafted} drafted tokens give {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
-            f"{'' if known else ', if all positions are accepted equally often'}: draft "
+            f"{far}The first {first} {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
+            f"{'' if known else ', if all positions are accepted equally often'}: {until}draft "
             f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
         )
 
