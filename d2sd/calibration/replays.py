@@ -101,7 +101,7 @@ def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence
 def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
     whole = [count - 1 for text, cut in texts for count in (text[:-1] if cut else text)]
     counts = reached(whole, [text[-1] for text, cut in texts if cut])
-    # after the last accepted position, which may be the end of the drafts, nothing is known
+    # drafts may end after the last accepted position, so the share of steps that get further is left out
     known = [(there, further) for k, (there, further) in enumerate(counts) if further or not k]
     return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in known)
 
@@ -124,7 +124,8 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     if rows[0].whole.alpha.low is None:
         return "The texts are too short for intervals."
     over = "texts" if texts >= MIN_UNITS else "blocks of the text"
-    more = " The intervals of the differences hold simultaneously (Bonferroni)." if len(rows) > 2 else ""
+    several = (len(rows) - 1) * (1 + len(rows[0].groups)) > 1
+    more = " The intervals of the differences hold simultaneously (Bonferroni)." if several else ""
     return f"Brackets: 95% bootstrap intervals over {over}.{more}"
 
 
@@ -134,20 +135,21 @@ def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
 
 
 def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
-    """Returns a sentence or two: which row is best, and whether it differs significantly from the last one, the base."""
+    """Returns two sentences: which of several rows is best, and whether it differs significantly from the last one, the base.
+
+    If the base is best, the second sentence compares it with the second best row.
+    """
     found, last = best(rows), rows[-1]
-    rival = best(rows[:-1]) if found is last and len(rows) > 1 else found
-    said = f"{found.name} is the best: α {found.whole.words[0]}."
-    if rival.whole.difference is None:
-        return said
+    rival = best(rows[:-1]) if found is last else found
     other = (
         f"The second best, {rival.name}, differs" if found is last else f"It differs from the last one, {last.name},"
     )
+    difference = rival.whole.difference
     chance = (
         "too few texts to judge significance"
-        if rival.whole.difference.low is None
+        if difference is None or difference.low is None
         else "significant"
-        if rival.whole.difference.excludes_zero
+        if difference.excludes_zero
         else "not significant"
     )
-    return f"{said} {other} by {rival.whole.words[1]}, {chance}."
+    return f"{found.name} is the best: α {found.whole.words[0]}. {other} by {rival.whole.words[1]}, {chance}."
