@@ -81,12 +81,12 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
     ("name", "part"),
     [
         ("generate_texts", "generating the texts"),
-        ("Redrafter.walk", "drafting over the texts"),
+        ("Redrafter.steps", "drafting over the texts"),
         ("weight_remarks", None),
     ],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
-    module = "replay.anchors" if name == "Redrafter.walk" else "doctor.examination"
+    module = "replay.anchors" if name == "Redrafter.steps" else "doctor.examination"
     monkeypatch.setattr(f"d2sd.{module}.{name}", broken)
     found, report = report_of(engine)
     assert "| layout | ok | nested |" in report
