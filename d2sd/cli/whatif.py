@@ -213,13 +213,12 @@ def _replays(
     """
     path = Path(a.texts[0]) / RESULTS if a.prompts else None
     known = _read(path)
-    written = [[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces]
+    written = digest_of([[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces])
     for source in sources:
         engine = first
-        if source is not None and source != sources[0]:
+        if source and source != sources[0]:
             engine = Engine(with_drafter(first.models, source, a.dtype, part == "second_drafter"), a.passes)
-        models = engine.models
-        methods, base = _settings(a, source, traces, models)
+        methods, base = _settings(a, source, traces, engine.models)
         settings, refused = runnable(engine, parse_settings(methods, a.sweep, base), lenient=methods == "all")
         facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
         origin = [written, facts, machine and machine.name, VERSIONS]
@@ -233,7 +232,7 @@ def _replays(
                 write_whole(path, msgspec.json.encode(known))
         rows = []
         for key, setting in keyed:
-            method, loaded = METHODS[setting.config.method], models.names()
+            method, loaded = METHODS[setting.config.method], engine.models.names()
             used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             names = [str(loaded[used])] if len(sources) > 1 else []
             names += [setting.label] if len(settings) > 1 or not names else []
@@ -273,9 +272,7 @@ def _settings(
         if recorded.drafts and not a.drafter and not a.second_drafter:
             return a.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
-    eagle3 = (
-        models.first is None and models.eagle3 is not None if drafter is None else drafter_kind(drafter) == "eagle3"
-    )
+    eagle3 = drafter_kind(drafter) == "eagle3" if drafter else models.eagle3 and not models.first
     return a.methods or ("d2sd" if a.second_drafter else "eagle3" if eagle3 else "dflash"), base
 
 
@@ -298,9 +295,13 @@ def _show(
     if to_recorded:
         methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
         rows = [Row("", f"recorded: {escaped(methods)}", [*map(recorded_outcome, traces)]), *rows]
-    steps = [[outcome.steps for outcome in row.outcomes] for row in rows]
     groups = [str(trace.header.get("domain") or "all") for trace in traces]
-    figures = compare_replays([row.name for row in rows], steps, groups, 0 if to_recorded else -1)
+    figures = compare_replays(
+        [row.name for row in rows],
+        [[outcome.steps for outcome in row.outcomes] for row in rows],
+        groups,
+        0 if to_recorded else -1,
+    )
     more = [_more(row.outcomes, machine) for row in rows]
     costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
     costs = [table for n, table in enumerate(costs) if table not in costs[:n]]
@@ -318,7 +319,7 @@ def _show(
         )
     if machine:
         reading.append(
-            "ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed."
+            "ms per step, tokens per second and speedup over plain decoding are calculated from these costs; nothing was timed."
         )
     origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, a.argv))}", "Versions": VERSIONS}
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
@@ -343,8 +344,7 @@ def _show(
     titles = [name.removeprefix("calculated_").replace("_", " ") for name in more[0]]
     cells = [("", "α", "− recorded" if to_recorded else "− last", "steps", *titles)]
     for figure, extra in zip(figures, more, strict=True):
-        numbers = map(decimal, extra.values())
-        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *numbers))
+        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *map(decimal, extra.values())))
     lines = [*aligned(cells), "Acceptance by position, among the steps that reach it:"]
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))

@@ -167,7 +167,8 @@ class Replay:
         recorded: the run, or only its greedy text.
         most: maximum number of output tokens to replay; None for all.
         """
-        target, models = engine.models.target, engine.models
+        models = engine.models
+        target = models.target
         text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
         if not text.start or not text.anchors:
             raise InputError("the trace contains no text to replay; record a run of at least two tokens")
@@ -231,11 +232,10 @@ class Replay:
             tree = proposal.tree
             # only choices on the accepted path matter, so a node of any depth gets the recorded token at the next position
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
-            limit = len(ids) - known - 1
-            outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)
-            count = len(outcome.accepted) + (outcome.bonus is not None)
-            committed.append(count)
+            outcome = walk(tree, chosen, self.engine.models.target.end_ids, len(ids) - known - 1)
             cut = outcome.bonus is None
+            count = len(outcome.accepted) + (not cut)
+            committed.append(count)
             works.append(drafters.work(proposal))
             boundary = None
             if proposal.first is not None:
