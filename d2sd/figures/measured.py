@@ -27,15 +27,16 @@ def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -
     rows: result of ``compare_replays``.
     steps: training step of each row. If all are known, the panels show training steps instead of names.
     """
-    base = next(row.name for row in rows if row.whole.difference is None)
+    base = next(row.name for row in rows if not row.whole.difference)
     over = " over training" if len(rows) > 1 and None not in steps else ""
     names = [row.name for row in rows]
     places = [step or 0 for step in steps] if over else ()
-    yield _measured("alpha", f"α{over}", "How many tokens does a step commit, over the same texts? Lines: 95% interval.", "tokens per step", names, [row.whole.alpha for row in rows], decimal, places)  # fmt: skip
-    differences = [row.whole.difference or Estimate(0.0) for row in rows]
-    yield _measured("difference", f"Difference of α from {base}{over}", "Is the difference larger than expected by chance? Lines: simultaneous 95% intervals.", "tokens per step", names, differences, signed_decimal, places)  # fmt: skip
-    shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
-    yield _measured("first-position", f"First position{over}", "In what share of all steps is the first drafted token accepted?", "accepted", names, shares, percent, places)  # fmt: skip
+    for id, title, question, unit, figures, write in (
+        ("alpha", "α", "How many tokens does a step commit? Lines: 95% interval.", "tokens per step", [row.whole.alpha for row in rows], decimal),
+        ("difference", f"Difference of α from {base}", "Is the difference larger than expected by chance? Lines: simultaneous 95% intervals.", "tokens per step", [row.whole.difference or Estimate(0.0) for row in rows], signed_decimal),
+        ("first-position", "First position", "In what share of all steps is the first drafted token accepted? Lines: 95% interval.", "accepted", [row.reached[0] if row.reached else Estimate(None) for row in rows], percent),
+    ):  # fmt: skip
+        yield _measured(id, f"{title}{over}", question, unit, names, figures, write, places)
 
 
 def _measured(
@@ -51,7 +52,7 @@ def _measured(
     look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "y" if steps else "x")}
     values, form = values_of(figures), ".0%" if write is percent else ""
     if steps:
-        dots = scatter("lines+markers", list(steps), values, hovers, line={"color": INK, "width": 2}, **look)
+        dots = scatter("lines+markers", steps, values, hovers, line={"color": INK, "width": 2}, **look)
         figure = draw(
             [dots], xaxis=axis("training steps", rangemode="tozero"), yaxis=axis(unit, nticks=6, tickformat=form)
         )
