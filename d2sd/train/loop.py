@@ -357,8 +357,7 @@ def training_step(folder: Path) -> int | None:
         return int(saved[1])
     try:
         state = json.loads((folder / "checkpoint" / "state.json").read_text())
-        finished = state["step"] == state["identity"]["steps"]
-        return int(state["step"]) if finished else None
+        return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
