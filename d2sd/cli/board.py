@@ -15,8 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(prompts="heldout")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    a = arguments
+def run(a: argparse.Namespace) -> int:
     a.texts = [str(a.folder / "board-texts")]
     setattr(a, "second_drafter" if a.drafter else "drafter", checkpoints(a.folder))
     return whatif.run(a)

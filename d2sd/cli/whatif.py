@@ -105,9 +105,8 @@ class Row:
     costs: dict[str, Any] | None = None
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Replays the texts and prints the comparison. After Ctrl-C, it has only the drafters that were replayed."""
-    a = arguments
     if a.methods not in (None, "all"):
         parse_settings(a.methods, a.sweep, DecodeConfig("autoregressive"))  # before models are loaded
     machine = machine_of(a.costs) if a.costs else None
@@ -135,8 +134,11 @@ def run(arguments: argparse.Namespace) -> int:
         kept = " Texts and results are kept; the same command continues from them." if prompts else ""
         print(f"Stopped: {done} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
     if rows:
-        of_prompts = f"greedy answers to {count(len(prompts), 'prompt')} of {_public(str(a.prompts))}"
-        source = f"{of_prompts} (sha256 {digest(a.prompts, prompts)[:16]})" if prompts else "recorded runs"
+        source = (
+            f"greedy answers to {count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]})"
+            if prompts
+            else "recorded runs"
+        )
         _show(a, traces, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
@@ -328,12 +330,11 @@ def _show(
         from d2sd.figures.report import report_page, settings
         from d2sd.figures.style import FigureTable
 
-        title = f"Replays of {count(len(traces), 'text')}"
         facts = [("Origin of the figures", FigureTable(("", ""), tuple(origin.items())))]
         facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([trace.header for trace in traces]))
-        panels = replay_panels(figures, [row.step for row in rows])
-        write_whole(a.html, report_page(title, reading, panels, facts=facts))
-        print(f"{a.html}: a report of {count(len(traces), 'text')}", file=sys.stderr)
+        panels, number = replay_panels(figures, [row.step for row in rows]), count(len(traces), "text")
+        write_whole(a.html, report_page(f"Replays of {number}", reading, panels, facts=facts))
+        print(f"{a.html}: a report of {number}", file=sys.stderr)
     if a.json:
         found = [
             {**asdict(figure), **extra, "weights": row.weights, "step": row.step}
@@ -341,7 +342,7 @@ def _show(
         ]
         print_json({"reading": reading, "rows": found, "costs": costs, "origin": origin})
         return
-    titles = [name.removeprefix("calculated_").replace("_", " ") for name in more[0]]
+    titles = (name.removeprefix("calculated_").replace("_", " ") for name in more[0])
     cells = [("", "α", "− recorded" if to_recorded else "− last", "steps", *titles)]
     for figure, extra in zip(figures, more, strict=True):
         cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *map(decimal, extra.values())))

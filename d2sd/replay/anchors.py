@@ -60,7 +60,7 @@ class Redrafter:
     ahead: int = 0
 
     def draft(self, text: Text, anchors: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Drafts after N anchors. Returns the numbers of accepted tokens, (N,), and the beliefs, (N, positions, 2).
+        """Drafts after N anchors, positions in the text. Returns the numbers of accepted tokens, (N,), and the beliefs, (N, positions, 2).
 
         The beliefs are the probability of each drafted token by the drafter's softmax, and by its confidence head (NaN without this
         head). They are known up to the first rejected token.
@@ -120,8 +120,9 @@ class BlockRedrafter(Redrafter):
         if isinstance(self.drafter, WalkedDrafter):
             begun = block.clone()
             begun[:, 1 + self.visible :] = -1
-            noise = torch.empty(rows.shape[1], 0)
-            tokens, logs, picks, _ = self.drafter.chain(hidden, self.drafter.logits(rows), begun, 0.0, noise)
+            tokens, logs, picks, _ = self.drafter.chain(
+                hidden, self.drafter.logits(rows), begun, 0.0, torch.empty(rows.shape[1], 0)
+            )
             beliefs[..., 0] = logs.gather(-1, picks)[:, self.visible :, 0].exp()
             if (head := self.drafter.trained(hidden, begun, tokens)) is not None:
                 beliefs[..., 1] = head[:, self.visible :]
