@@ -1,17 +1,21 @@
-"""Comparison of drafters, checkpoints or settings on the same recorded texts: tokens per step and acceptance by position.
+"""Tokens per step and acceptance by position of drafters and settings over the same texts.
 
-Each row is compared with one of them, the base, by a paired bootstrap over texts.
+``compare_replays`` compares each of them with a base, by a paired bootstrap over texts. A ``DraftingRun`` is the run of one drafter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import isnan, nan
+from typing import Literal
 
 import numpy as np
 
 from d2sd.calibration.comparison import MIN_BLOCK
-from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler, wilson
+from d2sd.calibration.resampling import MIN_UNITS, Estimate, Ratio, Resampler, wilson
 from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.calibration.steps import MAX_BLOCKS
 
@@ -101,7 +105,7 @@ def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence
 def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
     whole = [count - 1 for text, cut in texts for count in (text[:-1] if cut else text)]
     counts = reached(whole, [text[-1] for text, cut in texts if cut])
-    # after the last accepted position, which may be the end of the drafts, nothing is known
+    # drafts may end after the last accepted position, so the share of steps that get further is left out
     known = [(there, further) for k, (there, further) in enumerate(counts) if further or not k]
     return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in known)
 
@@ -124,8 +128,9 @@ def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     if rows[0].whole.alpha.low is None:
         return "The texts are too short for intervals."
     over = "texts" if texts >= MIN_UNITS else "blocks of the text"
-    more = " The intervals of the differences hold simultaneously (Bonferroni)." if len(rows) > 2 else ""
-    return f"Brackets: 95% bootstrap intervals over {over}.{more}"
+    differences = (len(rows) - 1) * (1 + len(rows[0].groups))
+    more = " The intervals of the differences hold simultaneously (Bonferroni)."
+    return f"Brackets: 95% bootstrap intervals over {over}.{more if differences > 1 else ''}"
 
 
 def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
@@ -134,20 +139,185 @@ def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
 
 
 def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
-    """Returns a sentence or two: which row is best, and whether it differs significantly from the last one, the base."""
+    """Returns two sentences: which of several rows is best, and whether it differs significantly from the last one, the base.
+
+    If the base is best, the second sentence compares it with the second best row.
+    """
     found, last = best(rows), rows[-1]
-    rival = best(rows[:-1]) if found is last and len(rows) > 1 else found
-    said = f"{found.name} is the best: α {found.whole.words[0]}."
-    if rival.whole.difference is None:
-        return said
+    rival = best(rows[:-1]) if found is last else found
     other = (
         f"The second best, {rival.name}, differs" if found is last else f"It differs from the last one, {last.name},"
     )
+    difference = rival.whole.difference
     chance = (
         "too few texts to judge significance"
-        if rival.whole.difference.low is None
+        if not difference or difference.low is None
         else "significant"
-        if rival.whole.difference.excludes_zero
+        if difference.excludes_zero
         else "not significant"
     )
-    return f"{said} {other} by {rival.whole.words[1]}, {chance}."
+    return f"{found.name} is the best: α {found.whole.words[0]}. {other} by {rival.whole.words[1]}, {chance}."
+
+
+# A drafter's steps over texts: tokens per step, acceptance by position, and its shape.
+
+Counts = Sequence[int]  # number of accepted tokens by anchor
+Shape = Literal["low", "cliff", "smooth", "unclear"]
+LOW = 0.6  # acceptance at position 1 that trained drafters usually exceed
+FEWEST_STEPS = 20  # steps that must reach a position for it to count
+FALL = 0.6  # acceptance ÷ acceptance of the position before, below which there is a cliff
+STRICT = 3.0  # half-width of the interval in standard deviations; wide, since every position is tested
+
+
+@dataclass(frozen=True, slots=True)
+class TextWalk:
+    """The steps of decoding over one text.
+
+    accepted: number of accepted tokens of each step, including visible ones; the text's end may cut the last step.
+    tokens: number of generated tokens.
+    by_anchor: number of accepted tokens of a draft from each anchor of the text, even if no step starts at this anchor.
+    beliefs: for each step, by position: the probability of the drafted token by the drafter's softmax, and by its confidence head.
+    """
+
+    accepted: tuple[int, ...]
+    tokens: int
+    by_anchor: Counts = ()
+    beliefs: tuple[list[tuple[float, float]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DraftPosition:
+    """Acceptance at a position of a draft.
+
+    number: from 1.
+    steps: number of steps that accepted all earlier tokens.
+    accepted: number of these steps that also accept this token.
+    belief, head: mean probability of the drafted token in these steps, by the drafter's softmax and by its confidence head; None if
+        unknown.
+    """
+
+    number: int
+    steps: int
+    accepted: int
+    belief: float | None = None
+    head: float | None = None
+
+    @property
+    def share(self) -> float:
+        return self.accepted / self.steps
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingRun:
+    """A drafter's steps over texts.
+
+    walks: the steps over each text.
+    block: γ.
+    visible: number of tokens after the anchor that the drafter is shown.
+    """
+
+    walks: tuple[TextWalk, ...] = ()
+    block: int = 0
+    visible: int = 0
+
+    @property
+    def alpha(self) -> float:
+        """Committed tokens per step, including the bonus token."""
+        tokens, steps = self._totals
+        return float(tokens.sum() / max(1, steps.sum()))
+
+    @property
+    def estimate(self) -> Estimate:
+        """α with an interval over texts."""
+        return resampler(len(self.walks)).ratio(*self._totals, np.arange(len(self.walks)))
+
+    @property
+    def _totals(self) -> Ratio:
+        """The numbers of generated tokens and of steps, each as an array over texts; α is the ratio of their sums."""
+        return np.array([w.tokens for w in self.walks], float), np.array([len(w.accepted) for w in self.walks], float)
+
+    def below(self, level: float) -> bool:
+        """Returns whether α is significantly below a level; without an interval, whether it is below."""
+        high = self.estimate.high
+        return (self.alpha if high is None else high) < level
+
+    def change(self, base: DraftingRun, tests: int = 1) -> Estimate:
+        """Returns the change of α from ``base``, whose texts may be other responses to the same prompts.
+
+        tests: number of intervals that are to hold simultaneously.
+        """
+        units = np.arange(len(self.walks))
+        return resampler(len(units)).difference(self._totals, base._totals, units, tests)
+
+    @property
+    def by_anchor(self) -> list[Counts]:
+        """The number of accepted tokens of a draft from each anchor, by text."""
+        return [walk.by_anchor for walk in self.walks]
+
+    @property
+    def positions(self) -> list[DraftPosition]:
+        """Acceptance by drafted position. Ignores the last step of each text, which the text's end may have cut.
+
+        There are at most γ − 1 positions. Those of tokens that the drafter is shown are left out.
+        """
+        counts = reached([count for w in self.walks for count in w.accepted[:-1]])
+        steps = [step for w in self.walks for step in zip(w.accepted[:-1], w.beliefs, strict=False)]
+
+        def beliefs(number: int) -> tuple[float | None, float | None]:
+            there = [rows[number - 1 - self.visible] for count, rows in steps if count >= number - 1]
+            means = [sum(column) / len(there) for column in zip(*there, strict=True)] or [nan, nan]
+            return tuple(None if isnan(mean) else mean for mean in means)  # type: ignore[return-value]
+
+        shown = list(enumerate(counts[: self.block - 1], 1))[self.visible :]
+        return [DraftPosition(number, *count, *beliefs(number)) for number, count in shown]
+
+    @property
+    def first(self) -> float:
+        """Acceptance at the first drafted position; 0 if nothing was drafted."""
+        return next((p.share for p in self.positions), 0.0)
+
+    @property
+    def shape(self) -> tuple[Shape, int | None]:
+        """The shape of acceptance by position, and the position of the cliff or None.
+
+        A cliff is a significant drop from one position to the next, after high acceptance at position 1.
+        """
+        known = [p for p in self.positions if p.steps >= FEWEST_STEPS]
+        if not known:
+            return "unclear", None
+        if known[0].share < LOW:
+            return "low", None
+        for before, after in pairwise(known):
+            if wilson(after.share, after.steps, STRICT)[1] < FALL * before.share:
+                return "cliff", after.number
+        return "smooth", None
+
+    @property
+    def belief(self) -> tuple[float, float] | None:
+        """The mean probability of drafted tokens by the drafter's softmax, and the share of them that is accepted; None if unknown.
+
+        Only tokens up to the first rejected one of each step count.
+        """
+        known = [p for p in self.positions if p.belief is not None]
+        if not known:
+            return None
+        steps = sum(p.steps for p in known)
+        return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
+
+
+def relative_gain(own: Sequence[Counts], base: Sequence[Counts], tests: int = 1) -> Estimate:
+    """Returns the relative change of the committed tokens per draft, as a geometric mean over the texts' anchors.
+
+    own, base: for each text, the number of accepted tokens of the drafts from the same anchors.
+    tests: number of intervals that are to hold simultaneously.
+    """
+    units, anchors = np.arange(len(own)), np.array(list(map(len, own)), float)
+    rises = np.array([np.log1p(after).sum() - np.log1p(before).sum() for after, before in zip(own, base, strict=True)])
+    value, resamples = resampler(len(own)).resampled(rises, anchors, units)
+    return resampler(len(own)).figure(float(np.expm1(value)), np.expm1(resamples), tests)
+
+
+@lru_cache(4)
+def resampler(texts: int) -> Resampler:
+    """Cached, so that all runs over the same texts are compared with the same resamples."""
+    return Resampler(texts)

@@ -1,4 +1,4 @@
-"""Rank the drafters that a training run saved, on texts of the target: short for ``d2sd whatif`` with ``--prompts`` and each drafter."""
+"""Compare all drafters that a training run saved, over the same texts. The command is short for "d2sd whatif" with --prompts and these drafters."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from d2sd.errors import InputError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder that `d2sd train … --keep-every N` wrote (its --out). If it holds VP-Drafters, --drafter names their first drafter")  # fmt: skip
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="folder that `d2sd train … --keep-every N` wrote (its --out). For VP-Drafters, name their first drafter with --drafter")  # fmt: skip
     whatif.add_options(parser)
     parser.set_defaults(prompts="heldout")
 
 
-def run(arguments: argparse.Namespace) -> int:
-    a = arguments
+def run(a: argparse.Namespace) -> int:
     a.texts = [str(a.folder / "board-texts")]
     setattr(a, "second_drafter" if a.drafter else "drafter", checkpoints(a.folder))
     return whatif.run(a)

@@ -1,7 +1,7 @@
 """Replay recorded greedy texts with other settings or other drafters, and compare their tokens per step (α).
 
 Settings are compared with the recorded run. Several drafters, such as the checkpoints of a training run, are compared with the last one.
-A server's log is replayed with the local drafter, which shows whether the server runs the drafter rightly.
+A server's log is replayed with the local drafter, which shows whether the server runs the drafter correctly.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         parser, "machine whose costs guide cost-aware settings and give calculated times (nothing is timed)"
     )
     add_model_arguments(parser, several=True)
-    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="let the target answer this prompt set first (as for calibrate); answers and results are kept, and used again")  # fmt: skip
+    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="prompt set (as for calibrate) that the target answers first; answers and results are kept in the folder and reused")  # fmt: skip
     add_limit_argument(parser)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N", help="maximum tokens of a text (default: 128)")  # fmt: skip
@@ -105,36 +105,41 @@ class Row:
     costs: dict[str, Any] | None = None
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(a: argparse.Namespace) -> int:
     """Replays the texts and prints the comparison. After Ctrl-C, it has only the drafters that were replayed."""
-    a = arguments
     if a.methods not in (None, "all"):
         parse_settings(a.methods, a.sweep, DecodeConfig("autoregressive"))  # before models are loaded
     machine = machine_of(a.costs) if a.costs else None
     if a.prompts and len(a.texts) > 1:
         raise InputError("--prompts writes the texts into one folder; name one folder")
     prompts = read_prompts(a.prompts, a.limit) if a.prompts else []
-    texts = [] if prompts else list(read_sets(a.texts))
+    traces = [] if prompts else list(read_sets(a.texts))
     part, sources = _drafters(a)
-    one = {name: (getattr(a, name) or [None])[0] for name in ("drafter", "second_drafter")}
-    first = load_engine(argparse.Namespace(**{**vars(a), **one, part: sources[0]}))
-    rows, left_out, status = list[Row](), dict[str, str](), 0
+    single = {name: (getattr(a, name) or [None])[0] for name in ("drafter", "second_drafter")}
+    first = load_engine(argparse.Namespace(**{**vars(a), **single, part: sources[0]}))
+    rows, left_out, done, status = list[Row](), dict[str, str](), 0, 0
     try:
-        texts = _written(a, first, prompts) if prompts else texts
-        _tell_of_target(first, texts)
-        for row in _replays(a, first, part, sources, texts, machine, left_out):
-            if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
-                rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
-            else:
-                rows.append(row)
+        traces = _written(a, first, prompts) if prompts else traces
+        _tell_of_target(first, traces)
+        for found, refused in _replays(a, first, part, sources, traces, machine):
+            done += 1
+            left_out |= refused
+            for row in found:
+                if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
+                    rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
+                else:
+                    rows.append(row)
     except KeyboardInterrupt:
         status = 130
         kept = " Texts and results are kept; the same command continues from them." if prompts else ""
-        print(f"Stopped: {len(rows)} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
+        print(f"Stopped: {done} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
     if rows:
-        of_prompts = f"greedy answers to {count(len(prompts), 'prompt')} of {_public(str(a.prompts))}"
-        source = f"{of_prompts} (sha256 {digest(a.prompts, prompts)[:16]})" if prompts else "recorded runs"
-        _show(a, texts, rows, len(sources) == 1 and not prompts, machine, source)
+        source = (
+            f"greedy answers to {count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]})"
+            if prompts
+            else "recorded runs"
+        )
+        _show(a, traces, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
     return status
@@ -161,9 +166,9 @@ def _step(source: str | None) -> int | None:
 
 
 def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
-    """Returns the target's greedy texts about these prompts, without texts that are too short for a draft.
+    """Returns the target's greedy answers to these prompts, without those that are too short for a draft.
 
-    A text is read if it was written before: its file's name is a digest of target, settings and prompt.
+    An answer is read if it was written before: its file's name is a digest of target, settings and prompt.
     """
     config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
     alone, folder = Engine(Models(engine.models.target, name=engine.models.name), a.passes), Path(a.texts[0])
@@ -172,21 +177,21 @@ def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -
     make_folder(folder)
     origin = [alone.parts, asdict(alone.resolve(config))]
     paths = [folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz" for _, ids in encoded]
-    texts = list(record_runs(alone, encoded, config, "texts", paths, reuse=True))
-    used = [text for text in texts if len(text.token_ids) > 1]
-    if note := ended_at_once(len(texts) - len(used), len(texts), a.chat):
+    traces = list(record_runs(alone, encoded, config, "texts", paths, reuse=True))
+    used = [trace for trace in traces if len(trace.token_ids) > 1]
+    if note := ended_at_once(len(traces) - len(used), len(traces), a.chat):
         print(note, file=sys.stderr)
     if not used:
         raise InputError(f"no text is long enough for a draft. {note}")
     return used
 
 
-def _tell_of_target(engine: Engine, texts: Sequence[Trace]) -> None:
-    """Prints a note if texts were recorded with other target weights than the loaded ones."""
+def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
+    """Prints a note if traces were recorded with other target weights than the loaded ones."""
     ours = weights_of([{"parts": engine.parts}], "target")
-    others = sum(weights_of([text.header], "target") not in ("", ours) for text in texts)
+    others = sum(weights_of([trace.header], "target") not in ("", ours) for trace in traces)
     if others and ours:
-        of = "this trace was" if len(texts) == 1 else f"{others} of {len(texts)} traces were"
+        of = "this trace was" if len(traces) == 1 else f"{others} of {len(traces)} traces were"
         print(
             printable(f"{of} recorded with another target than the loaded one, {engine.models.name}."), file=sys.stderr
         )
@@ -200,39 +205,36 @@ def _replays(
     first: Engine,
     part: str,
     sources: Sequence[str | None],
-    texts: Sequence[Trace],
+    traces: Sequence[Trace],
     machine: Machine | None,
-    left_out: dict[str, str],
-) -> Iterator[Row]:
-    """Yields the rows of all drafters and settings.
+) -> Iterator[tuple[list[Row], dict[str, str]]]:
+    """Yields, for each drafter, the rows of all settings, and the settings that it cannot run with the reasons.
 
-    first: engine with the first drafter.
-    part, sources: see ``_drafters``.
-    left_out: is filled with the settings that these models cannot run, and the reasons.
+    first: engine with the first of ``sources``.
+    part, sources: result of ``_drafters``.
     """
     path = Path(a.texts[0]) / RESULTS if a.prompts else None
     known = _read(path)
-    written = [[text.prefill and text.prefill.prompt_token_ids, text.token_ids] for text in texts]
+    written = digest_of([[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces])
     for source in sources:
         engine = first
-        if source is not None and source != sources[0]:
+        if source and source != sources[0]:
             engine = Engine(with_drafter(first.models, source, a.dtype, part == "second_drafter"), a.passes)
-        models = engine.models
-        methods, base = _settings(a, source, texts, models)
+        methods, base = _settings(a, source, traces, engine.models)
         settings, refused = runnable(engine, parse_settings(methods, a.sweep, base), lenient=methods == "all")
-        left_out |= refused
         facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
         origin = [written, facts, machine and machine.name, VERSIONS]
         keyed = [(digest_of([asdict(setting.config), *origin]), setting) for setting in settings]
         missing = {key: setting.config for key, setting in keyed if key not in known}
         if missing:
-            replays = (Replay(engine, text) for text in progress(texts, desc="replay", unit="text", leave=False))
+            replays = (Replay(engine, trace) for trace in progress(traces, desc="replay", unit="text", leave=False))
             outcomes = [[replay.run(config, machine) for config in missing.values()] for replay in replays]
             known |= zip(missing, map(list, zip(*outcomes, strict=True)), strict=True)
             if path:
                 write_whole(path, msgspec.json.encode(known))
+        rows = []
         for key, setting in keyed:
-            method, loaded = METHODS[setting.config.method], models.names()
+            method, loaded = METHODS[setting.config.method], engine.models.names()
             used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             names = [str(loaded[used])] if len(sources) > 1 else []
             names += [setting.label] if len(settings) > 1 or not names else []
@@ -240,7 +242,8 @@ def _replays(
                 names.append(f"second drafter {loaded['second_drafter']}")
             costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
             weights = str(engine.parts.get(used, {}).get("weights", ""))
-            yield Row(key, ", ".join(names), known[key], weights, _step(source), costs)
+            rows.append(Row(key, ", ".join(names), known[key], weights, _step(source), costs))
+        yield rows, refused
 
 
 def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
@@ -254,26 +257,25 @@ def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
 
 
 def _settings(
-    a: argparse.Namespace, drafter: str | None, texts: Sequence[Trace], models: Models
+    a: argparse.Namespace, drafter: str | None, traces: Sequence[Trace], models: Models
 ) -> tuple[str, DecodeConfig]:
-    """Returns the methods to replay, and the settings that they change.
+    """Returns the methods to replay, and the settings to which their overrides are applied.
 
-    These are the recorded ones, but named drafters draft alone, or as second drafters with the method d2sd, and as many tokens as they
-    were trained for. After a server's log, drafts are chains, at most as long as the server's longest.
+    These are the recorded settings. But a named drafter is replayed alone, or a second drafter with the method d2sd, and each drafts as
+    many tokens as it was trained for. For a server's log, drafts are chains, at most as long as the server's longest draft.
     """
-    recorded, base = METHODS.get(str(texts[0].header["method"])), DecodeConfig("dflash", draft_top_k=1, inspect=False)
+    recorded, base = METHODS.get(str(traces[0].header["method"])), DecodeConfig("dflash", draft_top_k=1, inspect=False)
     if recorded is None:
-        longest = max((len(s.first_draft.ids) for text in texts for s in text.steps if s.first_draft), default=1)
+        longest = max((len(s.first_draft.ids) for trace in traces for s in trace.steps if s.first_draft), default=1)
         size = min(1 + longest, models.first.block_size if models.first else 0)
         base = replace(base, block_size=size or None, draft_depth=max(1, longest - 1))
     else:
-        base = recorded_config(texts[0])
+        base = recorded_config(traces[0])
         if recorded.drafts and not a.drafter and not a.second_drafter:
             return a.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
-    level = models.first is None and models.eagle3 is not None if drafter is None else drafter_kind(drafter) == "eagle3"
-    alone = "d2sd" if a.second_drafter else "eagle3" if level else "dflash"
-    return a.methods or alone, base
+    eagle3 = drafter_kind(drafter) == "eagle3" if drafter else models.eagle3 and not models.first
+    return a.methods or ("d2sd" if a.second_drafter else "eagle3" if eagle3 else "dflash"), base
 
 
 # The comparison as text, JSON and a page.
@@ -281,40 +283,45 @@ def _settings(
 
 def _show(
     a: argparse.Namespace,
-    texts: Sequence[Trace],
+    traces: Sequence[Trace],
     rows: Sequence[Row],
-    alone: bool,
+    to_recorded: bool,
     machine: Machine | None,
     source: str,
 ) -> None:
     """Prints the comparison and writes the page.
 
-    alone: whether there is one drafter, so that the base of the differences is the recorded run, not the last row.
+    to_recorded: whether the rows are compared with the recorded runs; otherwise, with the last row.
     source: description of the texts.
     """
-    if alone:
-        methods = ", ".join(dict.fromkeys(str(text.header["method"]) for text in texts))
-        rows = [Row("", f"recorded: {escaped(methods)}", [recorded_outcome(text) for text in texts]), *rows]
-    steps = [[outcome.steps for outcome in row.outcomes] for row in rows]
-    groups = [str(text.header.get("domain") or "all") for text in texts]
-    figures = compare_replays([row.name for row in rows], steps, groups, 0 if alone else -1)
+    if to_recorded:
+        methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
+        rows = [Row("", f"recorded: {escaped(methods)}", [*map(recorded_outcome, traces)]), *rows]
+    groups = [str(trace.header.get("domain") or "all") for trace in traces]
+    figures = compare_replays(
+        [row.name for row in rows],
+        [[outcome.steps for outcome in row.outcomes] for row in rows],
+        groups,
+        0 if to_recorded else -1,
+    )
     more = [_more(row.outcomes, machine) for row in rows]
     costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
+    costs = [table for n, table in enumerate(costs) if table not in costs[:n]]
     reading = [
-        *([drafter_verdict(figures)] if len(rows) > 1 and not alone else []),
-        *(_of_log(texts, rows[-1].outcomes) if texts[0].header["method"] not in METHODS else []),
-        f"{count(len(texts), 'text')}; only the drafters ran again. {how_replayed(figures, len(texts))}",
+        *([drafter_verdict(figures)] if len(rows) > 1 and not to_recorded else []),
+        *(_of_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
+        f"{count(len(traces), 'text')}; only the drafters ran again. {how_replayed(figures, len(traces))}",
     ]
-    if (budget := recorded_config(texts[0]).node_budget) is not None:
+    if (budget := recorded_config(traces[0]).node_budget) is not None:
         reading.append(f"All settings without their own B verify at most {budget} nodes a step, as recorded.")
-    for table in (table for n, table in enumerate(costs) if table not in costs[:n]):
+    for table in costs:
         milliseconds = orjson.dumps(table["milliseconds"]).decode()
         reading.append(
             f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}"
         )
     if machine:
         reading.append(
-            "ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed."
+            "ms per step, tokens per second and speedup over plain decoding are calculated from these costs; nothing was timed."
         )
     origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, a.argv))}", "Versions": VERSIONS}
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
@@ -323,12 +330,11 @@ def _show(
         from d2sd.figures.report import report_page, settings
         from d2sd.figures.style import FigureTable
 
-        title = f"Replays: {count(len(rows), 'row')} over {count(len(texts), 'text')}"
         facts = [("Origin of the figures", FigureTable(("", ""), tuple(origin.items())))]
-        facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts]))
-        panels = replay_panels(figures, [row.step for row in rows])
-        write_whole(a.html, report_page(title, reading, panels, facts=facts))
-        print(f"{a.html}: a report of {count(len(rows), 'row')}", file=sys.stderr)
+        facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([trace.header for trace in traces]))
+        panels, number = replay_panels(figures, [row.step for row in rows]), count(len(traces), "text")
+        write_whole(a.html, report_page(f"Replays of {number}", reading, panels, facts=facts))
+        print(f"{a.html}: a report of {number}", file=sys.stderr)
     if a.json:
         found = [
             {**asdict(figure), **extra, "weights": row.weights, "step": row.step}
@@ -336,15 +342,14 @@ def _show(
         ]
         print_json({"reading": reading, "rows": found, "costs": costs, "origin": origin})
         return
-    titles = [name.removeprefix("calculated_").replace("_", " ") for name in more[0]]
-    cells = [("", "α", "− recorded" if alone else "− last", "steps", *titles)]
+    titles = (name.removeprefix("calculated_").replace("_", " ") for name in more[0])
+    cells = [("", "α", "− recorded" if to_recorded else "− last", "steps", *titles)]
     for figure, extra in zip(figures, more, strict=True):
-        numbers = map(decimal, extra.values())
-        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *numbers))
+        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *map(decimal, extra.values())))
     lines = [*aligned(cells), "Acceptance by position, among the steps that reach it:"]
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
-        lines.append(f"  {figure.name}: {', '.join(shares) or '–'}")
+        lines.append(f"  {figure.name}: {', '.join(shares) or '—'}")
         lines += (f"    {group}: α {'  '.join(own.words)}".rstrip() for group, own in figure.groups.items())
     print(printable("\n".join([*lines, *reading])))
 
@@ -368,10 +373,10 @@ def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[st
     }
 
 
-def _of_log(texts: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+def _of_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     """Yields sentences that compare a server's log with its replay by the local drafter."""
-    for run, (text, outcome) in enumerate(zip(texts, outcomes, strict=True), 1):
-        served = [len(step.committed) for step in text.steps]
+    for run, (trace, outcome) in enumerate(zip(traces, outcomes, strict=True), 1):
+        served = [len(step.committed) for step in trace.steps]
         at = first_difference(served, [*outcome.committed])
         if at is not None and at < min(len(served), len(outcome.committed)):
             yield (
@@ -383,7 +388,7 @@ def _of_log(texts: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterat
         yield "Every step of the server committed as many tokens as with the local drafter."
     if others := sum(outcome.others for outcome in outcomes):
         yield (
-            f"{others} of {sum(len(text.token_ids) for text in texts)} tokens differ from the choice of the local target, so the server's "
+            f"{others} of {sum(len(trace.token_ids) for trace in traces)} tokens differ from the choice of the local target, so the server's "
             "target has other weights or rounds differently."
         )
 

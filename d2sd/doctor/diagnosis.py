@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from d2sd.calibration.replays import LOW, DraftingRun
 from d2sd.calibration.sentences import count, decimal, with_interval
 from d2sd.doctor.evidence import UNRELATED
 from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
 from d2sd.doctor.findings import Diagnosis, Findings
 from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
-from d2sd.replay.anchors import LOW, DraftingRun
 
 MANY_UNUSABLE = 1 / 3  # share of unusable texts that the main finding mentions
 TIMES = 2.0  # factor by which accepted tokens must rise if no level is known

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from d2sd.bench.prompts import read_prompts
+from d2sd.calibration.replays import DraftingRun, TextWalk
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant, write_changed
 from d2sd.doctor.diagnosis import diagnose, folder_fault, proved
@@ -29,7 +30,7 @@ from d2sd.folders.loading import load_alone, with_drafter
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Drafter, DraftingRun, TextWalk, redrafter
+from d2sd.replay.anchors import Drafter, redrafter
 from d2sd.replay.recorded import Text, with_features
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
@@ -242,7 +243,7 @@ class Examination:
             self._at("drafting over the texts", done, len(self._texts))
             with self._engine.lock:
                 self._texts[done] = with_features(self.target, text, taps)
-                walks.append(drafter.walk(self._texts[done]))
+                walks.append(drafter.steps(self._texts[done]))
         run = drafter.run(walks)
         self.found = replace(self.found, run=run)
         return run
@@ -250,7 +251,7 @@ class Examination:
     def _run(self, model: Drafter, texts: Sequence[Text]) -> DraftingRun:
         drafter = redrafter(self.target, model, self.asked.visible)
         with self._engine.lock:
-            return drafter.run(drafter.walk(with_features(self.target, t, model.target_layer_ids)) for t in texts)
+            return drafter.run(drafter.steps(with_features(self.target, t, model.target_layer_ids)) for t in texts)
 
     def _read_texts(self) -> dict[str, Any]:
         with self._engine.lock:

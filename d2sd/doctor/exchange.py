@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from d2sd.calibration.replays import DraftingRun, relative_gain
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
 from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
-from d2sd.replay.anchors import Drafter, DraftingRun, relative_gain
+from d2sd.replay.anchors import Drafter
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
 RUNS, TEXTS = 60, 10  # largest number of exchanges, and the texts over which they are tried

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from d2sd.calibration.replays import DraftingRun
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.errors import InputError
 from d2sd.folders.checks import Check
-from d2sd.replay.anchors import DraftingRun
 from d2sd.trace.text import all_encodable
 
 

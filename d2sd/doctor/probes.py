@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from d2sd.calibration.replays import Counts, DraftingRun, relative_gain
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.target import Target
-from d2sd.replay.anchors import Counts, Drafter, DraftingRun, Redrafter, redrafter, relative_gain
+from d2sd.replay.anchors import Drafter, Redrafter, redrafter
 from d2sd.replay.recorded import Text
 
 # Screening: number of texts, stride of positions, number of variants that are kept, and the gain that they must exceed.
@@ -74,7 +75,7 @@ def probe(
     others = [n for n in order[SCREEN_KEEP:] if variants[n].kind != variants[order[0]].kind]
     for variant in [variants[n] for n in (*order[:SCREEN_KEEP], *others[:1])]:  # another kind may help as much
         drafter = changed(variant)
-        run = drafter.run(map(drafter.walk, texts))
+        run = drafter.run(map(drafter.steps, texts))
         gain = relative_gain(run.by_anchor, base.by_anchor, len(variants))
         clear = (gain.low or 0.0) > 0 and (gain.value or 0.0) >= MIN_GAIN
         yield Trial(variant, gain, clear and run.alpha >= base.alpha, run)

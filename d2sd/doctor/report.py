@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from d2sd.__about__ import __version__
+from d2sd.calibration.replays import DraftingRun
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
@@ -17,7 +18,6 @@ from d2sd.doctor.findings import Findings
 from d2sd.doctor.probes import Trial
 from d2sd.folders.checks import Check
 from d2sd.logs.sentences import Answer, names_fault, side_by_side, what_to_try
-from d2sd.replay.anchors import DraftingRun
 from d2sd.trace.text import aligned, escaped
 
 MOST_TENSORS, MOST_NAMES, MOST_CHARACTERS = 12, 6, 80  # limits of the comparison with a reference

@@ -22,40 +22,47 @@ def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
 
 
 def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -> Iterator[Panel]:
-    """Yields the panels of α, of differences of α, and of the first position.
+    """Yields the panels of α, of the differences from the α of the base, and of acceptance at the first position.
 
     rows: result of ``compare_replays``.
     steps: training step of each row. If all are known, the panels show training steps instead of names.
     """
+    base = next(row.name for row in rows if not row.whole.difference)
     over = " over training" if len(rows) > 1 and None not in steps else ""
     names = [row.name for row in rows]
     places = [step or 0 for step in steps] if over else ()
-    yield _measured("alpha", f"α{over}", "How many tokens does a step commit, over the same texts? Lines: 95% interval.", "tokens per step", names, [row.whole.alpha for row in rows], decimal, places)  # fmt: skip
-    differences = [row.whole.difference or Estimate(0.0) for row in rows]
-    yield _measured("difference", f"Difference of α from the base{over}", "Is the difference more than chance? Lines: simultaneous 95% intervals.", "tokens per step", names, differences, signed_decimal, places)  # fmt: skip
-    shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
-    yield _measured("first-position", f"First position{over}", "In what share of all steps is the first drafted token accepted?", "accepted", names, shares, percent, places)  # fmt: skip
+    for id, title, question, unit, figures, write in (
+        ("alpha", "α", "How many tokens does a step commit? Lines: 95% interval.", "tokens per step", [row.whole.alpha for row in rows], decimal),
+        ("difference", f"Difference of α from {base}", "Is the difference larger than expected by chance? Lines: simultaneous 95% intervals.", "tokens per step", [row.whole.difference or Estimate(0.0) for row in rows], signed_decimal),
+        ("first-position", "First position", "In what share of all steps is the first drafted token accepted? Lines: 95% interval.", "accepted", [row.reached[0] if row.reached else Estimate(None) for row in rows], percent),
+    ):  # fmt: skip
+        yield _measured(id, f"{title}{over}", question, unit, names, figures, write, places)
 
 
 def _measured(
     id: str, title: str, question: str, unit: str, names: Sequence[str], figures: Sequence[Estimate],
     write: Callable[[float | None], str] = decimal, steps: Sequence[int] = (),
 ) -> Panel:  # fmt: skip
-    """Returns a panel with a dot and an interval for each figure: by name, the first at the top, or over training ``steps``."""
+    """Returns a panel with a dot and an interval for each figure, one row per name; with ``steps``, a line over training steps.
+
+    write: writes a figure as text.
+    """
     words = [with_interval(figure, write) for figure in figures]
     hovers = [f"{safe(name)}: {said}" for name, said in zip(names, words, strict=True)]
     look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "y" if steps else "x")}
-    values = values_of(figures)
+    values, form = values_of(figures), ".0%" if write is percent else ""
     if steps:
-        dots = scatter("lines+markers", list(steps), values, hovers, line={"color": INK, "width": 2}, **look)
-        figure = draw([dots], xaxis=axis("training steps", rangemode="tozero"), yaxis=axis(unit, nticks=6))
+        dots = scatter("lines+markers", steps, values, hovers, line={"color": INK, "width": 2}, **look)
+        figure = draw(
+            [dots], xaxis=axis("training steps", rangemode="tozero"), yaxis=axis(unit, nticks=6, tickformat=form)
+        )
     else:
         dots = scatter("markers", values, list(range(len(names))), hovers, **look)
         figure = draw(
             [dots],
             height=130 + ROW * len(names),
             margin={"l": 44, "r": 12, "t": 12, "b": 44},
-            xaxis=axis(unit, rangemode="tozero"),
+            xaxis=axis(unit, rangemode="tozero", tickformat=form),
             yaxis=places_axis([safe(name) for name in names], range=[len(names) - 0.5, -0.5]),
         )
     return Panel(id, title, question, figure, FigureTable(("", unit), tuple(zip(names, words, strict=True))))

@@ -32,9 +32,8 @@ from d2sd.tree.walk import agreed, first_draft_boundary, walk
 # pass over the whole text.
 MARGIN = {"float32": 1e-3}
 MARGIN_OF_16_BITS = 0.25
-MOST_OTHERS = (
-    0.1  # largest share of a server's tokens that this target would not choose, for its text to count as greedy
-)
+# A server's text counts as greedy if this target would not choose at most this share of its tokens.
+MOST_OTHERS = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,10 +121,10 @@ def _read(target: Target, text: Text, layers: set[int]) -> tuple[Text, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Result of replaying recorded texts with one setting.
+    """Result of replaying a recorded text with one setting.
 
     committed: number of committed tokens by step.
-    works: the numbers of rows in the passes of each step; ``d2sd.costs.machines`` calculates times from them.
+    works: number of rows in each pass, by step; ``d2sd.costs.machines`` calculates times from them.
     hits: for steps with re-drafts and a known rejection of the first draft, whether a re-draft started from the true boundary.
     cut: whether the recorded text ended before the bonus token of the last step.
     others: number of tokens of a server's text that this target would not have chosen.
@@ -156,15 +155,20 @@ def recorded_outcome(trace: Trace) -> ReplayOutcome:
 
 
 class Replay:
-    """A recorded run, prepared for replays. Raises ``InputError`` if it cannot be replayed.
+    """A recorded run, prepared for replays.
 
-    recorded: the run, or only its greedy text.
-    most: maximum number of output tokens to replay; None for all.
     ids, begin: tokens of prompt and output, and the index of the first output token.
+    others: number of output tokens that cannot be the target's greedy choices (see ``MOST_OTHERS``).
     """
 
     def __init__(self, engine: Engine, recorded: Trace | Text, most: int | None = None):
-        target, models = engine.models.target, engine.models
+        """Reads the text with the target, once. Raises ``InputError`` if the run cannot be replayed.
+
+        recorded: the run, or only its greedy text.
+        most: maximum number of output tokens to replay; None for all.
+        """
+        models = engine.models
+        target = models.target
         text = recorded_text(recorded) if isinstance(recorded, Trace) else recorded
         if not text.start or not text.anchors:
             raise InputError("the trace contains no text to replay; record a run of at least two tokens")
@@ -185,7 +189,7 @@ class Replay:
         self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}
 
     def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
-        """Let the drafters read the recorded tokens from ``begin`` up to ``end``; a ``begin`` of 0 means the prompt."""
+        """Lets the drafters read the recorded tokens ``begin`` to ``end`` − 1. Tokens from 0 are read as the prompt."""
         read = drafters.commit if begin else partial(drafters.read_prompt, self.ids[:end])
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
@@ -199,8 +203,9 @@ class Replay:
         experience: Experience | None = None,
         known_boundary: bool = False,
     ) -> ReplayOutcome:
-        """Returns the outcome of a setting. config: resolved settings (``Engine.resolve``).
+        """Returns the outcome of a setting.
 
+        config: resolved settings (``Engine.resolve``).
         costs: stage costs for the decisions of cost-aware settings; None: costs measured on this machine.
         experience: statistics that cost-aware settings use and update; None: start without statistics.
         known_boundary: whether the method re-drafts once in each step, from the true rejection boundary of the first draft.
@@ -227,11 +232,10 @@ class Replay:
             tree = proposal.tree
             # only choices on the accepted path matter, so a node of any depth gets the recorded token at the next position
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
-            limit = len(ids) - known - 1
-            outcome = walk(tree, chosen, self.engine.models.target.end_ids, limit)
-            count = len(outcome.accepted) + (outcome.bonus is not None)
-            committed.append(count)
+            outcome = walk(tree, chosen, self.engine.models.target.end_ids, len(ids) - known - 1)
             cut = outcome.bonus is None
+            count = len(outcome.accepted) + (not cut)
+            committed.append(count)
             works.append(drafters.work(proposal))
             boundary = None
             if proposal.first is not None:

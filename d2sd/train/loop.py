@@ -349,14 +349,15 @@ def digest(rows: Tensor) -> str:
 
 
 def training_step(folder: Path) -> int | None:
-    """Returns the training step of a drafter that a training run saved, from its folder; None if unknown."""
+    """Returns the number of training steps of a drafter, from the folder that a training run wrote; None if unknown.
+
+    The number is unknown for the newest drafter of an unfinished run, since training goes on after each save.
+    """
     if saved := re.fullmatch(r"step-(\d+)", folder.name):
         return int(saved[1])
     try:
         state = json.loads((folder / "checkpoint" / "state.json").read_text())
-        return (
-            int(state["step"]) if state["step"] == state["identity"]["steps"] else None
-        )  # None while training goes on
+        return int(state["step"]) if state["step"] == state["identity"]["steps"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -103,31 +103,31 @@ def test_board_measures_eagle3_drafters(trained, capsys):
 
 
 def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, monkeypatch):
-    run, calls = Replay.run, []
+    run, calls, sweep = Replay.run, [], "--sweep=gamma=2,4"
 
     def counted(*arguments):
         calls.append(arguments)
-        if len(calls) == 6:  # within the second checkpoint's four texts
+        if len(calls) == 10:  # within the second checkpoint's four texts with two settings
             raise KeyboardInterrupt
         return run(*arguments)
 
     monkeypatch.setattr(Replay, "run", counted)
-    assert board(trained, folder) == 130
+    assert board(trained, folder, sweep) == 130
     captured = capsys.readouterr()
     assert "Stopped: 1 of 3 drafters measured. Texts and results are kept" in captured.err
     assert "step-2" in captured.out
-    assert board(trained, folder, "--json") == 0
+    assert board(trained, folder, sweep, "--json") == 0
     first = figures(capsys)
-    assert len(calls) == 6 + 8
+    assert len(calls) == 10 + 16
     monkeypatch.setattr(Replay, "run", lambda *_: pytest.fail("measured again"))
     monkeypatch.setattr("d2sd.engine.Engine.generate", lambda *_: pytest.fail("decoded again"))
-    assert board(trained, folder, "--json") == 0
+    assert board(trained, folder, sweep, "--json") == 0
     assert figures(capsys)["rows"] == first["rows"]
     monkeypatch.setattr(Replay, "run", counted)
     texts = ["whatif", str(folder / "board-texts"), "--target", str(trained / "target")]
     assert main([*texts, "--drafter", *(str(folder / f"step-{n}") for n in (4, 2)), "--json"]) == 0
     assert [row["step"] for row in figures(capsys)["rows"]] == [2, 4]  # ordered by training step
-    assert len(calls) == 14 + 8  # without --prompts, nothing is kept
+    assert len(calls) == 26 + 8  # without --prompts, nothing is kept
 
 
 def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path, capsys):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from d2sd.__main__ import main
+from d2sd.calibration.replays import DraftingRun, DraftPosition, TextWalk
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor import examination
 from d2sd.doctor.diagnosis import diagnose
@@ -23,7 +24,7 @@ from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
-from d2sd.replay.anchors import BlockRedrafter, DraftingRun, DraftPosition, TextWalk
+from d2sd.replay.anchors import BlockRedrafter
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each
 from tools.broken_ways import WAYS

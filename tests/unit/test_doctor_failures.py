@@ -80,14 +80,13 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("generate_texts", "generating the texts"),
-        ("Redrafter.walk", "drafting over the texts"),
-        ("weight_remarks", None),
+        ("doctor.examination.generate_texts", "generating the texts"),
+        ("replay.anchors.Redrafter.steps", "drafting over the texts"),
+        ("doctor.examination.weight_remarks", None),
     ],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
-    module = "replay.anchors" if name == "Redrafter.walk" else "doctor.examination"
-    monkeypatch.setattr(f"d2sd.{module}.{name}", broken)
+    monkeypatch.setattr(f"d2sd.{name}", broken)
     found, report = report_of(engine)
     assert "| layout | ok | nested |" in report
     assert (found.failed and found.failed.part) == part

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from d2sd.calibration.replays import DraftingRun, TextWalk, relative_gain
 from d2sd.config import DecodeConfig
 from d2sd.doctor import probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
@@ -23,7 +24,7 @@ from d2sd.folders.checks import published_config
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.nets.layouts import read_eagle3, read_form
 from d2sd.nets.models import Models
-from d2sd.replay.anchors import BlockRedrafter, DraftingRun, TextWalk, redrafter, relative_gain
+from d2sd.replay.anchors import BlockRedrafter, redrafter
 from d2sd.replay.recorded import Text, with_features
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
@@ -55,7 +56,7 @@ def texts(bundled):
 def sound(bundled, texts):
     """The bundled drafter's steps over ``texts``."""
     drafter = BlockRedrafter(bundled.models.target, bundled.models.first)
-    return drafter.run(map(drafter.walk, texts))
+    return drafter.run(map(drafter.steps, texts))
 
 
 @pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
@@ -72,7 +73,7 @@ def test_walk_matches_decoding_steps(bundled, texts, name):
         trace = engine.generate(known.ids[: known.start], config)
         assert list(known.ids[known.start :]) == list(trace.token_ids)
         steps = tuple(len(s.committed) - 1 for s in trace.steps)
-        found = redrafter(target, model).walk(with_features(target, known, model.target_layer_ids)).accepted
+        found = redrafter(target, model).steps(with_features(target, known, model.target_layer_ids)).accepted
         assert found[:-1] == steps[:-1]
         # the last step may be cut with or without a bonus token
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
@@ -189,7 +190,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     target, model = bundled.models.target, bundled.models.first
     sick = Variant("", "", broken(model.form)).apply(model)
     drafter = BlockRedrafter(target, sick)
-    base = drafter.run(map(drafter.walk, texts))
+    base = drafter.run(map(drafter.steps, texts))
     tried = [v for v in variants(sick, target, 100, RAW) if v.kind in (kind, "ahead") and v.description != "no window"]
     found = list(probe(target, sick, texts, base, tried))
     assert max((t for t in found if t.helps), key=lambda t: t.gain.value).variant.kind == kind
