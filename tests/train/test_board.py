@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from argparse import Namespace
 
 import pytest
 
@@ -11,6 +12,7 @@ from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
 from d2sd.calibration.replays import best, compare_replays, drafter_verdict
 from d2sd.cli.board import checkpoints
+from d2sd.cli.whatif import _drafters
 from d2sd.folders.fingerprint import changes_since
 from d2sd.replay.recorded import Replay
 from d2sd.train.block_drafters import train_drafter
@@ -97,7 +99,9 @@ def test_board_second_role_measures_with_first_drafter(trained, capsys):
 
 def test_board_measures_eagle3_drafters(trained, capsys):
     assert board(trained, trained / "eagle3", "--json") == 0
-    (row,) = figures(capsys)["rows"]
+    found = figures(capsys)
+    (row,) = found["rows"]
+    assert not any("is the best" in sentence for sentence in found["reading"])
     engine = load(target=str(trained / "target"), drafter=str(trained / "eagle3"))
     assert row["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, "eagle3", prompts(trained)))
 
@@ -125,9 +129,11 @@ def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, mo
     assert figures(capsys)["rows"] == first["rows"]
     monkeypatch.setattr(Replay, "run", counted)
     texts = ["whatif", str(folder / "board-texts"), "--target", str(trained / "target")]
+    kept = (folder / "board-texts" / "replays.json").read_bytes()
     assert main([*texts, "--drafter", *(str(folder / f"step-{n}") for n in (4, 2)), "--json"]) == 0
     assert [row["step"] for row in figures(capsys)["rows"]] == [2, 4]  # ordered by training step
     assert len(calls) == 26 + 8  # without --prompts, nothing is kept
+    assert (folder / "board-texts" / "replays.json").read_bytes() == kept
 
 
 def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path, capsys):
@@ -169,6 +175,8 @@ def test_training_step_is_unknown_while_training_goes_on(folder):
     about["identity"]["steps"] = 9
     state.write_text(json.dumps(about))
     assert training_step(folder) is None
+    asked = Namespace(drafter=[str(folder), str(folder / "step-2")], second_drafter=None)
+    assert _drafters(asked) == ("drafter", [str(folder / "step-2"), str(folder)])  # the newest is the last
 
 
 def test_checkpoints_end_with_newest_drafter(folder):

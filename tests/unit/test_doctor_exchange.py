@@ -203,22 +203,32 @@ def test_exchange_finds_few_parts_where_every_tensor_differs(bundled, needed, mo
     assert swap.runs <= most
 
 
-def test_exchange_names_parts_that_bring_back_little(bundled):
-    """One of two faulty parts brings back nine tenths of the lost tokens, and 95% of α."""
+MOST_TOKENS = TextWalk((4,) * 3, 10, (4,) * 8 + (3, 3))
+
+
+@pytest.mark.parametrize(
+    ("nearly", "count", "named"),
+    [
+        (MOST_TOKENS, 10, ["fc.weight", "norm.weight"]),  # nine tenths of the lost tokens, and all of α
+        (TextWalk((1,) * 5, 10, (4,) * 10), 10, ["fc.weight", "norm.weight"]),  # all lost tokens, but not α
+        (MOST_TOKENS, 1, ["fc.weight"]),  # nearly all, over all texts
+    ],
+)
+def test_exchange_names_parts_that_bring_back_little(bundled, nearly, count, named):
+    """One of two faulty parts brings back most. count: number of texts for which it does not bring back all."""
     good = bundled.models.first
-    needed = ["fc.weight", "norm.weight"]
+    needed, short = ["fc.weight", "norm.weight"], count
     own = changed(good, *needed)
 
     def drafted(variant, count):
         model = variant.apply(own)
         whole = [torch.equal(model.get_parameter(n), good.get_parameter(n)) for n in needed]
-        nearly = TextWalk((4,) * 3, 10, (4,) * 8 + (3, 3))
         if whole[0] and not whole[1]:
-            return DraftingRun((nearly,) * count)
+            return replace(walks(*[4] * count), walks=(*[nearly] * short, *walks(*[4] * (count - short)).walks))
         return walks(*[4 if all(whole) else 1] * count)
 
     swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
-    assert sorted(n for part in swap.parts for n in part.tensors) == needed
+    assert sorted(n for part in swap.parts for n in part.tensors) == named
 
 
 def test_exchange_ends_after_largest_number_of_runs(bundled, monkeypatch):

@@ -74,14 +74,15 @@ def test_config_only_lists_the_checks_of_the_doctor(bundled, tmp_path):
 def test_checks_compare_few_names_of_hostile_folder(bundled, tmp_path, monkeypatch):
     compared = []
     monkeypatch.setattr(
-        "d2sd.folders.checks.difflib.get_close_matches", lambda name, others, *_: compared.append(len(others)) or []
+        "d2sd.folders.checks.difflib.get_close_matches", lambda name, others, *_: compared.append((name, others)) or []
     )
     norm = torch.ones(192)
-    unknown = {f"{n}.{'x' * n}norm": norm.clone() for n in range(300)}
+    unknown = {f"{n}.{'x' * 100 * (n % 3 == 1)}norm": norm.clone() for n in range(300)}
     folder = copied(tmp_path / "d", weights=lambda w: {**{k: v for k, v in w.items() if v.dim() > 1}, **unknown})
     checks = check_drafter_folder(str(folder), bundled.models.target)
     assert [c.name for c in checks if c.state == "fault"] == ["tensors"] * 4
-    assert 0 < max(compared) <= 100
+    assert 0 < max(len(others) for _, others in compared) <= 100
+    assert max(len(other) / len(name) for name, others in compared for other in others) < 2
 
 
 NOTES = {

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.calibration.replays import DraftingRun, TextWalk, relative_gain
+from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor import probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
@@ -202,6 +203,16 @@ def test_probe_finds_no_help_for_sound_drafter(bundled, texts, sound):
     target, model = bundled.models.target, bundled.models.first
     some = [v for v in variants(model, target, 100, RAW) if v.kind in ("attention", "rotary", "lag")]
     assert not [t for t in probe(target, model, texts, sound, some) if t.helps]
+
+
+def test_probe_helps_only_with_clear_gain(bundled, texts, sound, monkeypatch):
+    target, model = bundled.models.target, bundled.models.first
+    own = [Variant("lag", "", model.form), Variant("lag", "late", model.form, lag=1)]
+    monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
+    for gain, helps in (((0.5, 0.1), True), ((0.5, -0.1), False), ((0.01, 0.005), False)):
+        monkeypatch.setattr(probes, "relative_gain", lambda *_, gain=gain: Estimate(*gain, 1.0))
+        found = list(probe(target, model, texts, sound, own))
+        assert {t.variant.lag: t.helps for t in found if t.run.walks} == {0: helps, 1: False}  # α falls with the second
 
 
 def test_relative_gain_interval_widens_with_trials():

@@ -142,6 +142,8 @@ def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tm
         ),
         ({"t2d": torch.zeros(300, dtype=torch.bool)}, "d2t and its t2d contradict"),
         ({"d2t": torch.full((40,), 299)}, "does not map to 40 different tokens"),
+        ({"d2t": -torch.arange(40)}, "does not map to 40 different tokens"),
+        ({"d2t": torch.full((40,), -1)}, "does not map to 40 different tokens"),
     ):
         save_file(whole | changes, path)
         with pytest.raises(InputError, match=sentence):

@@ -80,7 +80,7 @@ REFUSED = [
     ({**nested(), "dflash_config": []}, "its dflash_config is not a JSON object"),
     ({**nested(), "dflash_config": {"target_layer_ids": [1]}}, "has no mask_token_id"),
     (nested(target_layer_ids=1), "target_layer_ids must be a list"),
-    (nested(target_layer_ids=[1, 5]), "it reads target layer 5, but"),
+    (nested(target_layer_ids=[1, 3]), "it reads target layer 3, but its num_target_layers is 3"),
     (nested(mask_token_id=300), "mask_token_id 300 is not in its vocabulary"),
 ]  # fmt: skip
 

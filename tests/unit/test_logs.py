@@ -116,12 +116,18 @@ def test_import_log_spec_dump_has_confidences(tmp_path, capsys):
 
 
 def test_import_log_totals_say_what_is_unknown(tmp_path):
+    (named,) = imported(tmp_path, LLAMACPP | {"model": "/models/x.gguf"})
+    assert named.model == "x.gguf"
     *histograms, row = imported(tmp_path, SGLANG, {"metrics": {"speculative_decoding": SUMMARY}}, LLAMACPP)
     assert [len(totals.by_position) for totals in histograms] == [7, 3]
     assert all("not in this log: the order of the steps" in totals.unknown for totals in histograms)
     assert str(row) == "llama.cpp, 2 steps, 8 drafted tokens per step, α 5.50"
     assert (row.tokens, row.accepted, row.rate, row.token_seconds) == (12, 9, 9 / 16, pytest.approx(0.05))
     assert row.unknown.startswith("not in this log: acceptance by position")
+    assert [one.requests for one in (*histograms, row)] == [1, 1, 1]
+    details = SGLANG["sglext"]["spec_tokens_details"] | {"completion_tokens": 102, "e2e_latency": 2.04}
+    (timed,) = imported(tmp_path, {"sglext": {"spec_tokens_details": details}})
+    assert (timed.tokens, timed.token_seconds) == (102, pytest.approx(0.02))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +142,7 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
         (VLLM, ["acceptance_histogram"], [1, 0, 4, 2, 1], "the histogram does not match per_step_accepted"),
         (VLLM, ["acceptance_histogram"], [], "the histogram has 0 steps, but 8"),
         (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, but the counts give 3"),
+        (VLLM, ["draft_acceptance_rate"], 0.9, "draft_acceptance_rate: 0.9, but the counts give 0.5625"),
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
         (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: expected `int`, got `str`"),
         (SGLANG, ["spec_verify_ct"], 34, "the histogram has 33 steps, but 34 are reported"),
@@ -254,6 +261,7 @@ def test_import_log_joins_captured_stream(tmp_path):
     one, other = import_log(tmp_path / "log")
     assert [c.token for s in one.steps for c in s.committed] == [8, 9]
     assert one.prefill.prompt_token_ids == (3, 4)
+    assert "rejected" not in one.missing  # nothing was
     assert one.steps == other.steps
 
 

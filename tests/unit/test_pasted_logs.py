@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,18 @@ from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.logs import Figures, import_log, reading, sources_of
-from d2sd.logs.figures import by_source, joined
-from d2sd.logs.sentences import answers, names_fault, report_lines, sentences, tries
+from d2sd.logs.figures import MAX_SOURCES, by_source, joined
+from d2sd.logs.sentences import (
+    MOST_TRIES,
+    NO_ALPHA,
+    NO_DRAFTED,
+    RATE,
+    answers,
+    names_fault,
+    report_lines,
+    sentences,
+    tries,
+)
 
 VLLM = (
     "(APIServer pid=7) INFO 06-02 11:40:07 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: "
@@ -293,6 +304,183 @@ def test_sentences_name_only_unusual_acceptance(found, named, sentence, case):
     assert names_fault(said) is named
     assert any(sentence in one.text for one in said)
     assert any(case in one for one in tries(said)) if case else not tries(said)
+    assert len(tries(said)) <= MOST_TRIES
+
+
+ENDED = (0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10)
+PLAIN = Figures(engine="vllm", token_seconds=0.01)
+NOISY = tuple(
+    (n, alpha) for at, alphas in ((100, (1.0, 9.0)), (600, (1.0, 3.0))) for n in range(at, at + 10) for alpha in alphas
+)
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence", "other"),
+    [
+        (figures(0.8, 0.65, 0.5, running=(1.0, 1.0, 40.0), waiting=(0.0,) * 3), "looks normal", "run at once"),
+        (figures(0.8, 0.65, 0.5, running=(40.0,), waiting=(0.0,)), "Many requests run at once (40 running)", "waiting"),
+        (figures(0.8, 0.65, 0.5, running=(4.0,)), "looks normal", "Load"),
+        (replace(PLAIN, running=(1.0,), kv_use=(0.1,)), "no draft statistics", "Load"),
+        (replace(PLAIN, running=(4.0,)), "Load: 4 running.", "KV cache"),
+        (replace(PLAIN, running=(1.0,), kv_use=(0.6,)), "Load: 1 running, KV cache 60%.", "waiting"),
+        (figures(stated_alpha=None, stated_rate=0.5, token_seconds=0.01), "50% of the drafted tokens", "A step takes"),
+        (figures(stated_alpha=None, steps=50), "50 steps", "figures may differ"),
+        # a shorter or a longer draft
+        (figures(stated_alpha=1.5, gamma=15.0), "are far too many for α 1.50. The first 3 of 15", "another text"),
+        (figures(stated_alpha=2.8, gamma=7.0), "The first 6 of 7 drafted tokens", "far too many"),
+        (figures(stated_alpha=1.25, gamma=15.0), "draft 2 tokens.", "far fewer"),
+        (figures(stated_alpha=6.0, gamma=7.0), "α is 6.00 of at most 8", "The first"),
+        (figures(stated_alpha=1.6, gamma=5.0), "This is low", "The first"),
+        (figures(0.03, *[0.0] * 7, steps=30), "Position 1 is accepted in 3% of the steps, which is low", "far too many"),
+        (figures(0.8, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, *[0.005] * 8, drafted=16_000), "different lengths", "The first"),
+        (figures(0.9, 0.75, 0.6, 0.5, drafted=6000), "different lengths", "try a longer draft"),
+        (figures(stated_alpha=4.3, gamma=4.0), "Most drafted tokens are accepted: try a longer draft", "far too many"),
+        (figures(stated_alpha=3.0, stated_rate=0.9), "neither the number of drafted tokens", "try a longer draft"),
+        (figures(0.6), "looks normal", "try a longer draft"),
+        (figures(0.9, 0.8, 0.6, steps=10), "looks normal", "try a longer draft"),
+        (figures(0.95, 0.9, 0.85, 0.8, unit="interval", alphas=(1.0, 1.0, 4.8)), "In 2 of 3 intervals, nothing is accepted", "try a longer draft"),
+        (figures(0.97), "looks normal", "Almost every drafted token"),
+        (figures(0.99, 0.98, 0.97), "Almost every drafted token", "hybrid"),
+        # acceptance by position
+        (figures(0.03, *[0.0] * 7, steps=30), "which is low", "almost never"),
+        (figures(0.06, 0.02, 0.01, steps=20_000), "which is low", "almost never"),
+        (figures(0.8), "Acceptance by position looks normal.", "of at most"),
+        (figures(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), "Acceptance falls at position 4", "looks normal"),
+        (figures(0.34, *[0.0] * 14, steps=30), "Acceptance ends at position 1 of 15", "break off"),
+        (figures(0.8, 0.35, 0.2, 0.1), "looks normal", "break off"),
+        (figures(0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.08, 0.0, 0.0, 0.0), "looks normal", "Acceptance ends"),
+        (figures(0.8, 0.6, 0.4, 0.0, 0.0), "looks normal", "Acceptance ends"),
+        (figures(*[0.0] * 4, steps=10), "Position 1 is accepted in 0% of the steps, which is low", "Acceptance ends"),
+        (figures(0.5, 0.2, 0.05, *[0.0] * 4, steps=30), "looks normal", "Acceptance ends"),
+        (figures(0.6, *[0.0] * 4, steps=30), "about 11 of 30 steps would accept position 2", "a longer log"),
+        (figures(*ENDED, steps=None), "of a thousand steps would accept position 6", "a longer log"),
+        (figures(*ENDED[:5], *[0.0004] * 10), "Acceptance ends at position 5 of 15", "looks normal"),
+        (figures(0.8, 0.6, 0.4, 0.01, 0.008, steps=40), "looks normal", "Acceptance falls"),
+        (figures(0.8, 0.6, 0.4, 0.12, 0.1, steps=55), "looks normal", "Acceptance falls"),
+        (figures(0.8, 0.65, 0.5, unit="interval", alphas=(1.0, 3.0, 3.0)), "looks normal", "nothing is accepted"),
+        (figures(0.8, 0.65, 0.5, alphas=(1.0, 1.0, 3.0)), "looks normal", "nothing is accepted"),
+        (figures(0.8, 0.65, 0.5, by_length=NOISY), "looks normal", "in long texts"),
+        # α alone
+        (figures(stated_alpha=1.5, gamma=3.0, steps=10), "α is 1.50 of at most 4", "This is low"),
+        (figures(stated_alpha=2.0, gamma=5000.0), "neither the number of drafted tokens", "of at most"),
+        (figures(stated_alpha=3.0, gamma=15.0), "official drafters had rates of 15%", "This is low"),
+        (figures(stated_alpha=2.0, gamma=15.0), "α is 2.00 of at most 16", "official drafters"),
+        (figures(stated_alpha=3.0, gamma=4.0), "α is 3.00 of at most 5", "official drafters"),
+        (figures(0.8, 0.65, 0.5, model="org/Qwen3-8B-speculator.eagle3"), "Published for qwen3-8b-speculator.eagle3: α 2.26", "DFlash"),
+        # steps without a draft
+        (figures(accepted=3000, tokens=5100), "α 2.50", "without a draft"),
+        (figures(accepted=10, tokens=23, steps=10, requests=3), "α 2.00", "without a draft"),
+        (figures(accepted=3000, tokens=10_000, engine="sglang"), "α 2.50", "without a draft"),
+    ],
+)  # fmt: skip
+def test_sentences_follow_from_figures(found, sentence, other):
+    said = "\n".join(one.text for one in sentences(found))
+    assert sentence in said
+    assert other not in said
+
+
+def test_high_load_and_another_server_are_no_fault():
+    said = list(sentences(figures(0.8, 0.65, 0.5, running=(40.0,))))
+    assert (names_fault(said), len(tries(said))) == (False, 1)
+    assert not tries(list(sentences(figures(0.8, 0.65, 0.5, remote_prefill=True))))
+
+
+@pytest.mark.parametrize(
+    ("sources", "part", "there"),
+    [
+        ([figures(stated_alpha=1.5, replica="engine 1"), figures(stated_alpha=3.0, replica="engine 0")], "far fewer", True),
+        ([figures(stated_alpha=2.5, replica="engine 1"), figures(stated_alpha=3.0, replica="engine 0")], "far fewer", False),
+        ([figures(stated_alpha=1.5, replica="engine 1"), figures(stated_alpha=3.0, replica="engine 0", model="m")], "far fewer", False),
+        ([figures(stated_alpha=1.5, replica="engine 1"), figures(stated_alpha=3.0)], "far fewer", False),
+        ([figures(stated_alpha=1.5, replica="engine 1"), *[figures(stated_alpha=3.0, replica="engine 0")] * 2], "far fewer", False),
+        ([figures(stated_alpha=2.0, token_seconds=0.01), PLAIN], "with drafts and", True),
+        ([figures(stated_alpha=2.0, token_seconds=0.01, model="m"), PLAIN], "with drafts and", True),
+        ([figures(stated_alpha=2.0, token_seconds=0.01, model="m"), replace(PLAIN, model="n")], "with drafts and", False),
+        ([figures(stated_alpha=2.0, token_seconds=0.01, at_once=1), PLAIN], "with drafts and", True),
+        ([figures(stated_alpha=2.0, token_seconds=0.01, at_once=2), PLAIN], "with drafts and", False),
+        ([figures(stated_alpha=2.0, token_seconds=0.01, unit="interval"), PLAIN], "with drafts and", False),
+    ],
+)  # fmt: skip
+def test_answers_compare_only_similar_sources(sources, part, there):
+    assert any(part in one.text for one in answers(sources)[0][1]) is there
+
+
+@pytest.mark.parametrize(
+    ("source", "once"),
+    [
+        (figures(stated_alpha=None, stated_rate=0.5), NO_ALPHA),
+        (figures(stated_alpha=3.0), NO_DRAFTED),
+        (figures(stated_alpha=3.0, gamma=15.0), RATE),
+    ],
+)
+def test_report_says_general_sentences_once_and_lists_sources(source, once):
+    lines = list(report_lines(answers([source, source])))
+    assert (lines.count(once), lines.count(f"{source}.")) == (1, 2)
+    assert sum("tokens/s" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "sources"),
+    [
+        ({}, 1), ({"engine": "sglang"}, 2), ({"model": "m"}, 2), ({"drafter": "d"}, 2), ({"replica": "engine 1"}, 2), ({"start": 1}, 2),
+        ({"gamma": 4.0}, 2), ({"unit": "interval"}, 2), ({"by_position": (0.5, 0.3)}, 1), ({"stated_alpha": None, "steps": None}, 2),
+    ],
+)  # fmt: skip
+def test_by_source_separates_settings(changes, sources):
+    row = figures(stated_alpha=2.0)
+    assert len(by_source([row, replace(row, **changes)])) == sources
+
+
+@pytest.mark.parametrize(("unit", "sources"), [("request", 1), ("interval", 2), ("running", 3), ("benchmark", 3)])
+def test_by_source_separates_intervals_by_position_and_benchmarks(unit, sources):
+    row = figures(0.5, 0.3, unit=unit)
+    assert len(by_source([row, figures(0.5, 0.3, 0.1, unit=unit), row])) == sources
+
+
+def test_joined_weights_by_steps_and_uses_steady_times():
+    rows = [
+        figures(0.8, 0.2, steps=100, accepted=100, tokens_per_second=10.0, remote_prefill=True),
+        figures(0.9, steps=300, accepted=900, tokens_per_second=20.0, at_once=4),
+        figures(stated_alpha=1.5, steps=10, accepted=5),
+    ]
+    found = joined(rows)
+    assert (found.alpha, found.by_position) == (pytest.approx(1 + 1005 / 410), pytest.approx((0.875, 0.05)))
+    assert found.stated_alpha == pytest.approx((200 + 1200 + 15) / 410)
+    assert (found.tokens_per_second, found.remote_prefill, found.alphas) == (None, True, (2.0, 4.0))
+    assert joined([replace(row, unit="interval") for row in rows]).tokens_per_second == 15
+
+    def intervals(*times):
+        return joined([figures(stated_alpha=2.0, unit="interval", at_once=n, token_seconds=s) for n, s in times])
+
+    times = [(1, 0.5), (1, 0.01), (1, 0.02), (1, 0.03), (2, 0.5), (2, 0.001), (2, 0.001), (2, 0.001)]
+    assert (intervals(*times).at_once, intervals(*times).token_seconds) == (1, pytest.approx(0.02))
+    assert intervals(*((n // 2, 0.01) for n in range(8))).token_seconds is None
+
+
+def test_sources_of_sorts_and_bounds_sources():
+    drafting = [figures(0.5, 0.6, replica=f"engine {n}", unit="benchmark") for n in (1, 0)]
+    found = sources_of([replace(PLAIN, unit="benchmark"), *drafting])
+    assert [(one.replica, one.by_position) for one in found] == [
+        ("engine 0", (0.5, 0.5)),
+        ("engine 1", (0.5, 0.5)),
+        ("", ()),
+    ]
+    assert len(sources_of(drafting * MAX_SOURCES)) == MAX_SOURCES
+
+
+def test_sources_of_steps_leave_out_steps_without_draft(tmp_path):
+    stats = {
+        "acceptance_histogram": [1, 1, 1], "num_spec_steps": 3, "num_accepted_draft_tokens": 3, "num_draft_tokens": 12,
+        "per_step_accepted": [1, 0, 2], "per_step_drafted": [6, 0, 6],
+    }  # fmt: skip
+    (found,) = sources_of(imported(tmp_path, json.dumps({"metrics": {"speculative_decoding": stats}})))
+    assert (found.steps, found.alpha, found.by_position) == (2, 2.5, (1.0, 0.5, 0.0, 0.0, 0.0, 0.0))
+
+
+def test_figures_far_from_a_row_are_of_another_program(tmp_path):
+    far = "INFO loading\n" * 70
+    (row,) = imported(tmp_path, f"Max request concurrency: 8\n{far}Accept length: 2.46\n{far}Mean TPOT (ms): 9.5\n")
+    assert (row.at_once, row.token_seconds) == (None, None)
 
 
 def long_texts(alphas, requests=1):
@@ -307,6 +495,7 @@ def long_texts(alphas, requests=1):
     ("lines", "named"),
     [
         (long_texts([4.0] * 40 + [1.6] * 40), True),
+        (long_texts([4.0] * 40 + [1.6] * 40).replace("#token", "#full token"), True),  # of hybrid models
         (long_texts([4.0] * 40 + [3.0] * 40), False),
         (long_texts([4.0] * 40 + [1.6] * 9), False),
         (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # the length of each text is unknown

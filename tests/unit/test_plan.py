@@ -15,6 +15,7 @@ from d2sd.folders.checks import network, published_config
 from d2sd.folders.loading import supported_config
 from d2sd.folders.plan import memory, plan
 from d2sd.nets.layouts import is_eagle3, read_eagle3, read_form
+from d2sd.nets.passes import row_shape
 from d2sd.nets.types import text_config
 from tests.drafter_folders import flat
 
@@ -75,6 +76,7 @@ def test_targets_table_matches_plan_of_pairs(name, tmp_path):
     assert said.partition(": ")[2] in (fault or found["passes"])
     if fault:
         return
+    assert ("weights" in found) == ("quantization_config" in PAIRS[name]["target_config"])
     plain = re.sub(r" \((\d+) tokens\)", "", found["target"]).partition("layers: ")[2].replace(" per layer", "")
     window = re.search(r"\((\d+) tokens\)", found["target"])
     assert set(layers.split(", ")) == {*plain.split(", "), *([f"window {window[1]}"] if window else [])}
@@ -137,8 +139,22 @@ def test_plan_describes_hybrid_target_and_windowed_drafter(tmp_path):
     parts = bytes_of(sources[0], pair["drafter_config"])
     assert parts["drafter"] == 2 * 634_425_856  # 2 bytes for each published parameter
     assert parts["states of linear layers"] == 24 * (4 * 32 * 128 * 128 + 2 * 3 * (2 * 16 * 128 + 32 * 128))
+    rows = row_shape(65)
+    assert parts["keys and values of 4096 tokens"] == (4096 + rows) * 8 * 2 * 2 * 4 * 256
+    tree = "buffers of linear layers for a tree of 64 nodes"
+    assert parts[tree] == 24 * rows * (2 * (2 * 16 * 128 + 32 * 128) + 4 * 32 * (128 + 128 + 1))
     assert found["memory"] == f"it needs {sum(parts.values()) / 1e9:.2f} GB in bfloat16 for a text of 4096 tokens"
     assert "drafter 1.27 GB, keys and values of 4096 tokens" in found["memory by part"]
+
+
+def test_plan_counts_shared_keys_and_values_once(tmp_path):
+    config, found = PAIRS["google/gemma-4-31B-it"]["target_config"], []
+    for shared in (0, 6):
+        (tmp_path / "config.json").write_text(
+            json.dumps({**config, "text_config": {**config["text_config"], "num_kv_shared_layers": shared}})
+        )
+        found.append(bytes_of(str(tmp_path))["keys and values of 4096 tokens"])
+    assert found[1] < found[0]
 
 
 def test_plan_refuses_drafter_of_another_target(tmp_path):

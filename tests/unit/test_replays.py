@@ -31,6 +31,16 @@ def test_compare_replays_counts_cut_last_step_by_position():
     assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4])
     assert row.groups == {}
     assert row.whole.alpha.low is None
+    (row,) = compare_replays(["x"], [[((1, 1), False)]], ["a"])
+    assert [f.value for f in row.reached] == [0]
+
+
+def test_compare_replays_intervals_hold_simultaneously():
+    better, base = texts(0.6, 1), texts(0.4, 0)
+    one, *_ = compare_replays(["x", "y"], [better, base], ["a"] * 24)
+    three, *_ = compare_replays(["x", "z", "y"], [better, texts(0.4, 2), base], ["a", "b"] * 12)
+    assert three.whole.difference.low < one.whole.difference.low
+    assert three.whole.alpha == one.whole.alpha
 
 
 def test_compare_replays_of_few_texts_needs_several_blocks():
