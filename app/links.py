@@ -33,11 +33,13 @@ class Link:
     selection: ``step``, counted from 0, and ``node``: the place to select; ``text``: a hash of the original run's text, which the
         page compares with the text of the shown run. None if the link has no step.
     ignored: the invalid values, each with the reason.
+    of_run: whether the link has the settings of a run or race, so that settings it lacks were not set.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     selection: dict[str, int | str | None] | None = None
     ignored: tuple[str, ...] = ()
+    of_run: bool = False
 
     @property
     def sentence(self) -> str:
@@ -85,7 +87,7 @@ def read_link(query: Mapping[str, str]) -> Link:
     step = take("step", lambda text: _at_least(1, text) - 1)
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
     selection = None if step is None else {"step": step, "node": node, "text": query.get("text", "")[:20]}
-    return Link(values, selection, tuple(ignored))
+    return Link(values, selection, tuple(ignored), of_run="method" in values or "methods" in query)
 
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:

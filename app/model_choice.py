@@ -31,10 +31,18 @@ FOLLOW_BLOCK = """(gamma, budget, own, trained) => {
 }"""
 
 
-def method_picker(methods: Collection[str], value: str, elem_id: str) -> gr.Dropdown:
-    """Returns the list of methods, the main methods first."""
+def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) -> gr.Dropdown:
+    """Returns the list of methods of a tab, the main methods first."""
     choices = [(name, id) for group in grouped(methods).values() for id, name in group.items()]
-    return gr.Dropdown(choices, value=value, label="Method", elem_id=elem_id, filterable=False, min_width=60)
+    return gr.Dropdown(
+        choices,
+        value=value,
+        label="Method",
+        elem_id=elem_id,
+        elem_classes=f"in-tabs in-{tab}",
+        filterable=False,
+        min_width=60,
+    )
 
 
 def _label(offer: ModelOffer) -> str:
@@ -75,27 +83,20 @@ def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
     return own
 
 
-def model_picker(prefix: str = "") -> gr.Dropdown:
-    """Returns the list of models, with a reason for each that cannot run here. ``prefix``: prefix of the list's element id."""
+def model_picker() -> gr.Dropdown:
+    """Returns the list of models, with a reason for each that cannot run here."""
     choices, first = [(_label(offer), offer.id) for offer in models.offers()], presets.first_model()
-    return gr.Dropdown(choices, value=first, label="Models", elem_id=f"{prefix}model", filterable=False, min_width=60)
+    return gr.Dropdown(choices, value=first, label="Models", elem_id="model", filterable=False, min_width=60)
 
 
-def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[str, gr.components.Component]:
-    """Returns the controls for the arguments of ``models.Chosen.read``, by name, and wires them.
-
-    prefix: prefix of the controls' element ids.
-    picker: the list of models, if the caller has already made it.
-    """
-    model = picker or model_picker(prefix)
-    with gr.Group(visible=False, elem_id=f"{prefix}own-models") as own:
-        folder = gr.Textbox(
-            label="Folder with target/, dflash/ and, if trained, vp/", elem_id=f"{prefix}folder", max_lines=1
-        )
-        vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id=f"{prefix}vp", max_lines=1)
-        second = gr.Markdown(elem_id=f"{prefix}second-drafter", elem_classes="second-drafter")
+def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
+    """Returns the controls for the arguments of ``models.Chosen.read``, by name, and wires them. model: the list of models."""
+    with gr.Group(visible=False, elem_id="own-models") as own:
+        folder = gr.Textbox(label="Folder with target/, dflash/ and, if trained, vp/", elem_id="folder", max_lines=1)
+        vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id="vp", max_lines=1)
+        second = gr.Markdown(elem_id="second-drafter", elem_classes="second-drafter")
         # a text box, since configs are untrusted: Markdown would render their text
-        would = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id=f"{prefix}plan")
+        would = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id="plan")
 
     def describe(chosen: str, place: str | None, vp_folder: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
         bundled = chosen in d2sd.presets()

@@ -19,6 +19,9 @@ from d2sd.config import SETTINGS as ALL
 from d2sd.config import Setting
 from d2sd.methods.base import TREE_SETTINGS
 
+# Settings that a race and a measurement use; Explore uses those of the method.
+RACED = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
+MEASURED = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 # max_new_tokens goes last
 SETTINGS = tuple(sorted((s for s in ALL.values() if s.label), key=lambda s: s.name == "max_new_tokens"))
 _NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
@@ -83,32 +86,27 @@ def default_budget() -> int | None:
     return None if torch.cuda.is_available() or ON_ZERO_GPU else block_size(first_model(), "")
 
 
-def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
-    """Returns the control of a setting: a number field, a checkbox or a list.
+def setting_tabs(name: str, used: bool) -> list[str]:
+    """Returns the classes of a setting's control, which name the tabs that show it; see ``tabs.css``.
 
-    prefix: prefix of the control's element id.
-    options: further options of a number field or a list.
+    used: whether the method in Explore uses the setting.
     """
-    shape: dict[str, Any] = {"elem_id": f"{prefix}{element(setting)}", "min_width": 60}
+    shown = {"in-explore": used, "in-race": name in RACED, "in-calibrate": name in MEASURED}
+    return ["in-tabs", *(tab for tab, shows in shown.items() if shows)]
+
+
+def setting_box(setting: Setting, used: bool = True) -> gr.Number | gr.Checkbox | gr.Dropdown:
+    """Returns the control of a setting: a number field, a checkbox or a list. used: as in ``setting_tabs``."""
+    shape: dict[str, Any] = {"elem_id": element(setting), "min_width": 60}
+    shape["elem_classes"] = setting_tabs(setting.name, used)
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
         return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)
     value = default_budget() if setting.name == "node_budget" else setting.default
-    shape |= {"value": value, "label": setting.label[:1].upper() + setting.label[1:], **options}
+    shape |= {"value": value, "label": setting.label[:1].upper() + setting.label[1:]}
     if setting.kind == "choice":
         return gr.Dropdown(list(setting.choices), filterable=False, **shape)
     return gr.Number(step=setting.step, placeholder="auto" if setting.optional else None, **shape)
-
-
-def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:
-    by_name, boxes = {s.name: s for s in SETTINGS}, dict[str, Any]()
-    for at in range(0, len(names), width):
-        with gr.Row():
-            boxes |= {name: setting_box(by_name[name], prefix) for name in names[at : at + width]}
-    # A number field shows None as 0 until it receives a value, so None is sent when the page loads.
-    for box in (box for name, box in boxes.items() if by_name[name].optional and box.value is None):
-        gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
-    return boxes
 
 
 def remember(name: str, boxes: Sequence[Any]) -> str:

@@ -157,10 +157,10 @@ class PromptSource:
     text: str | None = None
 
     @classmethod
-    def read(cls, kind: str, bundled: str | None, pasted: str | None, path: str | None) -> PromptSource:
-        """Returns the source given by the values of the controls. Raises ``InputError``."""
-        if kind == "prompts":
-            return cls(bundled or "")
+    def read(cls, kind: str, pasted: str | None, path: str | None) -> PromptSource:
+        """Returns the source given by the values of the controls; ``kind``: name of a bundled set, or "own". Raises ``InputError``."""
+        if kind != "own":
+            return cls(kind)
         if not path:
             return cls("your prompts", by_paragraph(pasted or ""))
         file = Path(path)

@@ -1,45 +1,125 @@
-"""The Calibrate tab: sources on the left, figures on the right."""
+"""The Calibrate tab: figures of what was measured, the comparison with another set, and the doctor's report."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
+import orjson
 
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.explore.controls import ExploreTab
+from app.explore.controls import Controls, ExploreTab, run_buttons
 from app.gradio_internals import View, hidden_when
+from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
-from app.model_choice import build_models, follow_model, method_picker
+from app.model_choice import method_picker
 from app.models import Chosen
-from app.runs.recordings import FILE_TYPES, Recording, Recordings
+from app.race.pair import OTHER_MACHINE, pair_drawing, same_machine, side_by_side, side_names
+from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
+from app.runs.view import about
 from app.session import Session
-from app.settings import remember, setting_rows
-from app.view import FIGURES, drawn_view, fold_view
+from app.settings import MEASURED, remember
+from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
 
-NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
-SOURCES = {
-    "A prompt set": "prompts",
-    "The run in Explore": "shown",
-    "Prompts of my own": "own",
-    "Trace files and logs": "files",
-}
-RUN = ("prompts", "own")  # sources whose prompts are run
-# Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload.
-SHOW_CONTROLS = f"""kind => {{
-  const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
-  return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
-}}"""
+OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
+# Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload. A source with fields of
+# its own opens the drawer.
+SHOW_CONTROLS = """kind => {
+  const own = kind === 'own', files = kind === 'files', run = !files && kind !== 'shown';
+  if (own || files) document.querySelector('#fold button[aria-expanded=false]')?.click();
+  return [own, files, files, run, run].map(visible => ({ __type__: 'update', visible }));
+}"""
 CLOSE = "() => ({ __type__: 'update', visible: false })"
+RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
 # elements: source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
+
+
+def runs_prompts(kind: str) -> bool:
+    """Returns whether the prompts of a source are run."""
+    return kind not in ("shown", "files")
+
+
+@dataclass(frozen=True, slots=True)
+class CalibrateControls:
+    """The controls of Calibrate in the bar and in the drawer.
+
+    source: what to measure: a prompt set by its name, or a value of ``OTHERS``.
+    against: a measured set to compare with; empty for none.
+    own: fields of the user's prompts: text, file.
+    """
+
+    source: gr.Dropdown
+    against: gr.Dropdown
+    go: gr.Button
+    stop: gr.Button
+    notice: gr.Textbox
+    own: tuple[gr.Textbox, gr.File]
+    mine: gr.Column
+    limit: gr.Number
+    method: gr.Dropdown
+    uploads: gr.File
+    log: gr.Textbox
+
+
+def build_calibrate_controls(controls: Controls) -> CalibrateControls:
+    shape: dict[str, Any] = {"filterable": False, "min_width": 60}
+    sets = [(f"Prompts: {name}", name) for name in prompts.names()]
+    bundled = presets.prompt_set(presets.first_model())
+    with gr.Row(elem_id="measured", elem_classes="in-tabs in-calibrate"):
+        source = gr.Dropdown([*sets, *OTHERS.items()], value=bundled, label="Measure", elem_id="source", **shape)
+        against = gr.Dropdown([ALONE], value="", label="Against", elem_id="against", **shape)
+    with controls.buttons:
+        go, stop = run_buttons("Measure", "measure", "stop-measuring", "calibrate")
+    notice = notice_box("calibrate-notice")
+    with controls.calibrate:
+        with gr.Column(visible=False) as mine:
+            pasted = gr.Textbox(
+                label="Prompts",
+                info="One prompt per line. If prompts have several lines, separate them by empty lines.",
+                placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
+                lines=4,
+                max_lines=10,
+                elem_id="own-prompts",
+            )
+            gr.on(None, None, None, pasted, js=remember("own-prompts", [pasted]), **AT_ONCE)
+            path = gr.File(
+                label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
+            )
+        uploads = gr.File(
+            label="Traces, or logs of servers",
+            file_count="multiple",
+            file_types=FILE_TYPES,
+            visible=False,
+            elem_id="traces",
+            height=150,
+        )
+        log = gr.Textbox(
+            label="or paste a log",
+            info="Lines that vLLM, SGLang or llama.cpp printed about drafts.",
+            lines=3,
+            max_lines=8,
+            visible=False,
+            elem_id="pasted-log",
+        )
+        with gr.Group(elem_classes="small-numbers"), gr.Row():
+            limit = gr.Number(24, label="How many prompts", elem_id="how-many", min_width=90, precision=0)
+        methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
+        method = method_picker(methods, "d2sd", "calibrate-method", "calibrate")
+    model: Any = controls.inputs["model"]
+
+    def suit(chosen: str, kind: str) -> Any:
+        return presets.prompt_set(chosen) if kind in prompts.names() else gr.skip()
+
+    model.input(suit, [model, source], source, **AT_ONCE)
+    return CalibrateControls(source, against, go, stop, notice, (pasted, path), mine, limit, method, uploads, log)
 
 
 def figures_view() -> View:
@@ -51,80 +131,58 @@ def figures_view() -> View:
     return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: CalibrateControls) -> None:
     """Lay out the tab and wire it. ``shown``: the Explore tab, which has the run to measure and opens steps."""
-    session = shown.session
+    session, form, notice, source = shown.session, shown.controls.inputs, own.notice, own.source
     # A separate ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
-    with gr.Row(elem_classes="beside"):
-        with gr.Column(scale=0, min_width=290, elem_classes="settings"):
-            source = gr.Radio(list(SOURCES.items()), value="prompts", label="Measure", elem_id="source")
-            with gr.Row(elem_classes="buttons"):
-                go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
-                stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
-            why = gr.Button("Why is it rejected?", elem_id="doctor")
-            perfect = gr.Button("What would perfect confidence bring?", elem_id="perfect")
-            notice = notice_box("calibrate-notice")
-            inputs, group, bundled, mine = _prompt_set()
-            uploads = gr.File(
-                label="Traces, or logs of servers",
-                file_count="multiple",
-                file_types=FILE_TYPES,
-                visible=False,
-                elem_id="traces",
-                height=150,
-            )
-            log = gr.Textbox(
-                label="or paste a log",
-                info="Lines that vLLM, SGLang or llama.cpp printed about drafts.",
-                lines=3,
-                max_lines=8,
-                visible=False,
-                elem_id="pasted-log",
-            )
-        with gr.Column(scale=1, min_width=320):
-            with gr.Column(elem_id="doctor-drawer"):
-                close = gr.Button("✕", elem_id="doctor-close", min_width=32)
-                # text of logs and configs is already escaped; other HTML is sanitized
-                report = gr.Markdown(
-                    visible=False,
-                    elem_id="doctor-report",
-                    sanitize_html=True,
-                    latex_delimiters=[],
-                    buttons=["copy"],
-                    container=True,
-                )
-            figures = figures_view()
+    with gr.Column(elem_id="doctor-drawer"):
+        close = gr.Button("✕", elem_id="doctor-close", min_width=32)
+        # text of logs and configs is already escaped; other HTML is sanitized
+        report = gr.Markdown(
+            visible=False,
+            elem_id="doctor-report",
+            sanitize_html=True,
+            latex_delimiters=[],
+            buttons=["copy"],
+            container=True,
+        )
+    with gr.Column(elem_id="questions"):
+        why = gr.Button("Why is it rejected?", elem_id="doctor", size="sm")
+        perfect = gr.Button("What would perfect confidence bring?", elem_id="perfect", size="sm")
+    # the event ``select`` opens ``step`` of ``run`` of ``side`` (0 or 1) in Explore
+    compared = drawn_view(None, "calibrate/against.js", sheets=("race/race.css",), elem_id="compared")
+    figures = figures_view()
+    asked = [*own.own, own.limit, *(form[name] for name in ("model", "folder", "vp")), own.method]
+    asked += [form[name] for name in MEASURED]
 
-    def quick(event: Any, function: Callable[..., Any]) -> None:
-        inputs, outputs = [source, recordings, session, uploads, log], [figures, report]
-        answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
+    def quick(event: Any, function: Callable[..., Any]) -> Any:
+        inputs, outputs = [source, recordings, session, own.uploads, own.log], [figures, report]
+        return answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
-    quick(go.click, _measure)
+    measured = [quick(own.go.click, _measure)]
     # These measurements are cheap, so they start without pressing Measure.
-    quick(uploads.upload, _measure)
-    quick(source.change, _measure_shown)
-    source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
+    measured += [quick(own.uploads.upload, _measure), quick(source.change, _measure_shown)]
+    source.change(None, source, [own.mine, own.uploads, own.log, why, own.limit], js=SHOW_CONTROLS, **AT_ONCE)
     source.change(None, None, report, js=hidden_when("!document.querySelector('#doctor-report h1')"), **AT_ONCE)
-    quick(tab.select, _measure_shown)
-    wire(
-        go.click,
-        _measure_prompts,
-        ticket,
-        [source, recordings, session, *inputs],
-        [figures],
-        notice,
-        stop=stop,
-        wanted=(source, lambda kind: kind in RUN),
+    measured.append(quick(tab.select, _measure_shown))
+    given = [source, recordings, session, *asked]
+    wanted = (source, runs_prompts)
+    measured.append(
+        wire(own.go.click, _measure_prompts, ticket, given, [figures], notice, stop=own.stop, wanted=wanted)
     )
-    go.click(None, source, report, js=hidden_when(f"{json.dumps(RUN)}.includes(value)"), **AT_ONCE)
+    for event in (own.against.input, *(done.then for done in measured)):
+        outputs = [own.against, compared]
+        answer(event, compare_sets, ticket, [session, recordings, own.against], outputs, notice, **AT_ONCE)
+    own.go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
     close.click(None, None, report, js=CLOSE, **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
-    wire(perfect.click, _replay, ticket, [recordings, *inputs], [report], notice, stop=stop, stops=False)
-    opened = answer(
-        figures.select, _open, session, [session, recordings], [shown.view, tabs], notice, show_progress="hidden"
-    )
-    shown.after(opened)
+    wire(why.click, _examine, ticket, [source, *asked], [report], notice, stop=own.stop, stops=False)
+    wire(perfect.click, _replay, ticket, [recordings, *asked], [report], notice, stop=own.stop, stops=False)
+    for event, opens, given in (
+        (figures.select, _open, [session, recordings]),
+        (compared.select, _open_side, [session, recordings, own.against]),
+    ):
+        shown.after(answer(event, opens, session, given, [shown.view, tabs], notice, show_progress="hidden"))
 
 
 def _measure(
@@ -140,7 +198,7 @@ def _measure(
     For sources of prompts, changes nothing: ``_measure_prompts`` runs them.
     """
     found, bad, said = Recordings(), "", ""
-    if kind in RUN:
+    if runs_prompts(kind):
         return gr.skip(), gr.skip(), gr.skip()
     call.check()
     call.ticket.replace(None)
@@ -196,59 +254,55 @@ def _replay(job: Job, recordings: Recordings, *values: Any) -> Iterator[Update[g
 
 def _prompt_request(kind: str, *values: Any) -> PromptRequest:
     """Returns the values of the controls as arguments of ``calibrate.prompts``. Raises ``InputError`` if the file is too large."""
-    (bundled, pasted, path, limit), values = values[:4], values[4:]
-    source = calibrate.PromptSource.read(kind, bundled, pasted, path)
-    chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
-    return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
+    pasted, path, limit, model, folder, vp, method, *settings = values
+    source = calibrate.PromptSource.read(kind, pasted, path)
+    return source, limit, Chosen.read(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
 
 
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
-    at = call.data.get("run")
-    if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
-        raise InputError("This run is no longer stored; measure again.")
     if call.data.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
-    opened = recordings.runs[at]
+    return _opened(call, session, recordings.runs)
+
+
+def _open_side(call: Call, session: Session, recordings: Recordings, against: str) -> tuple[Any, Any, Any]:
+    """Show a step of a run of the measured set, or of the set that it is compared with."""
+    other = next((s for s in session.history.sets if s.title == against), None)
+    runs = recordings.runs if call.data.get("side") == 1 else other.runs if other else ()
+    return _opened(call, session, runs, wanted={"step": step_number(call.data.get("step")) or 0, "node": None})
+
+
+def _opened(call: Call, session: Session, runs: Sequence[Recording], **notes: Any) -> tuple[Any, Any, Any]:
+    at = call.data.get("run")
+    if not isinstance(at, int) or not 0 <= at < len(runs):
+        raise InputError("This run is no longer stored; measure again.")
     call.check()
-    return session.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
+    return session.show(runs[at].run, "Calibrate", runs[at].label, **notes), gr.Tabs(selected="explore"), sentence()
 
 
-def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
-    """Build the controls of prompts.
+# The measured set against another one.
 
-    Returns the controls in the order of ``_prompt_request``'s parameters, the column of all these controls, the choice of a bundled
-    set, and the column of the user's own prompts.
-    """
-    methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    fold_view("Prompts, models, settings", "prompt-set", elem_id="calibrate-fold")
-    with gr.Column(elem_id="prompt-set", elem_classes="folded") as group:
-        with gr.Column(visible=False) as mine:
-            pasted = gr.Textbox(
-                label="Prompts",
-                info="One prompt per line. If prompts have several lines, separate them by empty lines.",
-                placeholder='One per line, or JSON lines: {"prompt": "…", "domain": "…"}',
-                lines=4,
-                max_lines=10,
-                elem_id="own-prompts",
-            )
-            gr.on(None, None, None, pasted, js=remember("own-prompts", [pasted]), **AT_ONCE)
-            path = gr.File(
-                label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
-            )
-        with gr.Group(elem_classes="small-numbers"), gr.Row():
-            source = gr.Dropdown(
-                prompts.names(),
-                value=presets.prompt_set(presets.first_model()),
-                label="Prompts",
-                elem_id="prompt-source",
-                min_width=90,
-            )
-            limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
-        chosen = build_models("calibrate-")
-        method = method_picker(methods, "d2sd", "calibrate-method")
-        with gr.Group(elem_classes="small-numbers"):
-            settings = setting_rows(NAMES, 2, "calibrate-")
-        follow_model(chosen["model"], settings["chat"], settings["block_size"])
-        model: Any = chosen["model"]
-        model.input(presets.prompt_set, model, source, **AT_ONCE)
-    return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine
+ALONE = ("against …", "")
+
+
+def compare_sets(call: Call, session: Session, recordings: Recordings, against: str | None) -> tuple[Any, Any, Any]:
+    """Returns the sets that share a prompt with the measured one, and the comparison with the chosen set."""
+    mine = RunSet(recordings.title, tuple(recordings.runs))
+    prompts = {str(kept.header.get("prompt")) for kept in mine.runs}
+    others = [
+        s
+        for s in session.history.sets
+        if s.runs != mine.runs and prompts & {str(kept.header.get("prompt")) for kept in s.runs}
+    ]
+    chosen = next((s for s in others if s.title == against), None)
+    titles = [(f"against {s.title} ({about(s.runs[0].header)})", s.title) for s in others]
+    box = gr.Dropdown([ALONE, *titles], value=chosen.title if chosen else "")
+    return box, sets_drawing(chosen, mine) if chosen else "", gr.skip()
+
+
+def sets_drawing(a: RunSet, b: RunSet) -> str:
+    """Returns the comparison of two sets for the page: the finding, the rows that differ, and the prompts with the texts of both."""
+    names = side_names(a.statistics.headers, b.statistics.headers)
+    doubt = "" if same_machine(a.statistics.headers, b.statistics.headers) else OTHER_MACHINE
+    pair = pair_drawing(names, a.statistics, b.statistics, doubt)
+    return orjson.dumps({**pair, "titles": [a.title, b.title], "pairs": list(side_by_side(a, b))}).decode()

@@ -1,4 +1,7 @@
-"""Controls of Explore (prompt, models, method, settings), the view of a run, and updates when another run is shown."""
+"""The bar and the drawer of the page (prompt, models, method, settings), Explore's view of a run, and updates when another run is shown.
+
+Race and Calibrate use the same prompt, models and settings, and add their own buttons and fields.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from app.model_choice import build_models, download_label, follow_block, follow_
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
-from app.settings import SETTINGS, TREE_SETTINGS, default_budget, setting_box, used_by
+from app.settings import SETTINGS, TREE_SETTINGS, default_budget, setting_box, setting_tabs, used_by
 from app.view import fold_view, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
@@ -37,9 +40,16 @@ ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """Components of the form. ``inputs``: the components with values for a run, by name."""
+    """Components of the form.
+
+    inputs: the components with values for a run, by name.
+    buttons, race, calibrate: places for the buttons of other tabs, and for their fields in the drawer.
+    """
 
     inputs: dict[str, Any]
+    buttons: gr.Row
+    race: gr.Column
+    calibrate: gr.Column
     run: gr.Button
     stop: gr.Button
     notice: gr.Textbox
@@ -54,55 +64,63 @@ class Controls:
         return list(self.inputs.values())
 
     def restored(self, link: Link) -> list[Any]:
-        """Returns an update for each input: the link's value, if any, and whether the link's method uses this setting."""
+        """Returns an update for each input: the link's value, if any. Settings that its method does not use are hidden in Explore."""
         values = filled_in(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
         def restore(name: str) -> Any:
             changes = {"value": values[name]} if name in values else {}
             if used is not None and name in TREE_SETTINGS:
-                changes["interactive"] = name in used
+                changes["elem_classes"] = setting_tabs(name, name in used)
             return gr.update(**changes)
 
         return [restore(name) for name in self.inputs]
 
 
 def filled_in(link: Link) -> dict[str, Any]:
-    """Returns the values that a link gives to the form. The link of a run, which names a method, has no B if its run had none."""
-    budget = None if "method" in link.values else default_budget()
+    """Returns the values that a link gives to the form. The link of a run or race has no B if the run or race had none."""
+    budget = None if link.of_run else default_budget()
     return {**dict.fromkeys(OPTIONAL), "node_budget": budget, **link.values}
 
 
 def build_controls() -> Controls:
-    """Lay out the prompt's row and the drawer, and wire the events between their controls."""
+    """Lay out the bar and the drawer, and wire the events between their controls."""
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
     inputs["prompt"] = gr.Textbox(
-        prompt, label="Prompt", info="Shift+Enter to run", lines=2, max_lines=6, elem_id="prompt"
+        prompt,
+        label="Prompt",
+        info="Shift+Enter to run",
+        lines=2,
+        max_lines=6,
+        elem_id="prompt",
+        elem_classes="in-tabs in-explore in-race",
     )
     picker = model_picker()
-    with gr.Row(elem_id="buttons"):
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
-        stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
-    fold_view("⋯", "drawer", elem_id="fold", label="Method, settings and runs")
+    with gr.Row(elem_id="buttons") as buttons:
+        run, stop = run_buttons("Run", "run", "stop", "explore")
+    fold_view("⋯", "drawer", elem_id="fold", label="Methods, settings and runs")
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
     notice = notice_box("notice")
     with gr.Column(elem_id="drawer"):
         back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
-        method = method_picker(d2sd.METHODS, METHOD, "method")
+        race = gr.Column(elem_id="race-fields", elem_classes="in-tabs in-race")
+        calibrate = gr.Column(elem_id="calibrate-fields", elem_classes="in-tabs in-calibrate")
+        method = method_picker(d2sd.METHODS, METHOD, "method", "explore")
         size = gr.Radio(
             [("B nodes", "limited"), ("Full tree", "full"), ("Quickest here", "quickest")],
             value="limited" if default_budget() else "full",
             show_label=False,
             label="Size of the tree",
             elem_id="cost-aware",
+            elem_classes="in-tabs in-explore",
             min_width=60,
         )
         inputs["cost_aware"] = gr.Checkbox(False, label=ALL["cost_aware"].label, visible=False)
-        inputs |= build_models(picker=picker)
+        inputs |= build_models(picker)
         able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
@@ -117,7 +135,7 @@ def build_controls() -> Controls:
         size.input(None, [size, inputs["node_budget"], own], limits, js=CHOOSE_SIZE, **AT_ONCE)
         gr.on([box.change for box in limits], None, limits, size, js=SHOW_SIZE, **AT_ONCE)
         other = presets.second()
-        with gr.Row(elem_id="last"):
+        with gr.Row(elem_id="last", elem_classes="in-tabs in-explore"):
             upload = gr.UploadButton(
                 "Open a trace", file_types=FILE_TYPES, size="sm", elem_id="open-trace", min_width=100
             )
@@ -126,7 +144,16 @@ def build_controls() -> Controls:
         runs = runs_list()
     # any change clears the notice, which may be about the previous value
     forgive(notice, [box.change for box in inputs.values()])
-    return Controls(inputs, run, stop, notice, upload, back, get, runs, example)
+    return Controls(inputs, buttons, race, calibrate, run, stop, notice, upload, back, get, runs, example)
+
+
+def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr.Button]:
+    """Returns the main button of a tab, and its Stop."""
+    shared: dict[str, Any] = {"elem_classes": f"in-tabs in-{tab}", "min_width": 60}
+    return (
+        gr.Button(name, variant="primary", elem_id=run, **shared),
+        gr.Button("Stop", elem_id=stop, visible=False, **shared),
+    )
 
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
@@ -137,13 +164,13 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
 
 
 def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
-    info = gr.Markdown(explained(METHOD), elem_id="method-info")
+    info = gr.Markdown(explained(METHOD), elem_id="method-info", elem_classes="in-tabs in-explore")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]
         for at in range(0, len(numbers), 3):
             with gr.Row():
                 for setting in numbers[at : at + 3]:
-                    inputs[setting.name] = setting_box(setting, interactive=setting.name in used_by(METHOD))
+                    inputs[setting.name] = setting_box(setting, setting.name in used_by(METHOD))
         with gr.Row():
             for flag in (s for s in SETTINGS if s.kind == "flag" and s.name not in inputs):
                 inputs[flag.name] = setting_box(flag)
@@ -158,7 +185,7 @@ def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
         if chosen not in d2sd.METHODS:  # only programs that call the API send other methods
             return [gr.skip() for _ in range(1 + len(of_methods))]
         used = used_by(chosen)
-        return [explained(chosen), *(gr.update(interactive=name in used) for name in of_methods)]
+        return [explained(chosen), *(gr.update(elem_classes=setting_tabs(name, name in used)) for name in of_methods)]
 
     method.change(explain, method, [info, *(inputs[name] for name in of_methods)], show_progress="hidden", queue=False)
 

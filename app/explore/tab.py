@@ -1,4 +1,4 @@
-"""The Explore tab: the prompt above, the run below, and a drawer with settings and runs on the right."""
+"""The Explore tab: the view of a run, and what it asks the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import models, presets
-from app.explore.controls import ExploreTab, build_controls, explorer_view
+from app.explore.controls import Controls, ExploreTab, explorer_view
 from app.explore.questions import answer_question, replay_settings
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
@@ -24,15 +24,10 @@ from d2sd import InputError
 CUT_OFF = "This recording is incomplete. Only the recorded steps are shown."
 
 
-def build_explore(session: gr.State) -> ExploreTab:
+def build_explore(session: gr.State, controls: Controls) -> ExploreTab:
     """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the parts that change with the run."""
-    with gr.Row(elem_id="main-row"):
-        with gr.Column(scale=0, min_width=290, elem_id="settings"):
-            controls = build_controls()
-        with gr.Column(scale=1, min_width=320):
-            first = session.value.shown
-            view = explorer_view(first.segment(recorded=True) if len(first) else None)
-
+    first = session.value.shown
+    view = explorer_view(first.segment(recorded=True) if len(first) else None)
     shown = ExploreTab(session, controls, view, controls.runs)
     wire_run(shown)
     _wire_download(shown)

@@ -1,23 +1,31 @@
-// Race: lanes that replay how each method wrote the text, and the results. A new value is a new state of a race, or another race.
+// Race: lanes that replay how each method wrote the text, the text with the steps of two lanes, what differs between these, and the figures
+// of all. A new value is a new state of a race, another race, or another choice of two lanes.
 
 import { PAYS } from "../../assets/viewer/address.js";
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
-import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
+import { quoted, visible } from "../../assets/viewer/words.js";
 import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
+import { DifferencesView } from "./differences.js";
 import { Controls, LaneView, Player, readLane } from "./replay.js";
 import { costRows, raceTable, resultWords, stageLegend, timeAxis } from "./results.js";
+import { TextsView } from "./texts.js";
+
+const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Two runs of the list." };
 
 export function start(element, trigger, props, watch) {
   const result = h("h2", { class: "result" });
   const more = h("p", { class: "more" });
+  const all = h("p", { class: "all" });
   const heading = h("b", { class: "title" });
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const tracks = h("ol", { class: "tracks", "aria-label": "Progress of each method" });
-  const panels = h("div", { class: "lanes" });
+  const tracks = h("ol", {
+    class: "tracks",
+    "aria-label": "Progress of each method. A click chooses a method for the text below.",
+  });
   const table = h("div", { class: "panel figures" });
-  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
+  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods in ⋯ and press Race.");
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
   const axis = h("div", {});
@@ -28,40 +36,43 @@ export function start(element, trigger, props, watch) {
   const link = button(
     "Copy link",
     { title: "Copy a link that fills in the prompt, settings and methods of this race" },
-    async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")),
+    async () => (copied.textContent = await copyLink(data.query, "The prompt is too long for a link.")),
   );
+  const open = (lane, step) => trigger("select", step === undefined ? { lane } : { lane, step });
+  const texts = new TextsView(
+    (side, step) => open(chosen[side], step),
+    (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
+  );
+  const rows = new DifferencesView();
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
-  const legend = h(
-    "ul",
-    { class: "legend", "aria-label": "Who proposed a token" },
-    ...PROPOSERS.map((who) =>
-      h("li", {}, h("span", { class: `tok ${who}` }, who === "target" ? "large model" : PROPOSER_NAMES[who])),
-    ),
+  const last = h("div", { class: "head last" }, heading, status, sharing);
+  const stage = h("div", { class: "panel stage" }, result, more, all, controls.box, tracks, axis);
+  const root = h(
+    "section",
+    { class: "panels race", "aria-label": "Race" },
+    empty,
+    stage,
+    texts.box,
+    rows.box,
+    last,
+    table,
+    spoken,
   );
-  const stage = h(
-    "div",
-    { class: "panel stage" },
-    result,
-    more,
-    controls.box,
-    tracks,
-    axis,
-    legend,
-    h("div", { class: "head" }, heading, status, sharing),
-  );
-  const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
+  let data = { lanes: [] };
   let lanes = [];
-  let query = ""; // query of a link to the race
+  let chosen = []; // the lanes above and below the text
+  let recent = []; // the same, in the order in which they were chosen
+  let drawn = ""; // the state that the lanes show
   let waiting = false; // whether to start the replay when the finished race is first visible
 
   function draw() {
-    const grown = lanes.filter((lane) => lane.show(player.time));
+    for (const lane of lanes) lane.show(player.time);
+    if (chosen.length) texts.play(player.time);
     controls.show();
     element.dataset.time = player.time.toFixed(3);
     element.dataset.playing = player.playing;
-    for (const lane of grown) lane.follow(); // reads the layout, so after all writes
     if (player.duration > 0 && player.time >= player.duration) tell();
   }
 
@@ -75,56 +86,89 @@ export function start(element, trigger, props, watch) {
   }
 
   function show() {
-    const data = readJson(props.value) || { lanes: [] };
-    const raw = list(data.lanes).map(readLane);
+    data = readJson(props.value) || { lanes: [] };
     const running = text(data.status);
+    const { pair, ...race } = data;
+    const state = JSON.stringify(race);
+    if (state !== drawn) showRace(running);
+    drawn = state;
+    const told = resultWords(lanes.map(({ lane }) => lane));
+    result.textContent = running ? "One method at a time …" : pair ? text(pair.title) : told.title;
+    more.textContent = running ? "Methods that run together would slow each other down." : pair ? text(pair.more) : "";
+    all.textContent = running ? "" : [pair ? told.title : "", told.more].filter(Boolean).join(" ");
+    compare(running ? null : (pair ?? null));
+  }
+
+  function showRace(running) {
+    const raw = list(data.lanes).map(readLane);
     empty.hidden = raw.length > 0;
-    for (const part of [stage, panels, table]) part.hidden = !raw.length;
+    for (const part of [stage, last]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
-    const told = running
-      ? { title: "One method at a time …", more: "Methods that run together would slow each other down." }
-      : resultWords(raw);
-    [result.textContent, more.textContent] = [told.title, told.more];
-    heading.textContent = running ? "" : data.recorded ? "A recorded race" : "Your race";
+    heading.textContent = running ? "" : TITLES[data.kind];
     // prompt and model of the race: the form may have changed since
     const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
       .filter(Boolean)
       .join(" ");
-    const machine = data.machine ? `measured on ${text(data.machine)}` : "";
+    const machine = data.machine && data.kind !== "runs" ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    const opening = raw.some((lane) => lane.opening) ? ". The pass over the prompt writes one token more" : "";
-    status.textContent = running || `${said}${opening}.${data.recorded ? " Press Race to run a race here." : ""}`;
+    status.textContent = running || `${said}.${data.kind === "recorded" ? " Press Race to run a race here." : ""}`;
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
-    lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
-    query = text(data.query);
-    sharing.hidden = Boolean(running) || !raw.some(({ row }) => row);
+    lanes = raw.map(
+      (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
+    );
+    sharing.hidden = Boolean(running) || !data.query;
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
-    panels.replaceChildren(...lanes.map((lane) => lane.panel));
-    const measured = raw.some((lane) => lane.row && lane.total);
-    table.hidden = !measured;
-    const rows = running ? [] : costRows(raw);
-    if (measured)
-      table.replaceChildren(
-        h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()),
-        h("div", { class: "scroll" }, raceTable(raw, data)),
-        rows.length
-          ? h(
-              "div",
-              { class: "costs" },
-              h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
-              barRows(rows),
-              pays,
-            )
-          : "",
-      );
+    table.hidden = !raw.some((lane) => lane.row && lane.total);
+    const costs = running ? [] : costRows(raw);
+    table.replaceChildren(
+      h("div", { class: "head" }, h("h3", {}, "All methods"), stageLegend()),
+      h("div", { class: "scroll" }, raceTable(raw, data)),
+      costs.length
+        ? h(
+            "div",
+            { class: "costs" },
+            h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
+            barRows(costs),
+            pays,
+          )
+        : "",
+    );
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
     // No replay while methods still run: finished lanes are shown complete.
-    if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
+    if (running) lanes.forEach((lane) => lane.show(Infinity));
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
     begin();
+  }
+
+  /** Chooses a lane for the text: it replaces the one that was chosen longer ago. The order of the lanes stays that of the race. */
+  function choose(at) {
+    if (chosen.includes(at) || chosen.length < 2) return;
+    recent = [recent[1], at];
+    const pair = [...recent].sort((x, y) => x - y);
+    compare(null, pair);
+    trigger("choose", { at: pair });
+  }
+  /** Shows the texts of the two lanes, and what differs between them; `pair`: the comparison, null until it arrives. */
+  function compare(pair, at = pair ? list(pair.at) : []) {
+    const same = String(at) === String(chosen) && texts.race === drawn;
+    chosen = at;
+    if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
+    lanes.forEach((lane, n) => lane.choose(at.indexOf(n)));
+    texts.box.hidden = !at.length;
+    rows.show(pair);
+    if (!at.length || same) return;
+    texts.race = drawn;
+    const two = at.map((n) => lanes[n].lane);
+    texts.show(
+      text(data.prompt),
+      two,
+      two.map(({ name }) => name),
+      data.chat === true,
+    );
+    texts.play(player.time);
   }
 
   function begin() {

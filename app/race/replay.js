@@ -1,131 +1,104 @@
 // The replay of a race. Each method has a lane: a bar in the overview and a text, both growing at the measured
 // speed. A player with controls advances the time of the race, at full speed or slower.
 
-import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
+import { button, h, number, sum, text } from "../../assets/viewer/dom.js";
 import { playIcon } from "../../assets/viewer/player.js";
-import { readToken } from "../../assets/viewer/step.js";
-import { tokenSpan } from "../../assets/viewer/text.js";
-import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { count, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { readSide } from "./texts.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 
-/** Parses a lane; `elapsed` and `end` are in seconds since the end of prefill. */
+/** Parses a lane; `end` is in seconds since the prompt was read. */
 export function readLane(raw) {
-  const steps = list(raw.steps).map((step) => {
-    const [elapsed, tokens] = list(step);
-    return { elapsed: number(elapsed, 0, 1e6, 0), tokens: list(tokens).map(readToken) };
-  });
+  const side = readSide(raw);
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
-  const total = sum(steps.map((step) => step.tokens.length));
   return {
+    ...side,
     method: text(raw.method),
-    name: methodName(text(raw.method)),
+    name: text(raw.name),
     sentence: text(raw.sentence),
     state: text(raw.state),
     problem: text(raw.problem),
-    steps,
     row,
-    total,
-    opening: whole(raw.opening, 0, 1, 0), // tokens of the pass over the prompt, which belong to no step
-    end: steps.at(-1)?.elapsed ?? 0,
+    total: sum(side.steps.map((step) => step.tokens.length)),
+    end: side.steps.at(-1)?.end ?? 0,
   };
 }
 
-const LINE = 22; // pixels: line height in race.css
-
 export class LaneView {
-  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: whether the race is over; `open()`: shows the lane's
-   *  run in Explore. */
-  constructor(lane, longest, decided, open) {
-    const ends = lane.steps.map((step) => step.elapsed);
-    Object.assign(this, { lane, decided, ends, longest: Math.max(1e-9, longest), shown: 0, painted: false });
-    this.rail = h("span", { class: "rail" });
+  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: whether the race is over; `choose()`: chooses the lane for
+   *  the text; `open()`: shows the lane's run in Explore. */
+  constructor(lane, longest, decided, { choose, open }) {
+    Object.assign(this, { lane, decided, longest: Math.max(1e-9, longest) });
+    const ready = decided && lane.total > 0;
+    this.rail = h("span", { class: "rail" }, ...this.blocks());
     this.result = h("span", { class: "result" });
+    this.name = button(
+      lane.name,
+      { class: "name", title: lane.sentence, disabled: !ready, "aria-pressed": "false" },
+      choose,
+    );
     this.track = h(
       "li",
-      { class: "track", "data-method": lane.method },
-      h("span", { class: "name", title: lane.name }, lane.name),
+      { class: `track ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
+      this.name,
       this.rail,
       this.result,
+      ready ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : "",
+      lane.problem ? h("p", { class: "problem" }, lane.problem) : "",
     );
-    this.note = h("span", { class: "note" });
-    this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
-    const opener =
-      decided && lane.total
-        ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open)
-        : null;
-    this.panel = h(
-      "article",
-      { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
-      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, opener),
-      this.words,
-    );
-    new ResizeObserver(() => this.follow()).observe(this.words); // also when first visible
-    if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
-    this.tokens = lane.steps.flatMap((step, number) =>
-      step.tokens.map((token, at) => this.addToken(token, at, number)),
-    );
-    this.rail.append(...this.blocks());
+    if (ready) this.rail.addEventListener("click", choose);
   }
 
   /** The steps of the bar. The width of a step is its time, divided between the proposers by their numbers of tokens. */
   blocks() {
-    const { ends } = this;
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
-    return this.lane.steps.map((step, at) => {
-      const from = at ? ends[at - 1] : 0;
-      const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(
+    return this.lane.steps.map(({ tokens, seconds, end }) => {
+      const counts = PROPOSERS.map((who) => [who, tokens.filter((token) => token.proposer === who).length]).filter(
         ([, n]) => n,
       );
-      const title = `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}`;
+      const title = `${count(tokens.length, "token")} in ${milliseconds(seconds)}`;
       return h(
         "span",
-        { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` },
+        { class: "block", title, style: `left:${share(end - seconds)};width:${share(seconds)}` },
         ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
       );
     });
   }
 
-  addToken(token, at, step) {
-    const node = tokenSpan(token, at === 0);
-    node.hidden = true;
-    this.words.append(node);
-    return { node, step };
+  /** Frames some steps of the bar. */
+  frame(steps) {
+    [...this.rail.children].forEach((block, at) => block.classList.toggle("framed", steps.includes(at)));
   }
 
-  /** Shows the tokens committed until `time`; returns whether their number changed, so that `follow` has to scroll. */
+  /** `rail`: 0 if the lane is above the text, 1 if below, else -1. */
+  choose(rail) {
+    this.name.setAttribute("aria-pressed", rail >= 0);
+    this.track.dataset.rail = ["above", "below"][rail] ?? "";
+    if (rail < 0) this.frame([]);
+  }
+
+  /** Shows the steps that ended until `time`. */
   show(time) {
-    const { tokens, lane, ends } = this;
-    const before = this.shown;
-    this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
-    while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time)
-      tokens[this.shown++].node.hidden = false;
-    while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
-    if (before === this.shown && this.painted) return false;
-    this.painted = true;
-    const over = this.shown === tokens.length && tokens.length > 0;
-    this.panel.classList.toggle("over", over);
-    this.note.textContent = this.shown
-      ? count(this.shown - lane.opening, "token")
-      : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
-    this.result.textContent = over ? this.verdict() : "";
-    return true;
+    const { lane, longest } = this;
+    this.rail.style.clipPath = `inset(-3px ${Math.max(0, 100 - (100 * time) / longest).toFixed(3)}% -3px 0)`;
+    const done = lane.steps.filter(({ end }) => end <= time);
+    this.track.dataset.tokens = sum(done.map(({ tokens }) => tokens.length));
+    const over = done.length === lane.steps.length && lane.total > 0;
+    this.track.classList.toggle("over", over);
+    this.result.textContent = over
+      ? this.verdict()
+      : done.length
+        ? count(Number(this.track.dataset.tokens), "token")
+        : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
   }
 
   verdict() {
-    const { row, state, end } = this.lane;
+    const { row, state, end, steps } = this.lane;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
-    const place = row && this.decided && whole(row.place, 1, 99, null);
-    return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
-  }
-
-  follow() {
-    const { words } = this;
-    if (!this.shown) return;
-    const token = this.tokens[this.shown - 1].node;
-    const below = token.offsetTop + token.offsetHeight - words.clientHeight;
-    words.scrollTop = LINE * Math.ceil(Math.max(0, below) / LINE); // scrolls by whole lines
+    const place = row && this.decided && number(row.place, 1, 99, null);
+    return `${place ? ordinal(place) : state} · ${time} · ${count(steps.length, "step")}`;
   }
 }
 

@@ -5,8 +5,9 @@ import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { partsOf } from "../../assets/viewer/machine.js";
 import { timesWords } from "../../assets/viewer/numbers.js";
-import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
+import { STAGES, capital, fixed } from "../../assets/viewer/words.js";
 
+const NOT_CLEAN = "Not measured cleanly: other work kept this machine busy";
 const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it under the methods";
 
 export function stageLegend() {
@@ -17,7 +18,6 @@ export function stageLegend() {
 export function raceTable(lanes, { plain, reference }) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
-  const other = reference ? methodName(reference) : "";
   const heads = [
     ["Method"],
     [
@@ -29,11 +29,11 @@ export function raceTable(lanes, { plain, reference }) {
     [
       "A step costs",
       plain
-        ? "The time of a step, in steps of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost"
+        ? "The time of a step, in one-token passes of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost"
         : NEEDS_PLAIN,
     ],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
-    ["Same text", other ? `Whether all tokens of the text are the same as with ${other}` : ""],
+    ["Same text", reference ? `Whether all tokens of the text are the same as with ${reference}` : ""],
     ["Time by stage, whole run"],
   ];
   const head = h(
@@ -61,24 +61,24 @@ export function stagesOf({ row }) {
 
 function tableRow(lane, longest, reference) {
   const { row } = lane;
-  const cell = (name, words, kind) => h("td", { class: kind || null, "data-name": name }, words);
-  const same =
-    lane.method === reference && row.identical
-      ? "reference"
-      : row.identical === true
-        ? "✓ yes"
-        : row.identical === false
-          ? `✕ no, from token ${whole(row.differs_at, 0, 1e6, 0) + 1}`
-          : "—";
+  const cell = (name, words, kind, title) =>
+    h("td", { class: kind || null, "data-name": name, title: title || null }, words);
+  const same = {
+    true: ["✓", `The same as ${reference}`],
+    false: ["✕", `Differs from token ${whole(row.differs_at, 0, 1e6, 0) + 1} on`],
+  };
+  const [mark, words] = same[row.identical] ?? ["—", ""];
   return h(
     "tr",
     { "data-method": lane.method },
     h("th", { scope: "row", title: lane.sentence }, lane.name),
     cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
-    ...timedWords(lane).map(([name, words]) => cell(name, words, disturbed(lane) && "doubted")),
+    ...timedWords(lane).map(([name, words]) =>
+      cell(name, words, disturbed(lane) && "doubted", disturbed(lane) && NOT_CLEAN),
+    ),
     cell("Nodes/step", figure(row.nodes_per_step, 1)),
-    cell("Same text", same, row.identical === false ? "differs" : "same"),
-    h("td", { class: "stages" }, ...stageBar(lane, longest)),
+    cell("Same text", mark, row.identical === false ? "differs" : "same", words),
+    h("td", { class: "stages" }, stageBar(lane, longest)),
   );
 }
 
@@ -99,8 +99,8 @@ export function timedWords(lane) {
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), gainOf(lane)];
   return [
     ["Tokens/s", figure(speed, speed < 100 ? 1 : 0)],
-    ["Speedup", disturbed(lane) ? "not measured cleanly" : figure(row.speedup, 2, "×")],
-    ["A step costs", alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`],
+    ["Speedup", disturbed(lane) ? "—" : figure(row.speedup, 2, "×")],
+    ["A step costs", alpha === null || gain === null ? "—" : passes(alpha / gain)],
   ];
 }
 
@@ -110,44 +110,41 @@ export function resultWords(lanes) {
   if (done.some(disturbed))
     return { title: "Not measured cleanly.", more: "Other work kept this machine busy. Run the race again." };
   const timed = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
-  const full = timed.filter(({ method }) => !method.includes(" ")); // without cost-aware variants of methods
-  if (!full.length) return { title: "", more: "" };
+  if (!timed.length) return { title: "", more: "" };
   const best = (among, of) => among.reduce((a, b) => (of(b) > of(a) ? b : a));
   const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
-  const [here, next, far] = [best(timed, gainOf), best(full, gainOf), best(full, there)];
+  const full = timed.filter(({ method }) => !method.includes(" ")); // without cost-aware variants of methods
+  const here = best(timed, gainOf);
   const first = done.find(({ row }) => row.place === 1) ?? (gainOf(here) > 1 ? here : null); // as the lanes name the places
   const won = timed.includes(first);
-  const named = won ? first : here;
-  const speed = timesWords(gainOf(named), "plain decoding");
-  const title = won ? `${named.name} was fastest.` : "Plain decoding was fastest.";
-  const told = won ? `${capital(speed)} on this text.` : `Closest was ${named.name}: ${speed}.`;
-  const others =
-    full.includes(named) || !won
-      ? ""
-      : ` Without “quickest here”, ${next.name} was fastest: ${timesWords(gainOf(next), "")}.`;
-  const more =
-    there(far) > 1 ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.` : "";
-  return { title, more: told + others + more };
+  const speed = timesWords(gainOf(won ? first : here), "plain decoding");
+  const title = won
+    ? `${first.name} was fastest: ${speed}.`
+    : `Plain decoding was fastest; closest was ${here.name}: ${speed}.`;
+  const least = best(timed, ({ steps }) => -steps.length);
+  const far = full.length ? best(full, there) : null;
+  const elsewhere =
+    far && there(far) > 1
+      ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.`
+      : "";
+  return { title, more: `${least.name} needed the fewest steps: ${least.steps.length}.${elsewhere}` };
 }
 
 /** A bar of the run's stages, and their times. */
 function stageBar(lane, longest) {
   const { parts, whole, rest } = stagesOf(lane);
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
-  const segments = parts.map(([stage, name, t]) =>
+  const segments = parts.map(([stage, , t]) =>
     h("span", {
       class: `segment ${stage}`,
-      title: `${name}: ${ms(t)} ms`,
       style: `width:${((100 * t) / longest).toFixed(3)}%`,
     }),
   );
   const words = [...parts, ["rest", "Rest", rest]]
     .filter(([, , t]) => t >= 0.00005)
     .map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
-  return [
-    h("span", { class: "rail", "aria-hidden": "true" }, ...segments),
-    h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} ms in total`),
-  ];
+  const said = `${capital(words.join(" · "))} ms; ${ms(whole)} ms in total`;
+  return h("span", { class: "rail", role: "img", "aria-label": said, title: said }, ...segments);
 }
 
 /** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in passes over one token, and the tokens that it brings. */

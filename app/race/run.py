@@ -17,6 +17,7 @@ from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.models import Chosen
 from app.plain import PlainStep
 from app.presets import ASSETS
+from app.race.pair import same_machine
 from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
@@ -56,6 +57,7 @@ class Race:
     lanes: the runs so far.
     status: progress as a sentence; empty at the end.
     recorded: whether it is a stored race, possibly from another machine.
+    names: names of the lanes if these are runs of the list instead of a race; else empty.
     config: the requested settings, without the defaults that the engine fills in for each method.
     """
 
@@ -64,6 +66,7 @@ class Race:
     lanes: tuple[Lane, ...] = ()
     status: str = ""
     recorded: bool = False
+    names: tuple[str, ...] = ()
     config: DecodeConfig = field(default_factory=DecodeConfig)
 
 
@@ -216,9 +219,25 @@ def plain_lane(race: Race) -> Lane | None:
     return base if base and base.trace.header["method"] == PLAIN else None
 
 
+def one_machine(race: Race) -> bool:
+    return same_machine([lane.trace.header for lane in race.lanes])
+
+
+def default_pair(race: Race) -> tuple[int, int] | None:
+    """Returns the indices of the two lanes that are compared first: DFlash and D²SD, or else the two fastest that draft; None if there
+    are not two lanes with steps."""
+    done = [at for at, lane in enumerate(race.lanes) if lane.trace.steps]
+    drafted = [at for at in done if race.methods[at] != PLAIN]
+    if {"dflash", "d2sd"} <= {race.methods[at] for at in done}:
+        return race.methods.index("dflash"), race.methods.index("d2sd")
+    fastest = sorted(drafted, key=lambda at: -race.lanes[at].trace.totals.tokens_per_second)[:2]
+    chosen = sorted(fastest) if len(fastest) == 2 else done[:2]
+    return (chosen[0], chosen[1]) if len(chosen) == 2 else None
+
+
 def lane_figures(race: Race) -> list[LaneFigures]:
-    base, plain = reference(race), plain_lane(race)
-    clean = not any(_doubted(lane, plain) for lane in race.lanes)
+    base, plain = reference(race), plain_lane(race) if (same := one_machine(race)) else None
+    clean = same and not any(_doubted(lane, plain) for lane in race.lanes)
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete and clean)
     return [_figures(lane, base, plain, order) for lane in race.lanes]
 

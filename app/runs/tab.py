@@ -23,7 +23,7 @@ from app.settings import remember
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
-TABS = ("explore", "race", "compare", "calibrate", "learn")
+TABS = ("explore", "race", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
@@ -100,7 +100,8 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
 
 def tab_of(query: Mapping[str, str]) -> str | None:
     """Returns the tab that a link opens; None if it names none."""
-    return query.get("tab", "race" if "methods" in query else "learn" if query.keys() & {"chapter", "stop"} else None)
+    tab = query.get("tab", "race" if "methods" in query else "learn" if query.keys() & {"chapter", "stop"} else None)
+    return "race" if tab == "compare" else tab  # an older name of the tab with comparisons
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Comparison of two sets of runs: figures of both sides, differences with intervals, and an alignment of two texts.
+"""Comparison of two sets of runs: figures of both sides, and differences with intervals.
 
 If both sides have the same prompts or texts, differences use a paired bootstrap, in which the difficulty of a text cancels out.
 Otherwise each side is resampled separately. The figures of one side have the same intervals as in its calibration report.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,6 @@ import numpy as np
 from d2sd.calibration.resampling import Estimate, Resampled, Resampler, bounded, newcombe, wider
 from d2sd.calibration.scores import Scores, chance_error, resampled_error, score
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
-from d2sd.trace.events import StepDone
-from d2sd.trace.trace import Trace
 
 MIN_BLOCK = 16  # tokens; longer than most steps, so that a block holds the steps of both sides over the same text
 
@@ -198,56 +195,6 @@ FIGURES: dict[str, Rows] = {
     "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.scores.unit),
 }
 OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
-
-
-# Alignment of the steps of two runs by the characters of their texts, and the first difference of the texts.
-
-TEXTLESS = {"tokens", "target"}  # entries of ``Trace.missing`` that make a text incomplete
-
-
-@dataclass(frozen=True, slots=True)
-class Alignment:
-    """Where the steps of two runs end, in characters of the generated text.
-
-    ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
-    differs_at: index of the first different character; the length of the shorter text if the longer text begins with it;
-        None if the texts are equal or not compared.
-    parts_at: number of the first step that does not end at the same index on both sides; None if all ends are equal.
-    by_tokens: whether ends are in tokens and texts are not compared, because a side is an imported log without text.
-    """
-
-    ends_a: tuple[int, ...]
-    ends_b: tuple[int, ...]
-    differs_at: int | None
-    parts_at: int | None
-    by_tokens: bool
-
-
-def lead_of(run: Trace) -> str:
-    """Returns the text committed by prefill, before the first step."""
-    return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
-
-
-def text_of(step: StepDone) -> str:
-    return "".join(c.text for c in step.committed)
-
-
-def align(a: Trace, b: Trace) -> Alignment:
-    """Returns the alignment of two runs by the characters of their texts, which works across tokenizers.
-
-    If a log lacks the text, the alignment is by tokens.
-    """
-    by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
-    texts = [[lead_of(run), *map(text_of, run.steps)] for run in (a, b)]
-    if by_tokens:
-        sizes = [
-            [len(run.prefill.committed) if run.prefill else 0, *(len(s.committed) for s in run.steps)] for run in (a, b)
-        ]
-    else:
-        sizes = [[len(text) for text in own] for own in texts]
-    ends_a, ends_b = (tuple(accumulate(own))[1:] for own in sizes)
-    at = None if by_tokens else first_difference(*map("".join, texts))
-    return Alignment(ends_a, ends_b, at, first_difference(ends_a, ends_b), by_tokens)
 
 
 def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:

@@ -342,24 +342,6 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         yield "Both sides have the same first drafter, so its calibration is not compared."
 
 
-def compared_in_short(comparison: Comparison) -> tuple[str, str]:
-    """Returns a title about the difference in tokens per step, and a text with the figures."""
-    alpha = next(d for d in comparison.figures if d.name == "tokens")
-    difference = alpha.difference
-    if difference.value is None or difference.low is None:
-        return "Too few steps for a comparison.", "An interval needs at least four prompts or blocks of text."
-    more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, difference {with_interval(difference, signed_decimal)}."
-    speed = next((d for d in comparison.figures if d.name == "speed" and d.difference.value is not None), None)
-    if speed is not None:
-        clear = "" if speed.difference.excludes_zero else ", no clear difference"
-        more += (
-            f" Tokens per second: {COMPARED['speed'][1](speed.a.value)} → {COMPARED['speed'][1](speed.b.value)}{clear}."
-        )
-    if not difference.excludes_zero:
-        return "No difference beyond chance.", more
-    return f"B commits {abs(difference.value):.1f} {'more' if difference.value > 0 else 'fewer'} tokens per step.", more
-
-
 def how_compared(comparison: Comparison) -> str:
     together = (
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"

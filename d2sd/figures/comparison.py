@@ -1,17 +1,16 @@
-"""Results of a comparison for the page and the reports, and the figure of the differences."""
+"""Results of a comparison for reports, and the figure of the differences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import compare_runs
-from d2sd.calibration.sentences import COMPARED, compared_in_short, how_compared, read_comparison, with_interval
+from d2sd.calibration.sentences import COMPARED, how_compared, read_comparison, with_interval
 from d2sd.figures.style import (
     EDGE,
     INK,
@@ -34,30 +33,18 @@ from d2sd.trace.metrics import what_differs
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResults:
-    """The parts of a comparison that the page and the reports show. The sides A and B are sets of runs.
+    """The parts of a comparison that a report shows. The sides A and B are sets of runs.
 
     comparison: the values of both sides and their differences.
-    short: title and sentence that state whether B commits more tokens per step.
     reading: a sentence about the settings that differ, then sentences about the differences in ``comparison``.
     how: an explanation of the intervals.
     panel: the differences as a figure.
     """
 
     comparison: Comparison
-    short: tuple[str, str]
     reading: tuple[str, ...]
     how: str
     panel: Panel
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns everything as JSON-ready data."""
-        return {
-            "comparison": asdict(self.comparison),
-            "short": self.short,
-            "how": self.how,
-            "reading": self.reading,
-            "panel": self.panel.to_dict(),
-        }
 
 
 def method_name(method: str) -> str:
@@ -72,7 +59,6 @@ def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
     found = compare_runs(a, b)
     return ComparisonResults(
         found,
-        compared_in_short(found),
         (what_differs(a.headers, b.headers, unused, method_name), *read_comparison(found)),
         how_compared(found),
         differences_panel(found),
@@ -116,7 +102,7 @@ def differences(found: Comparison) -> go.Figure:
     traces = []
     for clear, name in ((True, "clear"), (False, "not clear")):
         chosen = [(n, d) for n, d in enumerate(rows) if d.difference.excludes_zero == clear]
-        scaled = [_scaled(d.difference) for _, d in chosen]
+        scaled = [to_reach(d.difference) for _, d in chosen]
         colour = INK if clear else MUTED
         traces.append(
             scatter(
@@ -140,7 +126,7 @@ def differences(found: Comparison) -> go.Figure:
     )
 
 
-def _scaled(figure: Estimate) -> Estimate:
+def to_reach(figure: Estimate) -> Estimate:
     """Returns a difference, scaled so that the interval's end farther from 0 is at 1 or -1."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)

@@ -261,7 +261,7 @@ def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
 
 
 def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    names = [_all(side, "models") for side in (a, b)]
+    names = [recorded_values(side, "models") for side in (a, b)]
     parts = [_parts(side) for side in (a, b)]
     for part in sorted({*names[0], *names[1]} - IGNORED):
         words, called = part.replace("_", " "), [side.get(part, "none") for side in names]
@@ -284,7 +284,7 @@ def _settings(
     left_out: Collection[str],
     named: Callable[[str], str],
 ) -> Iterator[str]:
-    of_a, of_b = (_all(side, "config") for side in (a, b))
+    of_a, of_b = (recorded_values(side, "config") for side in (a, b))
     for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
         before, after = of_a.get(name, "not recorded"), of_b.get(name, "not recorded")
         if before != after:
@@ -293,7 +293,8 @@ def _settings(
             yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"
 
 
-def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
+def recorded_values(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
+    """Returns the values in a field of headers by name. Several values of one name are joined with "or"."""
     found: dict[str, dict[str, None]] = {}
     for header in headers:
         for name, value in header.get(field, {}).items():

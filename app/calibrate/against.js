@@ -1,0 +1,56 @@
+// The measured set against another one: the finding, the rows that differ, and the texts of the prompts that both have.
+
+import { h, list, readJson, text } from "../../assets/viewer/dom.js";
+import { spoken } from "../../assets/viewer/words.js";
+import { DifferencesView } from "../race/differences.js";
+import { TextsView, readSide } from "../race/texts.js";
+
+export function start(element, trigger, props, watch) {
+  let pairs = [];
+  let names = [];
+  const result = h("h2", { class: "result" });
+  const more = h("p", { class: "more" });
+  const titles = h("p", { class: "status" });
+  const rows = new DifferencesView();
+  const choice = h("select", { "aria-label": "Prompt" });
+  const texts = new TextsView((side, step) => trigger("select", { side, step, run: pairs[choice.value].runs[side] }));
+  texts.box.querySelector(".head").prepend(choice);
+  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names);
+  choice.addEventListener("change", () => use(Number(choice.value)));
+  const root = h(
+    "section",
+    { class: "panels race", "aria-label": "Against another set" },
+    result,
+    more,
+    titles,
+    rows.box,
+    texts.box,
+  );
+  element.replaceChildren(root);
+
+  function show() {
+    const data = readJson(props.value);
+    root.hidden = !data;
+    element.dataset.state = data ? "done" : "empty";
+    if (!data) return;
+    names = list(data.names).map(text);
+    [result.textContent, more.textContent] = [text(data.title), text(data.more)];
+    titles.textContent = `${names.map((name, n) => `${name}: ${text(data.titles[n])}`).join("; ")}.`;
+    rows.show(data);
+    pairs = list(data.pairs).map(({ prompt, runs, sides }) => ({
+      prompt: text(prompt),
+      runs,
+      sides: sides.map(readSide),
+    }));
+    texts.box.hidden = !pairs.length;
+    choice.hidden = pairs.length < 2;
+    const differ = ({ sides: [one, other] }) => (one.words === other.words ? "" : " (differ)");
+    choice.replaceChildren(
+      ...pairs.map((pair, n) => h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt, 60)}${differ(pair)}`)),
+    );
+    if (pairs.length) use(0);
+  }
+
+  watch("value", show);
+  show();
+}

@@ -1,0 +1,278 @@
+// The text of two runs, once: a rail of the steps of one run above every line, and of the other below. From the first difference on, the
+// texts are beside each other.
+
+import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
+import { readToken } from "../../assets/viewer/step.js";
+import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../assets/viewer/words.js";
+
+const SIDES = ["a", "b"]; // classes of the rails: above, below
+const NAMED = { first: "first draft", second: "second draft", target: "large model" };
+const FROM = { first: "from the first draft", second: "from a second draft", target: "from the large model" };
+
+/** Parses a run; `ends` are in seconds since the prompt was read; the places `from` and `to` of steps are in characters. */
+export function readSide(raw) {
+  const tokens = (committed) =>
+    list(committed).map((pair) => {
+      const token = readToken(pair);
+      return { ...token, text: token.text.replace(LONE, "\ufffd") };
+    });
+  const lead = tokens(raw.lead);
+  const length = (some) => sum(some.map((token) => token.text.length));
+  let to = length(lead);
+  let before = 0;
+  const steps = list(raw.steps).map((step) => {
+    const [elapsed, committed, outcome, boundary] = list(step);
+    const own = tokens(committed);
+    const [from, end] = [to, number(elapsed, 0, 1e6, 0)];
+    to += length(own);
+    const seconds = end - before;
+    before = end;
+    return { from, to, tokens: own, end, seconds, outcome: text(outcome), boundary: whole(boundary, -1, 1e6, -1) };
+  });
+  return {
+    lead,
+    steps,
+    words: [lead, ...steps.map((step) => step.tokens)]
+      .flat()
+      .map((t) => t.text)
+      .join(""),
+    textless: raw.textless === true,
+  };
+}
+
+/** The length of the common beginning of two texts; null if they are equal. */
+function firstDifference(one, other) {
+  if (one === other) return null;
+  let at = 0;
+  while (at < Math.min(one.length, other.length) && one[at] === other[at]) at += 1;
+  return at;
+}
+
+/** Tokens of a side as places in the text: `step` is -1 for the tokens of prefill; `starts`: whether a step starts here. */
+const placesOf = ({ lead, steps }) => {
+  let at = 0;
+  return [{ tokens: lead }, ...steps].flatMap(({ tokens }, step) =>
+    tokens.map(({ text: words, proposer }, n) => {
+      const from = at;
+      at += words.length;
+      return { from, to: at, step: step - 1, proposer, starts: n === 0 };
+    }),
+  );
+};
+
+/** The pieces of a part of the text, cut wherever a token of a side begins. */
+function piecesOf(sides, from, to) {
+  const places = sides.map(
+    (side) => side && placesOf(side).filter((token) => token.to > from && token.from < to && token.to > token.from),
+  );
+  const cuts = [...new Set(places.flatMap((own) => (own ?? []).map((token) => Math.max(from, token.from))))].sort(
+    (x, y) => x - y,
+  );
+  return cuts.map((cut, n) => ({
+    from: cut,
+    to: cuts[n + 1] ?? to,
+    tokens: places.map((own) => own?.find((token) => token.from <= cut && cut < token.to) ?? null),
+  }));
+}
+
+/** The words of a piece, with visible line breaks. */
+const broken = (words) =>
+  words
+    .split("\n")
+    .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
+
+export class TextsView {
+  /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
+  constructor(open, framed = () => {}) {
+    Object.assign(this, { open, framed, sides: [], names: [], place: 0, parts: [] });
+    this.status = h("p", { class: "status", role: "status" });
+    this.words = h("div", {
+      class: "rails",
+      tabindex: 0,
+      role: "region",
+      "aria-label": "Text with the steps of both; arrow keys move from step to step",
+    });
+    this.told = h("p", { class: "told", "aria-live": "polite" });
+    this.about = h("div", { class: "about" });
+    const legend = PROPOSERS.map((who) =>
+      h("li", {}, h("i", { class: `swatch ${who}`, "aria-hidden": "true" }), NAMED[who]),
+    );
+    this.box = h(
+      "section",
+      { class: "panel texts", "aria-label": "The text of both" },
+      h(
+        "div",
+        { class: "head" },
+        this.status,
+        h("ul", { class: "legend", "aria-label": "Who wrote a token" }, ...legend),
+      ),
+      this.words,
+      this.told,
+      this.about,
+    );
+    const placeOf = (event) => event.target.closest?.("[data-from]");
+    this.words.addEventListener("pointermove", (event) => {
+      const piece = event.pointerType !== "touch" && placeOf(event);
+      if (piece) this.choose(Number(piece.dataset.from), piece.dataset.side);
+    });
+    this.words.addEventListener("click", (event) => {
+      const piece = placeOf(event);
+      if (piece) this.choose(Number(piece.dataset.from), piece.dataset.side);
+    });
+    this.words.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+      if (!by || !this.frame) return;
+      this.choose(by > 0 ? this.frame.to : this.frame.from - 1, this.frame.side);
+      event.preventDefault();
+    });
+  }
+
+  /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
+  show(prompt, sides, names, asked = false) {
+    Object.assign(this, { sides, names, until: null });
+    const textless = sides.some((side) => side.textless);
+    const at = textless ? null : firstDifference(...sides.map((side) => side.words));
+    const shared = at ?? Math.min(...sides.map((side) => side.words.length));
+    const above = h(
+      "span",
+      {},
+      "Above each line the steps of ",
+      h("b", {}, names[0]),
+      ", below those of ",
+      h("b", {}, names[1]),
+      ". ",
+    );
+    const same = textless
+      ? "A log contains no text: each mark is a token."
+      : at === null
+        ? "Both wrote the same text."
+        : `The texts differ from character ${at + 1} on.`;
+    this.status.replaceChildren(above, same);
+    this.nodes = sides.map(() => []);
+    const rests = sides.map((side, n) => {
+      if (side.words.length <= shared)
+        return h("div", { class: "rest" }, h("b", { class: "whose" }, names[n]), "ends here");
+      const only = sides.map((other, m) => (m === n ? other : null));
+      return h(
+        "div",
+        { class: "rest" },
+        h("b", { class: "whose" }, names[n]),
+        ...this.pieces(side.words, only, shared, side.words.length, n),
+      );
+    });
+    this.words.replaceChildren(
+      h("span", { class: asked ? "prompt asked" : "prompt" }, prompt.replace(LONE, "\ufffd")),
+      ...this.pieces(sides[0].words, sides, 0, shared, ""),
+      sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
+    );
+    this.words.scrollTop = 0;
+    const widest = sides[1].steps.reduce(
+      (best, step) => (step.to - step.from > best.to - best.from && step.to <= shared ? step : best),
+      { from: 0, to: 0 },
+    );
+    this.choose(at === null ? widest.from : Math.max(0, shared - 1), "");
+  }
+
+  /** The pieces of a part of the text; `side`: the only side in it, or "". */
+  pieces(words, sides, from, to, side) {
+    return piecesOf(sides, from, to).map((piece) => {
+      const classes = piece.tokens.flatMap((token, n) =>
+        token && token.step >= 0
+          ? [`${SIDES[n]}-${token.proposer}`, token.starts && token.from === piece.from ? `${SIDES[n]}-starts` : ""]
+          : [],
+      );
+      const node = h(
+        "span",
+        { class: `piece ${classes.join(" ")}`, "data-from": piece.from, "data-side": side, dir: "auto" },
+        ...broken(words.slice(piece.from, piece.to)),
+      );
+      piece.tokens.forEach(
+        (token, n) => token && this.nodes[n].push({ node, step: token.step, from: piece.from, to: piece.to }),
+      );
+      return node;
+    });
+  }
+
+  /** Shows the rails of the steps that ended until `time`, in seconds. */
+  play(time) {
+    const counts = this.sides.map(({ steps }) => steps.filter(({ end }) => end <= time).length);
+    if (String(counts) === this.until) return;
+    this.until = String(counts);
+    this.nodes?.forEach((own, n) =>
+      own.forEach(({ node, step }) => node.classList.toggle(`${SIDES[n]}-later`, step >= counts[n])),
+    );
+  }
+
+  /** Frames the step at a place, of the side whose step is longer there; `only`: the side beyond the first difference, or "". */
+  choose(place, only) {
+    const stepAt = ({ steps }) => steps.findIndex(({ from, to }) => from <= place && place < to);
+    const at = this.sides.map((side, n) => (only === "" || Number(only) === n ? stepAt(side) : -1));
+    const size = (n) => (at[n] < 0 ? -1 : this.sides[n].steps[at[n]].to - this.sides[n].steps[at[n]].from);
+    const n = size(0) > size(1) ? 0 : 1;
+    if (at[n] < 0) return;
+    const step = this.sides[n].steps[at[n]];
+    const { from, to } = step;
+    if (this.frame?.key === `${n} ${at[n]}`) return;
+    this.frame = { from, to, side: only, key: `${n} ${at[n]}` };
+    // the other side's steps that end within this step
+    const others =
+      at[1 - n] < 0
+        ? []
+        : this.sides[1 - n].steps.flatMap((other, number) => (other.to > from && other.to <= to ? [number] : []));
+    const steps = n ? [others, [at[n]]] : [[at[n]], others];
+    for (const own of this.nodes)
+      for (const piece of own) {
+        const inside = piece.from >= from && piece.to <= to && (only === "" || own === this.nodes[n]);
+        piece.node.classList.toggle("framed", inside);
+        piece.node.classList.toggle("opens", inside && piece.from === from);
+        piece.node.classList.toggle("closes", inside && piece.to === to);
+      }
+    this.tell(n, at[n], others);
+    this.framed(steps);
+  }
+
+  tell(n, at, others) {
+    const { names, sides } = this;
+    const step = sides[n].steps[at];
+    const timed = (seconds) => (seconds > 0 ? `, ${milliseconds(seconds)}` : "");
+    const tokens = (some) => `${inWords(some)} token${some === 1 ? "" : "s"}`;
+    const by = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(
+      ([, k]) => k,
+    );
+    const rest = others.map((number) => sides[1 - n].steps[number]);
+    const needed = `${inWords(rest.length)} step${rest.length === 1 ? "" : "s"}`;
+    this.told.replaceChildren(
+      "Here ",
+      h("b", {}, names[n]),
+      ` wrote ${tokens(step.tokens.length)} in one step${timed(step.seconds)}: `,
+      ...by.flatMap(([who, k], place) => [place ? ", " : "", h("b", { class: who }, `${k} ${FROM[who]}`)]),
+      ...(rest.length
+        ? ["; ", h("b", {}, names[1 - n]), ` needed ${needed}${timed(sum(rest.map(({ seconds }) => seconds)))}`]
+        : []),
+      ".",
+    );
+    const lines = [[n, at], ...(others.length ? [[1 - n, others[0]]] : [])].sort(([x], [y]) => x - y);
+    this.about.replaceChildren(
+      ...lines.map(([side, number]) => {
+        const { outcome, boundary } = sides[side].steps[number];
+        const { mark, words } = OUTCOMES[outcome] ?? { mark: "", words: "" };
+        const parts = [
+          words && `${mark} ${words}`,
+          boundary < 0 ? "" : `${count(boundary, "token")} of the first draft accepted`,
+        ];
+        const said = parts.filter(Boolean).join(", ");
+        return h(
+          "span",
+          {},
+          h("b", {}, `${names[side]}, step ${number + 1}`),
+          said && `: ${said}`,
+          button(
+            "Explore →",
+            { class: "explore", "aria-label": `Explore → step ${number + 1} of ${names[side]}` },
+            () => this.open(side, number),
+          ),
+        );
+      }),
+    );
+  }
+}
