@@ -316,6 +316,7 @@ export function start(element, trigger, props, watch, server, options) {
   const [stops, ...others] = more.map((c) => c.box);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
+  const here = h("span", { class: "here", hidden: true });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
   const tools = h(
     "div",
@@ -335,9 +336,16 @@ export function start(element, trigger, props, watch, server, options) {
   const hint = h(
     "p",
     { class: "hint" },
-    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks. Click a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks. Click a mark to list its steps.",
   );
-  const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
+  const views = h(
+    "div",
+    { class: "grid", hidden: true },
+    main[0].legend,
+    ...main.map((c) => c.box),
+    members.box,
+    stops,
+  );
   const further = h(
     "details",
     { class: "further", hidden: true },
@@ -350,7 +358,7 @@ export function start(element, trigger, props, watch, server, options) {
   root.prepend(
     summary.result,
     summary.more,
-    h("div", { class: "line" }, title, bar, tools),
+    h("div", { class: "line" }, title, bar, here, tools),
     notice,
     empty,
     views,
@@ -393,6 +401,8 @@ export function start(element, trigger, props, watch, server, options) {
 
   function mark() {
     const row = pinnedRow();
+    here.hidden = row === null;
+    here.textContent = row === null ? "" : `Dashed frame: step ${data.steps.step[row] + 1}, chosen in Explore`;
     for (const figure of figures)
       figure.select(
         figure.id === choice.chart ? choice.places : [],

@@ -7,26 +7,38 @@ const SHOWN = 4; // rows; the others are shown on request
 
 export class DifferencesView {
   constructor() {
-    this.title = h("h3", {}, "What differs");
-    this.table = h("table", {});
-    this.fine = h("p", { class: "fine", hidden: true });
     this.more = button("", { class: "small", "aria-expanded": "false" }, () => this.unfold(this.fine.hidden));
     const save = () => saveFile("comparison.json", "application/json", JSON.stringify(this.saved, null, 1));
-    this.json = button("JSON", { class: "small" }, save);
+    const tools = h("div", { class: "tools" }, this.more, button("JSON", { class: "small" }, save));
+    this.names = ["", ""].map(() => h("th", { scope: "col" }));
+    this.body = h("tbody", {});
+    this.table = h(
+      "table",
+      {},
+      h("caption", { class: "spoken" }, "What differs"),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("th", { scope: "col", class: "title" }, "What differs"),
+          ...this.names,
+          ...["difference", "less ← 0 → more"].map((name) => h("th", { scope: "col" }, name)),
+          h(
+            "th",
+            { scope: "col", class: "words", title: "A difference is clear if its interval leaves out 0" },
+            "95% intervals, all rows together",
+          ),
+        ),
+      ),
+      this.body,
+    );
+    this.fine = h("p", { class: "fine", hidden: true });
     this.box = h(
       "section",
       { class: "panel differences", "aria-label": "What differs" },
-      h(
-        "div",
-        { class: "head" },
-        this.title,
-        h(
-          "p",
-          { class: "status" },
-          "95% intervals for all rows together; a difference is clear if its interval leaves out 0",
-        ),
-        h("div", { class: "tools" }, this.more, this.json),
-      ),
+      tools,
       h("div", { class: "scroll" }, this.table),
       this.fine,
     );
@@ -39,12 +51,8 @@ export class DifferencesView {
     const { names, rows, title, more, differs, how, comparison } = data;
     this.saved = { names, reading: [title, more, differs].filter(Boolean), comparison };
     this.rows = list(rows).map((row, n) => this.row(row, n));
-    const heads = ["", text(names[0]), text(names[1]), "difference", "less ← 0 → more", ""];
-    this.table.replaceChildren(
-      h("caption", { class: "spoken" }, "What differs"),
-      h("thead", {}, h("tr", {}, ...heads.map((name) => h("th", { scope: "col" }, name)))),
-      h("tbody", {}, ...this.rows),
-    );
+    this.names.forEach((head, n) => (head.textContent = text(names[n])));
+    this.body.replaceChildren(...this.rows);
     this.fine.replaceChildren(`${text(differs)} ${text(how)}`);
     this.unfold(!this.fine.hidden);
   }

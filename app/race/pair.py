@@ -122,7 +122,9 @@ def _row(d: Difference, doubt: str) -> dict[str, Any]:
         scaled = to_reach(d.difference)
         ends = [change(abs(end)).lstrip("+") for end in (low, high)]
         drawn = [part or 0.0 for part in (scaled.low, scaled.value, scaled.high)]
-        if not d.difference.excludes_zero:
+        if ends[0] == ends[1]:
+            words = f"{ends[0]} {more if low >= 0 else fewer}"
+        elif not d.difference.excludes_zero:
             words = f"not clear: {ends[0]} {fewer} to {ends[1]} {more}"
         else:
             words = f"{ends[0]} to {ends[1]} {more}" if low >= 0 else f"{ends[1]} to {ends[0]} {fewer}"

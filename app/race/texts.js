@@ -6,6 +6,7 @@ import { readToken } from "../../assets/viewer/step.js";
 import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../assets/viewer/words.js";
 
 const SIDES = ["a", "b"]; // classes of the rails: above, below
+const LINE = 44; // pixels: line height in race.css
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
 const FROM = { first: "from the first draft", second: "from a second draft", target: "from the large model" };
 
@@ -123,6 +124,7 @@ export class TextsView {
       const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (!by || !this.frame) return;
       this.choose(by > 0 ? this.frame.to : this.frame.from - 1, this.frame.side);
+      this.reveal();
       event.preventDefault();
     });
   }
@@ -166,11 +168,24 @@ export class TextsView {
       sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
     );
     this.words.scrollTop = 0;
-    const widest = sides[1].steps.reduce(
-      (best, step) => (step.to - step.from > best.to - best.from && step.to <= shared ? step : best),
-      { from: 0, to: 0 },
+    this.frame = null;
+    this.choose(at === null ? this.telling() : Math.max(0, shared - 1), "");
+    this.reveal();
+  }
+
+  /** The place where one step wrote what took the other side the most steps. */
+  telling() {
+    const within = (others, { from, to }) => others.filter((other) => other.to > from && other.to <= to).length;
+    const found = this.sides.flatMap(({ steps }, n) =>
+      steps.map((step) => [within(this.sides[1 - n].steps, step), step.from]),
     );
-    this.choose(at === null ? widest.from : Math.max(0, shared - 1), "");
+    return found.reduce((best, one) => (one[0] > best[0] ? one : best), [0, 0])[1];
+  }
+
+  /** Scrolls to the framed step. */
+  reveal() {
+    const node = this.words.querySelector(".opens");
+    if (node) this.words.scrollTop = Math.max(0, node.offsetTop - LINE);
   }
 
   /** The pieces of a part of the text; `side`: the only side in it, or "". */

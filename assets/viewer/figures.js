@@ -3,6 +3,15 @@
 import { button, h, oncePerFrame, text } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
+// Looks of the marks in the legend above a figure, by name; the second drafter has another colour.
+const MARKS = {
+  accepted: (kind) => `background: var(--${kind})`,
+  "n < 30": (kind) => `background: var(--${kind}-tint); box-shadow: inset 0 0 0 1px var(--${kind})`,
+  "over-confident": () => "background: repeating-linear-gradient(135deg, var(--reject) 0 2px, var(--sunken) 2px 4px)",
+  "under-confident": () =>
+    "background: radial-gradient(circle at 2px 2px, var(--muted) 1px, var(--sunken) 1.3px) 0 0 / 4px 4px",
+  confidence: () => "border-top: 2px dashed var(--ink); height: 0",
+};
 const whenIdle = (act) => (window.requestIdleCallback ?? setTimeout)(act);
 
 /** Options of plotly and its toolbar; `name`: name of saved files, without extension. */
@@ -89,6 +98,7 @@ export class FigureView {
     });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
+    this.legend = h("ul", { class: "legend", "aria-label": "Marks" });
     this.host = h("div", { class: "plot", role: "group" }); // not img, since its toolbar can take the focus
     this.numbers = h("div", { class: "numbers", hidden: true });
     this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
@@ -97,6 +107,7 @@ export class FigureView {
       { class: "panel figure", "data-figure": id },
       h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)),
       this.question,
+      this.legend,
       this.host,
       this.numbers,
     );
@@ -133,6 +144,9 @@ export class FigureView {
     this.box.setAttribute("aria-label", panel.title);
     this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
     this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
+    const kind = panel.id === "second" ? "second" : "first";
+    const mark = (name) => h("li", {}, h("i", { class: "swatch", style: MARKS[name](kind) }), name);
+    this.legend.replaceChildren(...panel.legend.map(mark));
     this.fillTable();
     this.draw();
   }

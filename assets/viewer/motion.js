@@ -272,13 +272,15 @@ export class Motion {
     const { tree, acts } = this;
     const path = step.accepted.map((id) => step.nodes.get(id));
     const wrong = [...tree.broken.keys()].find((id) => step.nodes.get(id).parent === step.bonus?.parent);
-    for (const [at, { id, depth }] of [...path, ...(step.bonus ? [step.bonus] : [])].entries()) {
+    const wishes = [...path, ...(step.bonus ? [step.bonus] : [])];
+    // the pass that writes each token; the longest form that fits everywhere
+    const fits = (name) => wishes.every(({ depth }, at) => tree.small(name(at)) < tree.columns.width(depth) - 2);
+    const said = [(at) => `pass ${at + 1}`, (at) => String(at + 1), () => ""].find(fits);
+    for (const [at, { id, depth }] of wishes.entries()) {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);
-      const said = [`pass ${at + 1}`, String(at + 1), ""]; // the pass that writes this token; the longest label that fits
-      const words = said.find((name) => tree.small(name) < tree.columns.width(depth) - 2);
-      const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, words);
+      const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, said(at));
       wish.append(pass);
       const row = this.rows.get(0) - tree.y(id);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);

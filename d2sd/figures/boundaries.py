@@ -42,6 +42,7 @@ from d2sd.figures.style import (
 )
 
 LEAST_OUTCOMES = 6
+MANY_OUTCOMES = 10
 LEAST_RANKS = 8
 FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to the cell's centre
 
@@ -84,22 +85,27 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
         "y": places,
         "z": [[(n / most) ** 0.5 if n else None for n in row] for row in counts],
         "zmin": 0,
-        "zmax": 1,
+        "zmax": 2,  # the darkest cell has the middle colour, on which the numbers are readable in both themes
         "colorscale": [[0, COLOURS["first-tint"]], [1, COLOURS["first"]]],
         "showscale": False,
         "xgap": 1.5,
         "ygap": 1.5,
         "text": [[f"{n}" if n else "" for n in row] for row in counts],
         "texttemplate": "%{text}",
-        "textfont": {"size": 10},
+        "textfont": {"size": 10, "color": INK},
         "customdata": [[a * size + p for p in shown] for a in shown],
         "hovertext": words,
         "hoverinfo": "text",
     }
     frame = {"type": "rect", "line": {"color": MUTED, "width": 1}}
     right = [{**frame, **{end: n + by for end, by in FRAME.items()}} for n in places]
-    square = places_axis(names, "predicted", side="top", tickangle=0)
-    down = places_axis(names, "actual", range=[len(shown) - 0.5, -0.5])
+    # every second label if there are many, and the last
+    labels = [
+        name if len(names) < MANY_OUTCOMES or (n % 2 == 0 and n < len(names) - 2) or n == places[-1] else ""
+        for n, name in enumerate(names)
+    ]
+    square = places_axis(labels, "predicted", side="top", tickangle=0)
+    down = places_axis(labels, "actual", range=[len(shown) - 0.5, -0.5])
     return draw(
         [cells],
         height=max(HEIGHT, 84 + 22 * len(shown)),

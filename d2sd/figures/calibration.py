@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -108,7 +108,8 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    yield _reliability("uniform", "Reliability", question, report.uniform)
+    occurring = _occurring([*report.uniform, *report.by_position])
+    yield _reliability("uniform", "Reliability", question, report.uniform, occurring)
     yield _by_position(report.by_position)
     if any(map(any, report.matrix.counts)):
         yield matrix_panel(report)
@@ -168,13 +169,32 @@ def _second(second: Second) -> Panel:
         f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these re-drafts count, up to their first rejected token. "
         "Of their tokens with this confidence, how many does the target accept?"
     )
-    return _reliability(
-        "second", "Second drafter’s confidence", question, second.uniform, "Second drafter’s confidence"
-    )
+    title = "Second drafter’s confidence"
+    return _reliability("second", title, question, second.uniform, _occurring(second.uniform), title)
 
 
-def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: str = "Confidence") -> Panel:
-    """Returns the reliability diagram of these bins. ``id``: "second" for the second drafter."""
+def _occurring(columns: Sequence[Bin | PositionAcceptance]) -> tuple[str, ...]:
+    """Returns the names of the marks that occur in columns, for the legend."""
+    counted = [c for c in columns if c.count]
+    over = {(c.confidence or 0.0) > (c.accepted or 0.0) for c in counted if c.confidence is not None}
+    occurs = {
+        "accepted": any(c.count >= FEW for c in counted),
+        f"n < {FEW}": any(c.count < FEW for c in counted),
+        "over-confident": True in over,
+        "under-confident": False in over,
+        "confidence": bool(over),
+    }
+    return tuple(name for name, there in occurs.items() if there)
+
+
+def _reliability(
+    id: str, title: str, question: str, bins: Sequence[Bin], legend: tuple[str, ...], name: str = "Confidence"
+) -> Panel:
+    """Returns the reliability diagram of these bins.
+
+    id: "second" for the second drafter.
+    legend: names of the marks in the legend, which also explains the neighbouring figure.
+    """
     columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
@@ -183,13 +203,13 @@ def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: 
         "range": [-0.5, len(bins) - 0.5],
     }
     figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
-    return _panel(id, title, question, figure, columns, name)
+    return replace(_panel(id, title, question, figure, columns, name), legend=legend)
 
 
 def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     columns = [_column(p.position, f"{p.position}", "Position", p) for p in positions]
     last = max((c.place for c in columns), default=1)
-    scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2 if last <= 20 else 5}
+    scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2}
     figure = _column_figure(columns, "first", "position in the draft", **scale)
     question = "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?"
     return _panel("positions", "By position", question, figure, columns, "Position")
@@ -203,45 +223,43 @@ def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> F
 
 
 def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
-    """Draws accepted shares as bars with intervals, mean confidence as diamonds, the gap between both, and counts below.
+    """Draws accepted shares as bars with intervals, mean confidence as diamonds, the gap between both, and counts below. Everything
+    about fewer than ``FEW`` positions is pale.
 
     scale: options of the x axis.
     """
     at = [c.place for c in columns]
 
-    def accepted(name: str, shown: list[FigureColumn], faint: bool) -> Trace:
+    def accepted(faint: bool) -> Trace:
+        shown = [c for c in columns if (c.count < FEW) == faint]
         marks, found = [c.place for c in shown], [c.accepted for c in shown]
-        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found)}
+        options = {"width": BAR, "customdata": marks, **whiskers(found, color=EDGE if faint else INK)}
         return bars(marks, values_of(found), fill(kind, faint), [c.words for c in shown], **options)
 
-    def gap(name: str, colour: str, shape: str, shown: list[FigureColumn]) -> Trace:
+    def gap(colour: str, shape: str, over: bool) -> Trace:
+        shown = [c for c in columns if c.confidence is not None and (c.confidence > (c.accepted.value or 0.0)) == over]
         ends = [(c.confidence or 0.0, c.accepted.value or 0.0) for c in shown]
         dark, light = COLOURS[colour], COLOURS["sunken"]
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
-        marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
+        strength = [0.25 if c.count < FEW else 0.85 for c in shown]
+        marker = {"color": dark, "opacity": strength, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
-        # an empty trace keeps its legend entry, so that neighbouring figures have the same height
-        nothing: list[Any] = [None]
-        where = [c.place for c in shown] or nothing
-        return bars(where, sizes or nothing, marker, name=name, width=BAR, base=base or nothing)
+        return bars([c.place for c in shown], sizes, marker, width=BAR, base=base)
 
-    many, few = ([c for c in columns if (c.count < FEW) == faint] for faint in (False, True))
-    known = [(c, c.confidence > (c.accepted.value or 0.0)) for c in columns if c.confidence is not None]
-    over, under = [[c for c, sure_of in known if sure_of == side] for side in (True, False)]
+    edges = [EDGE if c.count < FEW else INK for c in columns]
     traces = [
-        *([accepted("accepted", many, faint=False)] if many else []),
-        *([accepted(f"n < {FEW}", few, faint=True)] if few else []),
-        gap("over-confident", "reject", "/", over),
-        gap("under-confident", "muted", ".", under),
+        accepted(faint=False),
+        accepted(faint=True),
+        gap("reject", "/", over=True),
+        gap("muted", ".", over=False),
         scatter(
             "lines+markers",
             at,
             [c.confidence for c in columns],
-            name="confidence",
             line={"color": INK, "width": 1.25, "dash": "dash"},
-            marker={"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": INK, "width": 1.5}},
+            marker={"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": edges, "width": 1.5}},
         ),
-        bars(at, [c.count for c in columns], {"color": EDGE}, width=BAR, yaxis="y2", showlegend=False),
+        bars(at, [c.count for c in columns], {"color": EDGE}, width=BAR, yaxis="y2"),
     ]
     most = max((c.count for c in columns), default=1)
     count: dict[str, Any] = {"tickvals": [most / 2], "ticktext": [f"n ≤ {most}"], "range": [0, most * 1.02]}
@@ -249,7 +267,8 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
     return draw(
         traces,
         hovermode="x",
-        legend_entrywidth=104,
+        margin={"l": 44, "r": 12, "t": 12, "b": 44},
+        showlegend=False,  # ``Panel.legend`` instead
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
         yaxis2=below,

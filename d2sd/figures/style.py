@@ -59,6 +59,7 @@ class Panel:
     figure: the plotly figure.
     table: the numbers of the figure.
     names: for each mark, the title of the list of its steps.
+    legend: names of the marks in a legend above the figure; ``figures.js`` knows their looks.
     """
 
     id: str
@@ -67,12 +68,13 @@ class Panel:
     figure: go.Figure
     table: FigureTable
     names: dict[int, str] = field(default_factory=dict)
+    legend: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel as JSON-ready data."""
         figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
         names = {str(place): name for place, name in self.names.items()}
-        shown = {"id": self.id, "title": self.title, "question": self.question}
+        shown = {"id": self.id, "title": self.title, "question": self.question, "legend": self.legend}
         return {**shown, "figure": figure, "table": self.table, "names": names}
 
 
