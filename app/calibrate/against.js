@@ -15,7 +15,7 @@ export function start(element, trigger, props, watch) {
   const choice = h("select", { "aria-label": "Prompt" });
   const texts = new TextsView((side, step) => trigger("select", { side, step, run: pairs[choice.value].runs[side] }));
   texts.box.querySelector(".head").prepend(choice);
-  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names);
+  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].asked);
   choice.addEventListener("change", () => use(Number(choice.value)));
   const root = h(
     "section",
@@ -24,6 +24,7 @@ export function start(element, trigger, props, watch) {
     more,
     titles,
     rows.box,
+    rows.tools,
     texts.box,
   );
   element.replaceChildren(root);
@@ -37,8 +38,9 @@ export function start(element, trigger, props, watch) {
     [result.textContent, more.textContent] = [text(data.title), text(data.more)];
     titles.textContent = `${names.map((name, n) => `${name}: ${text(data.titles[n])}`).join("; ")}.`;
     rows.show(data);
-    pairs = list(data.pairs).map(({ prompt, runs, sides }) => ({
+    pairs = list(data.pairs).map(({ prompt, chat, runs, sides }) => ({
       prompt: text(prompt),
+      asked: chat === true,
       runs,
       sides: sides.map(readSide),
     }));
@@ -46,7 +48,9 @@ export function start(element, trigger, props, watch) {
     choice.hidden = pairs.length < 2;
     const differ = ({ sides: [one, other] }) => (one.words === other.words ? "" : " (differ)");
     choice.replaceChildren(
-      ...pairs.map((pair, n) => h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt, 60)}${differ(pair)}`)),
+      ...pairs.map((pair, n) =>
+        h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt.replace(/\s+/g, " "), 60)}${differ(pair)}`),
+      ),
     );
     if (pairs.length) use(0);
   }

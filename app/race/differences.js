@@ -1,4 +1,4 @@
-// What differs between two sides: a row for each figure, with the interval of the difference drawn and in words.
+// What differs between two sides: a row for each figure, with the interval of the difference drawn and in words. `tools` are buttons for it.
 
 import { button, h, list, text } from "../../assets/viewer/dom.js";
 import { saveFile } from "../../assets/viewer/share.js";
@@ -9,8 +9,9 @@ export class DifferencesView {
   constructor() {
     this.more = button("", { class: "small", "aria-expanded": "false" }, () => this.unfold(this.fine.hidden));
     const save = () => saveFile("comparison.json", "application/json", JSON.stringify(this.saved, null, 1));
-    const tools = h("div", { class: "tools" }, this.more, button("JSON", { class: "small" }, save));
+    this.tools = h("span", { class: "tools" }, this.more, button("JSON", { class: "small" }, save));
     this.names = ["", ""].map(() => h("th", { scope: "col" }));
+    this.whose = h("th", { scope: "col", class: "words", title: "A difference is clear if its interval leaves out 0" });
     this.body = h("tbody", {});
     this.table = h(
       "table",
@@ -22,14 +23,10 @@ export class DifferencesView {
         h(
           "tr",
           {},
-          h("th", { scope: "col", class: "title" }, "What differs"),
+          h("th", { scope: "col", class: "what" }, "What differs"),
           ...this.names,
           ...["difference", "less ← 0 → more"].map((name) => h("th", { scope: "col" }, name)),
-          h(
-            "th",
-            { scope: "col", class: "words", title: "A difference is clear if its interval leaves out 0" },
-            "95% intervals, all rows together",
-          ),
+          this.whose,
         ),
       ),
       this.body,
@@ -38,7 +35,6 @@ export class DifferencesView {
     this.box = h(
       "section",
       { class: "panel differences", "aria-label": "What differs" },
-      tools,
       h("div", { class: "scroll" }, this.table),
       this.fine,
     );
@@ -46,12 +42,13 @@ export class DifferencesView {
 
   /** `data`: the drawing of `app/race/pair.py`; null hides the rows. */
   show(data) {
-    this.box.hidden = !data;
+    this.box.hidden = this.tools.hidden = !data;
     if (!data) return;
     const { names, rows, title, more, differs, how, comparison } = data;
     this.saved = { names, reading: [title, more, differs].filter(Boolean), comparison };
     this.rows = list(rows).map((row, n) => this.row(row, n));
     this.names.forEach((head, n) => (head.textContent = text(names[n])));
+    this.whose.textContent = `${text(names[1])}: 95% intervals, all rows together`;
     this.body.replaceChildren(...this.rows);
     this.fine.replaceChildren(`${text(differs)} ${text(how)}`);
     this.unfold(!this.fine.hidden);
@@ -84,7 +81,7 @@ export class DifferencesView {
 
 /** An interval and its value between -1 and 1. */
 function interval([low, value, high]) {
-  const at = (x) => `${(50 + 50 * x).toFixed(1)}%`;
+  const at = (x) => `${(50 + 48 * x).toFixed(1)}%`;
   return h(
     "span",
     { class: "interval" },

@@ -44,7 +44,7 @@ export function start(element, trigger, props, watch) {
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
   const rows = new DifferencesView();
-  const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
+  const sharing = h("div", { class: "sharing" }, rows.tools, copied, link);
   const last = h("div", { class: "head last" }, heading, status, sharing);
   const stage = h("div", { class: "panel stage" }, result, more, all, controls.box, tracks, axis);
   const root = h(
@@ -117,7 +117,7 @@ export function start(element, trigger, props, watch) {
     lanes = raw.map(
       (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
     );
-    sharing.hidden = Boolean(running) || !data.query;
+    link.hidden = Boolean(running) || !data.query;
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     table.hidden = !raw.some((lane) => lane.row && lane.total);
     const costs = running ? [] : costRows(raw);

@@ -19,8 +19,7 @@ from d2sd.trace.metrics import SYMBOLS, recorded_values, verdict, what_differs
 from d2sd.trace.text import encodable
 
 MAX_PAIRS = 40
-MAX_CHARACTERS = 400_000  # of the texts of all pairs
-MAX_LABEL = 80
+MAX_CHARACTERS = 400_000  # of the prompts and texts of all pairs
 TEXTLESS = frozenset({"tokens", "target"})  # entries of ``Trace.missing`` that make a text incomplete
 DISTURBED = "The times were not measured cleanly: other work kept this machine busy."
 OTHER_MACHINE = "Their times are not compared, since they were measured on different machines."
@@ -94,7 +93,7 @@ def finding(
     rates = [COMPARED["speed"][1](side.value) for side in (figures["speed"].a, figures["speed"].b)]
     said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
     if not tokens.excludes_zero:
-        return title, f"{names[faster]} is faster: {said}." if speed.excludes_zero else "Nor in time."
+        return title, f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
     takes = f"a step takes {own:.1f} ms instead of {others:.1f}"
     if not speed.excludes_zero:
         return title, f"But {takes}: no clear difference in time."
@@ -195,8 +194,9 @@ def side_by_side(a: RunSet, b: RunSet) -> Iterator[dict[str, Any]]:
     size = 0
     for number, at in enumerate(partners(a.prompts, b.prompts)):
         traces = a.traces[at[0]], b.traces[at[1]]
-        size += sum(len(c.text) for trace in traces for step in trace.steps for c in step.committed)
+        prompt = traces[0].prompt
+        size += len(prompt) + sum(len(c.text) for trace in traces for step in trace.steps for c in step.committed)
         if number and size > MAX_CHARACTERS:
             return
-        label = " ".join(a.prompts[at[0]].split())[:MAX_LABEL]
-        yield {"prompt": encodable(label), "runs": at, "sides": [side_of(trace) for trace in traces]}
+        asked = bool(traces[0].header["config"].get("chat"))
+        yield {"prompt": encodable(prompt), "chat": asked, "runs": at, "sides": [side_of(trace) for trace in traces]}

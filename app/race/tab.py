@@ -217,7 +217,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: RaceControls)
             if raced.status or not raced.lanes:
                 return [race_drawing(raced), gr.skip(), gr.skip(), gr.skip()]
             keep_race(explored.history, raced)
-            explored.two, explored.chosen = None, ("", "")
+            explored.two = None
             listed = runs_view.runs_drawing(explored.history, explored.shown.key)
             return [race_drawing(raced), listed, *offer(explored, "", "")]
 
@@ -229,7 +229,8 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: RaceControls)
     ticket, outputs = gr.State(Ticket()), [lanes, shown.runs, *own.two]
     inputs = [session, *own.ticks.values(), *(form[name] for name in fields)]
     wire(own.start.click, run, ticket, inputs, outputs, notice, stop=own.stop)
-    for event in (tab.select, own.two[0].input, own.two[1].input):
+    tab.select(offer, [session, *own.two], own.two, **AT_ONCE)
+    for event in (own.two[0].input, own.two[1].input):
         answer(event, choose_runs, ticket, [session, *own.two], [*own.two, lanes], notice, **AT_ONCE)
     added = answer(own.add.upload, add_files, ticket, [session, own.add], [shown.runs], notice, show_progress="minimal")
     added.then(offer, [session, *own.two], own.two, **AT_ONCE)
@@ -320,9 +321,7 @@ def offer(session: Session, first: str | None, second: str | None) -> list[Any]:
 def choose_runs(_: Call, session: Session, first: str | None, second: str | None) -> list[Any]:
     """Show two runs of the list as lanes, or the race again."""
     boxes, keys = offered(session, first, second)
-    if keys == session.chosen:
-        return [*boxes, gr.skip(), gr.skip()]
-    session.chosen, chosen = keys, [session.history.find(key) for key in keys]
+    chosen = [session.history.find(key) for key in keys]
     traces = [kept.run.trace() for kept in chosen if kept]
     session.two = None
     if len(traces) == 2:

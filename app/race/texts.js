@@ -7,6 +7,7 @@ import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../a
 
 const SIDES = ["a", "b"]; // classes of the rails: above, below
 const LINE = 44; // pixels: line height in race.css
+const LONG = 300; // characters; of longer prompts only the end is shown
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
 const FROM = { first: "from the first draft", second: "from a second draft", target: "from the large model" };
 
@@ -163,7 +164,11 @@ export class TextsView {
       );
     });
     this.words.replaceChildren(
-      h("span", { class: asked ? "prompt asked" : "prompt" }, prompt.replace(LONE, "\ufffd")),
+      h(
+        "span",
+        { class: asked ? "prompt asked" : "prompt" },
+        (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).replace(LONE, "\ufffd"),
+      ),
       ...this.pieces(sides[0].words, sides, 0, shared, ""),
       sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
     );
