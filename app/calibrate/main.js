@@ -297,6 +297,7 @@ export function worthSeeing(data, kind, group) {
 // The view, with one selection for all charts.
 
 const PATIENCE_MS = 20000;
+const ROOM = 200; // pixels of the list in sight that suffice
 // Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
 const MAIN = ["uniform", "positions", "matrix"];
 const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
@@ -417,9 +418,9 @@ export function start(element, trigger, props, watch, server, options) {
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
-    // Scroll to the list if it is out of sight, as always in a single column. Closing the list scrolls back.
+    // Scroll to the list unless some of its rows are in sight, as always in a single column. Closing the list scrolls back.
     const { top } = members.box.getBoundingClientRect();
-    if (top < 0 || top > window.innerHeight * 0.7) {
+    if (top < 0 || top > window.innerHeight - ROOM) {
       members.box.scrollIntoView({ block: "start" });
       members.title.focus({ preventScroll: true });
     }

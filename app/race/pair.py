@@ -164,7 +164,7 @@ def side_of(trace: Trace) -> dict[str, Any]:
     textless = bool(TEXTLESS.intersection(trace.missing))
 
     def tokens(committed: Sequence[Any]) -> list[list[str]]:
-        return [["▪" if textless else encodable(c.text), c.proposer] for c in committed]
+        return [[encodable(c.text), c.proposer] for c in committed]
 
     return {
         "lead": tokens(trace.prefill.committed) if trace.prefill else [],

@@ -11,15 +11,16 @@ const LONG = 300; // characters; of longer prompts only the end is shown
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
 const FROM = { first: "from the first draft", second: "from a second draft", target: "from the large model" };
 
-/** Parses a run; `ends` are in seconds since the prompt was read; the places `from` and `to` of steps are in characters. */
-export function readSide(raw) {
+/** Parses a run; `end` is in seconds since the prompt was read; `from` and `to` of steps are places in the text, in characters.
+ *  `marks`: whether each token is a mark instead of its text, which a log may lack. */
+export function readSide(raw, marks = raw.textless === true) {
   const tokens = (committed) =>
     list(committed).map((pair) => {
       const token = readToken(pair);
-      return { ...token, text: token.text.replace(LONE, "\ufffd") };
+      return { ...token, text: marks ? "▪" : token.text.replace(LONE, "\ufffd") };
     });
-  const lead = tokens(raw.lead);
   const length = (some) => sum(some.map((token) => token.text.length));
+  const lead = tokens(raw.lead);
   let to = length(lead);
   let before = 0;
   const steps = list(raw.steps).map((step) => {
@@ -31,19 +32,12 @@ export function readSide(raw) {
     before = end;
     return { from, to, tokens: own, end, seconds, outcome: text(outcome), boundary: whole(boundary, -1, 1e6, -1) };
   });
-  return {
-    lead,
-    steps,
-    words: [lead, ...steps.map((step) => step.tokens)]
-      .flat()
-      .map((t) => t.text)
-      .join(""),
-    textless: raw.textless === true,
-  };
+  const all = [lead, ...steps.map((step) => step.tokens)].flat();
+  return { raw, lead, steps, words: all.map((token) => token.text).join("") };
 }
 
 /** The length of the common beginning of two texts; null if they are equal. */
-function firstDifference(one, other) {
+export function firstDifference(one, other) {
   if (one === other) return null;
   let at = 0;
   while (at < Math.min(one.length, other.length) && one[at] === other[at]) at += 1;
@@ -63,18 +57,50 @@ const placesOf = ({ lead, steps }) => {
 };
 
 /** The pieces of a part of the text, cut wherever a token of a side begins. */
-function piecesOf(sides, from, to) {
-  const places = sides.map(
-    (side) => side && placesOf(side).filter((token) => token.to > from && token.from < to && token.to > token.from),
+export function piecesOf(sides, from, to) {
+  const places = sides.map((side) =>
+    (side ? placesOf(side) : []).filter((own) => own.to > Math.max(from, own.from) && own.from < to),
   );
-  const cuts = [...new Set(places.flatMap((own) => (own ?? []).map((token) => Math.max(from, token.from))))].sort(
-    (x, y) => x - y,
+  const cuts = [...new Set(places.flat().map((own) => Math.max(from, own.from)))].sort((x, y) => x - y);
+  const next = sides.map(() => 0);
+  return cuts.map((cut, n) => {
+    const tokens = places.map((own, side) => {
+      while (own[next[side]]?.to <= cut) next[side] += 1;
+      return own[next[side]]?.from <= cut ? own[next[side]] : null;
+    });
+    return { from: cut, to: cuts[n + 1] ?? to, tokens };
+  });
+}
+
+/** The step at a place of the text: that of the `side` whose step is longer there, and the other side's steps that end within it. Null if
+ *  no step is there. `only`: the only side at this place, or null; `shared`: where the texts begin to differ. */
+export function stepAt(sides, place, only, shared) {
+  const at = sides.map(({ steps }, n) =>
+    only === null || only === n ? steps.findIndex(({ from, to }) => from <= place && place < to) : -1,
   );
-  return cuts.map((cut, n) => ({
-    from: cut,
-    to: cuts[n + 1] ?? to,
-    tokens: places.map((own) => own?.find((token) => token.from <= cut && cut < token.to) ?? null),
-  }));
+  const [one, other] = sides.map(({ steps }, n) => (at[n] < 0 ? -1 : steps[at[n]].to - steps[at[n]].from));
+  const side = one > other ? 0 : 1;
+  if (at[side] < 0) return null;
+  const { from, to } = sides[side].steps[at[side]];
+  const within = (step) => step.to > from && step.to <= Math.min(to, shared);
+  const others = only === null ? sides[1 - side].steps.flatMap((step, n) => (within(step) ? [n] : [])) : [];
+  return { side, step: at[side], others, from, to, only };
+}
+
+/** The place where one step wrote what took the other side the most steps. */
+export function tellingPlace(sides) {
+  let best = [0, 0];
+  sides.forEach(({ steps }, n) => {
+    let at = 0;
+    const others = sides[1 - n].steps;
+    for (const { from, to } of steps) {
+      while (others[at]?.to <= from) at += 1;
+      let ends = at;
+      while (others[ends]?.to <= to) ends += 1;
+      if (ends - at > best[0]) best = [ends - at, from];
+    }
+  });
+  return best[1];
 }
 
 /** The words of a piece, with visible line breaks. */
@@ -86,7 +112,7 @@ const broken = (words) =>
 export class TextsView {
   /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
   constructor(open, framed = () => {}) {
-    Object.assign(this, { open, framed, sides: [], names: [], place: 0, parts: [] });
+    Object.assign(this, { open, framed, sides: [], names: [], frame: null });
     this.status = h("p", { class: "status", role: "status" });
     this.words = h("div", {
       class: "rails",
@@ -112,19 +138,20 @@ export class TextsView {
       this.told,
       this.about,
     );
+    const choose = ({ dataset: { from, side } }) => this.choose(Number(from), side === undefined ? null : Number(side));
     const placeOf = (event) => event.target.closest?.("[data-from]");
     this.words.addEventListener("pointermove", (event) => {
       const piece = event.pointerType !== "touch" && placeOf(event);
-      if (piece) this.choose(Number(piece.dataset.from), piece.dataset.side);
+      if (piece) choose(piece);
     });
     this.words.addEventListener("click", (event) => {
       const piece = placeOf(event);
-      if (piece) this.choose(Number(piece.dataset.from), piece.dataset.side);
+      if (piece) choose(piece);
     });
     this.words.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (!by || !this.frame) return;
-      this.choose(by > 0 ? this.frame.to : this.frame.from - 1, this.frame.side);
+      this.choose(by > 0 ? this.frame.to : this.frame.from - 1, this.frame.only);
       this.reveal();
       event.preventDefault();
     });
@@ -132,10 +159,11 @@ export class TextsView {
 
   /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
   show(prompt, sides, names, asked = false) {
-    Object.assign(this, { sides, names, until: null });
-    const textless = sides.some((side) => side.textless);
+    const textless = sides.some((side) => side.raw.textless === true);
+    if (textless) sides = sides.map(({ raw }) => readSide(raw, true));
     const at = textless ? null : firstDifference(...sides.map((side) => side.words));
     const shared = at ?? Math.min(...sides.map((side) => side.words.length));
+    Object.assign(this, { sides, names, shared, until: null, frame: null });
     const above = h(
       "span",
       {},
@@ -169,22 +197,11 @@ export class TextsView {
         { class: asked ? "prompt asked" : "prompt" },
         (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).replace(LONE, "\ufffd"),
       ),
-      ...this.pieces(sides[0].words, sides, 0, shared, ""),
+      ...this.pieces(sides[0].words, sides, 0, shared, null),
       sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
     );
-    this.words.scrollTop = 0;
-    this.frame = null;
-    this.choose(at === null ? this.telling() : Math.max(0, shared - 1), "");
+    this.choose(at === null ? tellingPlace(sides) : Math.max(0, shared - 1), null);
     this.reveal();
-  }
-
-  /** The place where one step wrote what took the other side the most steps. */
-  telling() {
-    const within = (others, { from, to }) => others.filter((other) => other.to > from && other.to <= to).length;
-    const found = this.sides.flatMap(({ steps }, n) =>
-      steps.map((step) => [within(this.sides[1 - n].steps, step), step.from]),
-    );
-    return found.reduce((best, one) => (one[0] > best[0] ? one : best), [0, 0])[1];
   }
 
   /** Scrolls to the framed step. */
@@ -193,7 +210,7 @@ export class TextsView {
     if (node) this.words.scrollTop = Math.max(0, node.offsetTop - LINE);
   }
 
-  /** The pieces of a part of the text; `side`: the only side in it, or "". */
+  /** The pieces of a part of the text; `side`: the only side in it, or null. */
   pieces(words, sides, from, to, side) {
     return piecesOf(sides, from, to).map((piece) => {
       const classes = piece.tokens.flatMap((token, n) =>
@@ -207,7 +224,7 @@ export class TextsView {
         ...broken(words.slice(piece.from, piece.to)),
       );
       piece.tokens.forEach(
-        (token, n) => token && this.nodes[n].push({ node, step: token.step, from: piece.from, to: piece.to }),
+        (token, n) => token && this.nodes[n].push({ node, step: token.step, from: piece.from, to: piece.to, side }),
       );
       return node;
     });
@@ -223,35 +240,23 @@ export class TextsView {
     );
   }
 
-  /** Frames the step at a place, of the side whose step is longer there; `only`: the side beyond the first difference, or "". */
+  /** Frames the step at a place; `only`: as in `stepAt`. */
   choose(place, only) {
-    const stepAt = ({ steps }) => steps.findIndex(({ from, to }) => from <= place && place < to);
-    const at = this.sides.map((side, n) => (only === "" || Number(only) === n ? stepAt(side) : -1));
-    const size = (n) => (at[n] < 0 ? -1 : this.sides[n].steps[at[n]].to - this.sides[n].steps[at[n]].from);
-    const n = size(0) > size(1) ? 0 : 1;
-    if (at[n] < 0) return;
-    const step = this.sides[n].steps[at[n]];
-    const { from, to } = step;
-    if (this.frame?.key === `${n} ${at[n]}`) return;
-    this.frame = { from, to, side: only, key: `${n} ${at[n]}` };
-    // the other side's steps that end within this step
-    const others =
-      at[1 - n] < 0
-        ? []
-        : this.sides[1 - n].steps.flatMap((other, number) => (other.to > from && other.to <= to ? [number] : []));
-    const steps = n ? [others, [at[n]]] : [[at[n]], others];
-    for (const own of this.nodes)
-      for (const piece of own) {
-        const inside = piece.from >= from && piece.to <= to && (only === "" || own === this.nodes[n]);
-        piece.node.classList.toggle("framed", inside);
-        piece.node.classList.toggle("opens", inside && piece.from === from);
-        piece.node.classList.toggle("closes", inside && piece.to === to);
-      }
-    this.tell(n, at[n], others);
-    this.framed(steps);
+    const found = stepAt(this.sides, place, only, this.shared);
+    if (!found || (this.frame?.side === found.side && this.frame.step === found.step)) return;
+    this.frame = found;
+    const { side: n, step, others, from, to } = found;
+    for (const piece of this.nodes.flat()) {
+      const inside = piece.from >= from && piece.to <= to && (piece.side === null || piece.side === n);
+      piece.node.classList.toggle("framed", inside);
+      piece.node.classList.toggle("opens", inside && piece.from === from);
+      piece.node.classList.toggle("closes", inside && piece.to === to);
+    }
+    this.tell(found);
+    this.framed(n ? [others, [step]] : [[step], others]);
   }
 
-  tell(n, at, others) {
+  tell({ side: n, step: at, others }) {
     const { names, sides } = this;
     const step = sides[n].steps[at];
     const timed = (seconds) => (seconds > 0 ? `, ${milliseconds(seconds)}` : "");

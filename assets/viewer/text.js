@@ -10,7 +10,7 @@ const FEW_LINES = 3; // boxes with fewer lines show none above the revealed toke
 const SETTLE = 120; // ms until lines that came into view are laid out
 
 /** A token, coloured and underlined by proposer, with visible line breaks; `first`: whether it is the first of its step. */
-export function tokenSpan({ text, proposer }, first) {
+function tokenSpan({ text, proposer }, first) {
   const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
   text
     .replace(LONE, "\ufffd")

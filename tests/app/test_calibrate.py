@@ -17,11 +17,12 @@ import pytest
 
 from app import models, presets
 from app.calibrate import measure as calibrate
-from app.calibrate.tab import NAMES, _measure, _measure_prompts, _measure_shown, _open
+from app.calibrate.tab import _measure, _measure_prompts, _measure_shown, _open
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
+from app.settings import MEASURED
 from app.view import APP
 from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
 from d2sd.bench.prompts import read_prompts
@@ -98,8 +99,8 @@ def test_prompt_set_keeps_finished_prompts_after_stop_or_fault(fails, monkeypatc
 
 def test_new_measurement_replaces_running_prompt_set(opening):
     job, recordings, explore = Job(), Recordings(), Session()
-    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
-    running = _measure_prompts(job, "prompts", recordings, explore, *controls)
+    controls = ["", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in MEASURED]]
+    running = _measure_prompts(job, "heldout", recordings, explore, *controls)
     while not recordings.runs:
         next(running)
     done = recordings.runs[0]
@@ -156,13 +157,13 @@ def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
 
 
 def test_prompt_source_splits_pasted_lines(tmp_path):
-    longer = calibrate.PromptSource.read("own", None, "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
+    longer = calibrate.PromptSource.read("own", "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
     assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
-    source = calibrate.PromptSource.read("own", None, " One day\n\n  a cat ", None)
+    source = calibrate.PromptSource.read("own", " One day\n\n  a cat ", None)
     assert [p.text for p in source.prompts(5)] == ["One day", "a cat"]
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffOne day\n".encode())
-    assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
+    assert [p.text for p in calibrate.PromptSource.read("own", "", str(path)).prompts(5)] == ["One day"]
 
 
 def test_too_large_prompt_file_is_refused_unread(tmp_path, monkeypatch):
@@ -170,7 +171,7 @@ def test_too_large_prompt_file_is_refused_unread(tmp_path, monkeypatch):
     path.write_bytes(b"a" * (calibrate.MAX_PROMPT_BYTES + 1))
     monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
     with pytest.raises(InputError, match=r"^mine\.txt is larger than 5 MB$"):
-        calibrate.PromptSource.read("own", None, "", str(path))
+        calibrate.PromptSource.read("own", "", str(path))
 
 
 def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening):

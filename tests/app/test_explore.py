@@ -15,11 +15,11 @@ import d2sd
 from app import models, plain, presets, streaming
 from app.explore import run as explore
 from app.explore import tab as explore_tab
-from app.explore.controls import filled_in
+from app.explore.controls import build_controls, filled_in
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
 from app.jobs import TURNS, Job, Update, updates_of
-from app.links import Link
+from app.links import Link, read_link
 from app.models import Chosen
 from app.session import Session
 from app.settings import SETTINGS, default_budget
@@ -146,7 +146,8 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     loads = []
     monkeypatch.setattr(models, "_load", lambda chosen: loads.append(chosen) or unmeasured)
     with gr.Blocks() as page:
-        controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
+        controls = build_controls()
+        explore_tab.build_explore(gr.State(Session(shown=presets.opening())), controls)
     assert not ahead  # building the page loads no models
     chosen = Chosen(controls.inputs["model"].value)
     at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
@@ -420,8 +421,9 @@ def test_block_size_is_read_from_the_config_of_chosen_models(tmp_path, monkeypat
 
 def test_links_of_runs_keep_their_limit_on_nodes():
     assert filled_in(Link({"prompt": "One day"}))["node_budget"] == 16
-    assert filled_in(Link({"prompt": "One day", "method": "d2sd"}))["node_budget"] is None
-    assert filled_in(Link({"method": "d2sd", "node_budget": 5}))["node_budget"] == 5
+    for query in ({"method": "d2sd"}, {"methods": "d2sd"}):
+        assert filled_in(read_link({"prompt": "One day"} | query))["node_budget"] is None
+        assert filled_in(read_link({"node_budget": "5"} | query))["node_budget"] == 5
 
 
 def test_missed_lines_are_sent_again():

@@ -14,6 +14,7 @@ from app.calibrate import measure as calibrate
 from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _measure, _measure_shown
 from app.explore import tab as explore_tab
+from app.explore.controls import build_controls
 from app.explore.tab import build_explore, open_trace
 from app.jobs import CANCELLED, NEXT, Job, Overtaken, Ticket, Update, sentence, speaker, wire
 from app.runs import tab as runs_tab
@@ -380,7 +381,8 @@ def test_queue_place_is_reported_once_per_change(monkeypatch):
 def test_run_button_label_resets_after_stop():
     session = Session()
     with gr.Blocks() as page:
-        controls = build_explore(gr.State(session)).controls
+        controls = build_controls()
+        build_explore(gr.State(session), controls)
     pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
     *_, rest = (f.fn for f in page.fns.values() if f.fn and f.outputs == [controls.run])
     pressed(WINDOW, Event(), session, None)

@@ -12,7 +12,6 @@ from d2sd.__about__ import HOME
 # classes and ids that each sheet may style
 SCOPES = {
     "calibrate": (".calibrate",),
-    "compare": (".compared", "#compare-view"),
     "learn": (".tour",),
     "race": (".race", "#race"),
     "runs": ("#runs",),

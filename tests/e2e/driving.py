@@ -63,7 +63,7 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 def put_back(page: Page, address: str) -> None:
     """Return to Explore with the recorded run and no selection; reopen the page if a test has changed more than that."""
     page.get_by_role("tab", name="Explore").click()
-    expect(page.locator("#tree")).to_be_visible()
+    expect(page.locator("#explorer #tree")).to_be_visible()
     page.evaluate("document.activeElement.blur()")  # a focused tab would handle the keys itself
     page.mouse.move(0, 0)
     for _ in range(4):  # for a menu, playback, the node and the step
@@ -180,7 +180,6 @@ MARK = """(host, place) => {
 DRAWN = {
     "Explore": "#tree g.node",
     "Race": "#race .track",
-    "Compare": "#compare-go",
     "Calibrate": "#measure",
     "Learn": "#learn [data-ready=yes]",
 }
@@ -229,14 +228,25 @@ def list_steps(page: Page, figure: str, place: int) -> None:
     box.locator(f".numbers button[data-place='{place}']").click()
 
 
+def measure_what(page: Page, label: str) -> None:
+    """Choose what Calibrate measures. Prompts of one's own and files have fields in the drawer, which then opens."""
+    fold(page)
+    before = page.locator("#source input").input_value()
+    choose_from(page, "source", label)
+    if label in ("Prompts of my own", "Trace files and logs"):
+        if label == before:
+            unfold(page)
+        expect(page.locator("#own-prompts" if label.startswith("Prompts") else "#traces")).to_be_visible()
+
+
 def measure_own(page: Page, prompts: str, done: int = 0) -> None:
     """Measure these prompts, one a line, with up to 2000 tokens each; wait until at least ``done`` are finished. After “🙂”
     the bundled model does not stop by itself, so a hundred such prompts take longer than any test."""
     page.get_by_role("tab", name="Calibrate").click()
-    page.locator("#source").get_by_label("Prompts of my own").check()
+    measure_what(page, "Prompts of my own")
     page.locator("#own-prompts textarea").fill(prompts)
     set_number(page, "how-many", 100)
-    set_number(page, "calibrate-max-tokens", 2000)
+    set_number(page, "max-tokens", 2000)
     page.locator("#measure").click()
     expect(page.locator("#calibration .what").first).to_have_text(
         re.compile(rf": ([{done}-9]|\d\d) of 100 done"), timeout=PATIENCE

@@ -11,7 +11,18 @@ from playwright.sync_api import Locator, Page, expect
 from app import presets
 from app.calibrate.measure import shown as measured_run
 from app.runs.recordings import Recordings
-from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, measure_own, set_number, view
+from tests.e2e.driving import (
+    PATIENCE,
+    click_mark,
+    drawn_figure,
+    fold,
+    list_steps,
+    measure_own,
+    measure_what,
+    set_number,
+    unfold,
+    view,
+)
 
 pytestmark = pytest.mark.e2e
 AT_ONCE = 60  # steps that are listed before “Show more”
@@ -30,8 +41,7 @@ def calibrate(shown: Page) -> Page:
     for clear in shown.locator("#traces button[aria-label=Clear]").all():
         choose_files(shown)
         clear.click()
-    shown.locator("#source").get_by_label("The run in Explore").check()
-    expect(shown.locator("#traces")).to_be_hidden()
+    measure_what(shown, "The run in Explore")
     expect(title(shown)).to_contain_text("The run in Explore", timeout=PATIENCE)
     if shown.locator("#calibration .members .icon").is_visible():
         shown.locator("#calibration .members .icon").click()
@@ -61,8 +71,7 @@ def shown_step(row: Locator) -> int:
 
 
 def choose_files(page: Page) -> None:
-    page.locator("#source").get_by_label("Trace files").check()
-    expect(page.locator("#traces")).to_be_visible()  # Gradio has applied the choice
+    measure_what(page, "Trace files and logs")
 
 
 def send(page: Page, *files: tuple[str, bytes]) -> None:
@@ -134,15 +143,17 @@ def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Pa
     figures, notice = calibrate.locator("#calibration .figures"), calibrate.locator("#calibrate-notice textarea")
     before = figures.text_content()
     choose_files(calibrate)
+    fold(calibrate)
     calibrate.locator("#measure").click()
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
     assert figures.text_content() == before
     trace = "".join(f"{line}\n" for line in presets.opening().lines()).encode()
     send(calibrate, ("one.jsonl", trace), ("two.jsonl", trace))
     expect(title(calibrate)).to_have_text("2 trace files", timeout=PATIENCE)
-    calibrate.locator("#source").get_by_label("The run in Explore").check()
+    measure_what(calibrate, "The run in Explore")
     expect(title(calibrate)).to_contain_text("The run in Explore")
     choose_files(calibrate)
+    fold(calibrate)
     calibrate.locator("#measure").click()
     expect(title(calibrate)).to_have_text("2 trace files", timeout=PATIENCE)
     list_steps(calibrate, "uniform", 9)
@@ -150,6 +161,7 @@ def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Pa
     calibrate.locator("#calibration .members .more").click()
     expect(rows(calibrate)).to_have_count(2 * report["uniform"][-1]["count"])
     before = figures.text_content()
+    unfold(calibrate)
     calibrate.locator("#traces button[aria-label=Clear]").first.click()
     send(calibrate, ("bad <b>.jsonl", b'{"a": 1}\n'))
     expect(notice).to_have_value(re.compile("was not read: .*line 1"))
@@ -160,6 +172,7 @@ def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
     choose_files(calibrate)
     log, report = calibrate.locator("#pasted-log textarea"), calibrate.locator("#doctor-report")
     log.fill("draft acceptance = 0.25000 (100 accepted / 400 generated)")
+    fold(calibrate)
     calibrate.locator("#measure").click()
     expect(report).to_contain_text("llama.cpp", timeout=PATIENCE)
     expect(report).to_be_visible()
@@ -167,15 +180,14 @@ def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
     expect(report).to_be_hidden()
     calibrate.locator("#measure").click()
     expect(report).to_be_visible(timeout=PATIENCE)
-    log.fill("")
-    calibrate.locator("#source").get_by_label("A prompt set").check()
+    measure_what(calibrate, "Prompts: heldout")
     expect(report).to_be_hidden()
 
 
 def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
-    calibrate.locator("#source").get_by_label("A prompt set").check()
+    measure_what(calibrate, "Prompts: heldout")
     set_number(calibrate, "how-many", 3)
-    set_number(calibrate, "calibrate-max-tokens", 16)
+    set_number(calibrate, "max-tokens", 16)
     calibrate.locator("#measure").click()
     expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached(
         timeout=PATIENCE

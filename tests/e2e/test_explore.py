@@ -283,12 +283,13 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
 def test_settings_describe_limits_of_methods_and_models(shown: Page):
     for method in ("autoregressive", "ddtree", RUN.header["method"]):
         choose_method(shown, method)
+        unfold(shown)
         expect(shown.locator("#method-info")).to_contain_text(d2sd.METHODS[method].sentence)
         used = settings.used_by(method)
         for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
             kind = "input" if setting.kind == "choice" else "input[type=number]"
             field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
-            expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
+            expect(field).to_be_visible(visible=setting.name in used)
     prompt, model = shown.locator("#prompt textarea"), partial(choose_from, shown, "model")
     unfold(shown)
     expect(shown.locator("#able")).to_contain_text(presets.TINY)

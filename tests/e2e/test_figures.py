@@ -157,6 +157,5 @@ def test_race_counts_tokens_as_explore_does(module_page: Page, python):
     """The token of the pass over the prompt belongs to no step."""
     open_tab(module_page, "Race")
     module_page.locator("#race .time").evaluate("(e) => { e.value = e.max; e.dispatchEvent(new Event('input')); }")
-    for note in module_page.locator("#race .lane .note").all():
-        expect(note).to_have_text(f"{python['tokens']} tokens", timeout=PATIENCE)
-    expect(module_page.locator("#race .status")).to_contain_text("pass over the prompt writes one token more")
+    for track in module_page.locator("#race li.track").all():
+        expect(track).to_have_attribute("data-tokens", str(python["tokens"]), timeout=PATIENCE)

@@ -81,8 +81,6 @@ def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(emp
     wait_until_idle(empty)
     assert empty.locator("#calibration [data-figure=second] .main-svg").count() == 0  # collapsed, so not drawn
     drawn_figure(empty, "second")
-    empty.get_by_role("tab", name="Compare").click()
-    expect(empty.locator("#compare-view .main-svg").first).to_be_visible(timeout=PATIENCE)
     wait_until_idle(empty)
     assert len(plotly) == 1
     assert elsewhere == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,7 +13,7 @@ from app.methods import lane_title
 from app.models import Chosen
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, choose_from, window
+from tests.e2e.driving import PATIENCE, choose_from, fold, open_tab, set_number, unfold, view, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -42,16 +43,12 @@ def replayed(browser, address: str):
     context.close()
 
 
-def number(page: Page, elem_id: str, value: int) -> None:
-    field = page.locator(f"#{elem_id} input[type=number]")
-    field.fill(str(value))
-    field.blur()
-
-
 def choose(page: Page, *methods: str) -> None:
     names = [lane_title(method) for method in methods]
+    unfold(page)
     for label in page.locator(".race-methods label:visible").all():
         label.locator("input").set_checked((label.text_content() or "").strip() in names)
+    fold(page)
 
 
 def data(page: Page, name: str) -> str:
@@ -65,14 +62,12 @@ def seek(page: Page, share: float) -> None:
 
 
 def visible_tokens(page: Page) -> list[int]:
-    return page.locator("#race .lane").evaluate_all(
-        "lanes => lanes.map(l => l.querySelectorAll('.words .tok:not([hidden])').length)"
-    )
+    return page.locator("#race .track[data-tokens]").evaluate_all("tracks => tracks.map(t => Number(t.dataset.tokens))")
 
 
-def tokens() -> list[int]:
-    """Returns the number of tokens of every lane of the recorded race."""
-    return [lane.trace.totals.tokens for lane in recorded_race().lanes]
+def tokens(until: float = 1e9) -> list[int]:
+    """Returns for every lane of the recorded race the number of tokens that its steps had written at this time, in seconds."""
+    return [sum(len(s.committed) for s in lane.trace.steps if s.elapsed <= until) for lane in recorded_race().lanes]
 
 
 def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
@@ -88,14 +83,13 @@ def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
     seek(replayed, 0.5)
     at = float(data(replayed, "time"))
     assert at == pytest.approx(end / 2, rel=0.01)
-    expected = [1 + sum(len(s.committed) for s in lane.trace.steps if s.elapsed <= at) for lane in lanes]
-    assert all(abs(a - b) <= 16 for a, b in zip(visible_tokens(replayed), expected, strict=True))
+    assert all(abs(a - b) <= 16 for a, b in zip(visible_tokens(replayed), tokens(at), strict=True))
+    later = replayed.locator("#race .a-later, #race .b-later")
+    assert later.count() > 0  # the rails of the text grow with the lanes
     seek(replayed, 0)
-    assert visible_tokens(replayed) == [len(lane.trace.prefill.committed) for lane in lanes]
-    words = replayed.locator("#race .lane .words").first
-    words.evaluate("e => { e.style.height = '2.5em'; }")  # too low for its text
+    assert visible_tokens(replayed) == [0] * len(lanes)
     seek(replayed, 1)
-    assert words.evaluate("e => e.scrollTop > e.scrollHeight - e.clientHeight - 12")  # it scrolls with its text
+    assert later.count() == 0
     seek(replayed, 0)
     replayed.locator("#race .play").focus()
     replayed.keyboard.press("Enter")
@@ -114,21 +108,17 @@ def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
 def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     race, page = recorded_race(), raced(shown)
     assert (data(page, "playing"), visible_tokens(page)) == ("false", tokens())
-    expect(page.locator("#race .stage")).to_contain_text("A recorded race")
-    expect(page.locator("#race .stage")).to_contain_text("measured on")
-    expect(page.locator("#race tbody tr")).to_have_count(len(race.lanes))
-    texts = page.locator("#race .lane .words").all_text_contents()
-    assert texts == [
-        "".join(c.text for s in (lane.trace.prefill, *lane.trace.steps) for c in s.committed) for lane in race.lanes
-    ]
+    expect(page.locator("#race .last")).to_contain_text("A recorded race.")
+    expect(page.locator("#race .last")).to_contain_text("measured on")
+    expect(page.locator("#race .figures tbody tr")).to_have_count(len(race.lanes))
     ends = sorted(zip(race.methods, race.lanes, strict=True), key=lambda end: end[1].trace.totals.seconds)
     order = "; ".join(lane_title(lane) for lane, _ in ends)
-    expect(page.locator("#race [aria-live=polite]")).to_have_text(f"Finish order: {order}.")
+    expect(page.locator("#race .spoken[aria-live]")).to_have_text(f"Finish order: {order}.")
     expect(page.locator(f"#race .track[data-method='{ends[0][0]}'] .result")).to_have_text(re.compile("^1st · "))
     rows = page.locator("#race .costs .bar-row")
     assert rows.locator(".name b").all_text_contents() == [lane_title(method) for method in race.methods[1:]]
-    costs = page.locator("#race tbody tr td[data-name='A step costs']").all_text_contents()[1:]
-    assert rows.locator(".value b").all_text_contents() == [cost.replace(" plain", " passes") for cost in costs]
+    costs = page.locator("#race .figures td[data-name='A step costs']").all_text_contents()[1:]
+    assert rows.locator(".value b").all_text_contents() == costs
     page.locator("#race-pays").click()
     expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?", timeout=PATIENCE)
     page.get_by_role("tab", name="Race").click()
@@ -140,33 +130,63 @@ def test_own_race_is_drawn_after_mistake(race: Page):
     race.locator("#start-race").click()
     expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=PATIENCE)
     expect(race.locator("#race .title")).to_have_text(title)
-    race.locator("#race-prompt textarea").fill(PROMPT)
+    race.locator("#prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
-    number(race, "race-max-tokens", 24)
+    set_number(race, "max-tokens", 24)
     race.locator("#start-race").click()
-    expect(race.locator("#race .title")).to_have_text("Your race", timeout=PATIENCE)
-    expect(race.locator("#race tbody tr")).to_have_count(2)
-    expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
-    expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text(
-        re.compile(r"1\.00×|not measured cleanly")
-    )
+    expect(race.locator("#race .title")).to_have_text("Your race.", timeout=PATIENCE)
+    expect(race.locator("#race .figures tbody tr")).to_have_count(2)
+    expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
+    expect(race.locator("#race .figures tr[data-method=autoregressive]")).to_contain_text(re.compile("1\\.00×|—"))
     expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
-    words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
+    words = "".join(race.locator("#race .piece").all_text_contents())
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
 
 
-def test_race_form_follows_explore_unless_chosen_in_race(page: Page):
-    def explored(prompt: str, model: str) -> None:
-        page.get_by_role("tab", name="Explore").click()
-        choose_from(page, "model", model)
-        page.locator("#prompt textarea").fill(prompt)
-        page.get_by_role("tab", name="Race").click()
+def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page):
+    page = raced(shown)
+    expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where DFlash needs 24.")
+    expect(page.locator("#race .differences tbody tr:visible")).to_have_count(4)
+    page.locator("#race .tools button[aria-expanded]").click()
+    expect(page.locator("#race .differences .fine")).to_contain_text("What differs: method (DFlash → D²SD)")
+    with page.expect_download() as saved:
+        page.locator("#race .tools").get_by_role("button", name="JSON").click()
+    assert json.loads(saved.value.path().read_text(encoding="utf-8"))["names"] == ["DFlash", "D²SD"]
+    told = page.locator("#race .told")
+    expect(told).to_contain_text("Here D²SD wrote nine tokens in one step")
+    expect(told).to_contain_text("DFlash needed three steps")
+    assert page.locator("#race .track[data-method=dflash] .block.framed").count() == 3
+    page.locator("#race .rails").focus()
+    page.keyboard.press("ArrowRight")
+    expect(told).not_to_contain_text("DFlash needed three steps")
+    page.keyboard.press("ArrowLeft")
+    expect(told).to_contain_text("DFlash needed three steps")
+    page.locator("#race .piece").nth(3).hover()
+    expect(told).not_to_contain_text("DFlash needed three steps")
+    page.locator("#race .track[data-method=autoregressive] .name").click()  # replaces the lane that was chosen first
+    title = page.locator("#race h2.result")
+    expect(title).to_have_text("D²SD needs 14 steps where plain decoding needs 110.", timeout=PATIENCE)
+    expect(page.locator("#race .texts .status")).to_contain_text("Both wrote the same text.")
+    page.locator("#race .about button").last.click()
+    expect(view(page)).to_be_visible(timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
 
-    prompt, model = page.locator("#race-prompt textarea"), page.locator("#race-model input")
-    explored("First", presets.DSPARK)
+
+def test_one_bar_serves_explore_race_and_calibrate(page: Page):
+    prompt, model = page.locator("#prompt textarea"), page.locator("#model input")
+    choose_from(page, "model", presets.DSPARK)
+    prompt.fill("First")
+    open_tab(page, "Race")
     expect(prompt).to_have_value("First")
     expect(model).to_have_value(presets.DSPARK)
-    choose_from(page, "race-model", "tiny (bundled)")
-    explored("Second", presets.DSPARK)
+    prompt.fill("Second")
+    open_tab(page, "Calibrate")
+    expect(prompt).to_be_hidden()
+    expect(model).to_have_value(presets.DSPARK)
+    open_tab(page, "Explore")
     expect(prompt).to_have_value("Second")
-    expect(model).to_have_value("tiny (bundled)")
+    for name, shown in {"Explore": "run", "Race": "start-race", "Calibrate": "measure"}.items():
+        open_tab(page, name)
+        assert [button for button in ("run", "start-race", "measure") if page.locator(f"#{button}").is_visible()] == [
+            shown
+        ]

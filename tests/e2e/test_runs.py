@@ -9,7 +9,19 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, choose_from, finished, fold, opened, problem, reopened, start, unfold, view
+from tests.e2e.driving import (
+    PATIENCE,
+    choose_from,
+    finished,
+    fold,
+    measure_what,
+    opened,
+    problem,
+    reopened,
+    start,
+    unfold,
+    view,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -61,17 +73,25 @@ def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_compare_opens_with_recorded_lanes_if_no_runs_share_a_prompt_and_opens_step(two: Page):
+def test_two_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
     fold(two)
-    two.get_by_role("tab", name="Compare").click()
-    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 more tokens per step.", timeout=PATIENCE)
-    expect(two.locator("#compare-a input")).to_have_value("Recorded race: DFlash")
-    expect(two.locator("#compare-view [data-figure=differences]")).to_be_visible()
-    expect(two.locator("#compare-view .status")).to_contain_text("The texts are the same")
-    two.locator("#compare-swap").click()
-    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 fewer tokens per step.", timeout=PATIENCE)
-    two.locator("#compare-view .lane button").last.click()
-    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
+    two.get_by_role("tab", name="Race").click()
+    expect(two.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where DFlash needs 24.", timeout=PATIENCE)
+    two.locator("#race li.track .explore").nth(1).click()  # a second run of the prompt that the page opens with
+    expect(two.locator("#runs li")).to_have_count(3, timeout=PATIENCE)
+    two.get_by_role("tab", name="Race").click()
+    unfold(two)
+    two.get_by_text("Two runs instead of a race").click()
+    two.locator("#race-first input").click()
+    two.get_by_role("option", name=re.compile("^EAGLE-3")).click()
+    expect(two.locator("#race .title")).to_have_text("Two runs of the list.", timeout=PATIENCE)
+    fold(two)
+    expect(two.locator("#race li.track")).to_have_count(2)
+    two.locator("#race .about button").last.click()
+    expect(view(two)).to_be_visible(timeout=PATIENCE)
+    two.get_by_role("tab", name="Race").click()
+    choose_from(two, "race-first", "the race")
+    expect(two.locator("#race .title")).to_have_text("A recorded race.", timeout=PATIENCE)
 
 
 def test_explain_tells_own_run_and_leads_back_to_it(two: Page):
@@ -122,7 +142,7 @@ def test_back_forward_and_reload_restore_views_and_input(two: Page):
     expect(view(two)).to_have_attribute("data-pinned", step or "")
     two.get_by_role("tab", name="Race").click()  # before the address contains the step
     settled(two, "tab=race")
-    two.locator("#race button.explore").nth(1).click()
+    two.locator("#race li.track .explore").nth(1).click()
     settled(two, "tab=explore")
     expect(two.locator("#runs li")).to_have_count(3, timeout=PATIENCE)
     expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows the opened run
@@ -160,19 +180,21 @@ def test_back_forward_and_reload_restore_views_and_input(two: Page):
 def expect_typed(page: Page, raced: str, measured: str) -> None:
     """Expect these prompts in the fields of Race and Calibrate."""
     page.get_by_role("tab", name="Race").click()
-    expect(page.locator("#race-prompt textarea")).to_have_value(raced)
+    expect(page.locator("#prompt textarea")).to_have_value(raced)
     page.get_by_role("tab", name="Calibrate").click()
-    page.locator("#source").get_by_label("Prompts of my own").check()
+    measure_what(page, "Prompts of my own")
     expect(page.locator("#own-prompts textarea")).to_have_value(measured)
+    fold(page)
 
 
 def test_reload_keeps_race_and_calibrate_prompts_without_sending_them(page: Page, address: str):
     expect_typed(page, str(presets.opening().header["prompt"]), "")
     page.get_by_role("tab", name="Race").click()
-    page.locator("#race-prompt textarea").fill("raced of my own")
+    page.locator("#prompt textarea").fill("raced of my own")
     page.get_by_role("tab", name="Calibrate").click()
+    unfold(page)
     page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
-    page.locator("#source").get_by_label("A prompt set").check()  # the field is hidden and keeps its text
+    measure_what(page, "Prompts: heldout")  # the field is hidden and keeps its text
     page.get_by_role("tab", name="Explore").click()
     told: list[str] = []
     page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))

@@ -12,7 +12,6 @@ from d2sd.calibration import comparison
 from d2sd.calibration.comparison import (
     ResampledSide,
     Side,
-    align,
     compare,
     first_difference,
     ratio,
@@ -21,8 +20,6 @@ from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate, newcombe, wilson
 from d2sd.calibration.sentences import read_comparison
 from d2sd.calibration.steps import tabulate
-from d2sd.trace.events import Committed, PrefillDone
-from d2sd.trace.trace import Trace
 from tests.unit.steps import made_step, simulated
 
 
@@ -145,32 +142,6 @@ def test_compare_empty_sides_says_too_few():
     result = compare(side([]), side([]))
     assert all(d.difference.value is None for d in result.figures)
     assert next(read_comparison(result)).startswith("Too few")
-
-
-def spoken(step, *texts):
-    return structs.replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
-
-
-def trace_of(*steps, lead=""):
-    first = (Committed(9, lead, "target", None),) if lead else ()
-    return Trace({}, PrefillDone((1,), ("a",), 0.0, first), steps, None)
-
-
-def test_align_matches_runs_by_characters():
-    step = made_step([0.5], 1)
-    one = trace_of(spoken(step, "The ", "cat"), spoken(step, " sat", " down"))
-    other = trace_of(spoken(step, "The cat "), spoken(step, "sat", " up"))
-    found = align(one, other)
-    assert (found.ends_a, found.ends_b) == ((7, 16), (8, 14))
-    assert found.differs_at == len("The cat sat ")
-    assert align(one, one).differs_at is None
-
-
-def test_align_detects_difference_in_prefill_token():
-    same = spoken(made_step([0.5], 1), " was", " sad")
-    found = align(trace_of(same, lead="He"), trace_of(same, lead="She"))
-    assert found.differs_at == 0
-    assert (found.ends_a, found.ends_b) == ((10,), (11,))
 
 
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])

@@ -10,7 +10,7 @@ import pytest
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import read_report
-from d2sd.calibration.comparison import Side, align, compare
+from d2sd.calibration.comparison import Side, compare
 from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.steps import tabulate
 from d2sd.logs import import_log
@@ -208,13 +208,9 @@ def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     assert "of 8 steps with a known outcome" in read_report(report)[0].text
 
 
-def test_align_compares_logs_without_text_by_tokens(tmp_path):
+def test_logs_without_confidences_are_compared(tmp_path):
     other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
     a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
-    found = align(a, b)
-    assert (found.by_tokens, found.parts_at, found.differs_at) == (True, 2, None)
-    assert found.ends_a[:3] == (4, 8, 10)
-    assert align(a, a).parts_at is None
     figures = compare(Side(tabulate([a.steps]), ("",)), Side(tabulate([b.steps]), ("",))).figures
     (first,) = (d for d in figures if d.name == "first")
     assert (first.a.value, first.b.value, first.count_b) == (18 / 8, 18 / 8, 8)

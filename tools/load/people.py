@@ -36,13 +36,13 @@ class Person:
     """A simulated user: one window, and its finished requests."""
 
     def __init__(self, page: PageClient, number: int, seed: int, model: str):
-        self.models = dict.fromkeys(("model", "race_model", "calibrate_model"), model)
+        self.model = model
         self.window, self.number, self.rng = Window(page), number, random.Random(f"{seed} {number}")
         self.page, self.done = page, list[Done]()
 
     def work(self, kind: str, **asked: Any) -> Done:
         """Presses a button and waits for the result."""
-        asked = self.models | asked
+        asked = {"model": self.model} | asked
         button = {"run": "run", "race": "start-race", "calibration": "measure"}[kind]
         # Measure triggers two calls: a quick one for existing runs, and one for prompts, which waits in the queue
         first = self.page.call(button, "click", 1 if kind == "calibration" else 0)
@@ -85,16 +85,8 @@ class Person:
         if kind == "run":
             return self.work(kind, prompt=prompt, max_tokens=tokens, gamma_2=None, budget=None)
         if kind == "race":
-            chosen = {
-                "race_prompt": prompt,
-                "race_max_tokens": tokens,
-                "race_chains": [],
-                "race_trees": [],
-                "race_d2sd": ["d2sd"],
-            }
-            return self.work(kind, **chosen, race_budget=None)
-        chosen = {"source": "prompts", "how_many": 2, "calibrate_max_tokens": tokens}
-        return self.work(kind, **chosen)
+            return self.work(kind, prompt=prompt, max_tokens=tokens, race_methods=["d2sd"], budget=None)
+        return self.work(kind, source="heldout", how_many=2, max_tokens=tokens)
 
     def until(self, stop: Event) -> Thread:
         """Makes requests in a new thread until ``stop`` is set. Returns the thread."""
