@@ -132,8 +132,8 @@ def build() -> gr.Blocks:
             with gr.Tab("Explore", id="explore"):
                 opening = drawn_view(None, "explore/opening.js", elem_id="opening")
                 shown = build_explore(session, controls)
-            with gr.Tab("Race", id="race") as tab:
-                race = build_race(tab, tabs, shown, race_controls)
+            with gr.Tab("Race", id="race"):
+                race = build_race(tabs, shown, race_controls)
             with gr.Tab("Calibrate", id="calibrate") as tab:
                 build_calibrate(tab, tabs, shown, calibrate_controls)
             with gr.Tab("Learn", id="learn"):

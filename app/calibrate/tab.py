@@ -302,7 +302,7 @@ def compare_sets(call: Call, session: Session, recordings: Recordings, against: 
 
 def sets_drawing(a: RunSet, b: RunSet) -> str:
     """Returns the comparison of two sets for the page: the finding, the rows that differ, and the prompts with the texts of both."""
-    names = side_names(a.statistics.headers, b.statistics.headers)
+    names = side_names([a.statistics.headers, b.statistics.headers])
     doubt = "" if same_machine(a.statistics.headers, b.statistics.headers) else OTHER_MACHINE
     pair = pair_drawing(names, a.statistics, b.statistics, doubt)
     return orjson.dumps({**pair, "titles": [a.title, b.title], "pairs": list(side_by_side(a, b))}).decode()

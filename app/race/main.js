@@ -11,7 +11,7 @@ import { Controls, LaneView, Player, readLane } from "./replay.js";
 import { costRows, raceTable, resultWords, stageLegend, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
-const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Two runs of the list." };
+const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
 
 export function start(element, trigger, props, watch) {
   const result = h("h2", { class: "result" });
@@ -44,7 +44,8 @@ export function start(element, trigger, props, watch) {
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
   const rows = new DifferencesView();
-  const sharing = h("div", { class: "sharing" }, rows.tools, copied, link);
+  const back = button("Back to the race", { class: "small" }, () => trigger("choose", { at: null }));
+  const sharing = h("div", { class: "sharing" }, back, rows.tools, copied, link);
   const last = h("div", { class: "head last" }, heading, status, sharing);
   const stage = h("div", { class: "panel stage" }, result, more, all, controls.box, tracks, axis);
   const root = h(
@@ -117,6 +118,7 @@ export function start(element, trigger, props, watch) {
     lanes = raw.map(
       (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
     );
+    back.hidden = data.kind !== "runs";
     link.hidden = Boolean(running) || !data.query;
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     table.hidden = !raw.some((lane) => lane.row && lane.total);

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,17 +22,16 @@ from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
 from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, recorded_race, reference
 from app.runs import view as runs_view
-from app.runs.recordings import FILE_TYPES, read_all, short
-from app.runs.view import MAX_LINK, about
+from app.runs.view import MAX_LINK
 from app.session import History, Session
 from app.settings import RACED
 from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.calibration import RunStatistics
-from d2sd.calibration.sentences import count
 
 GROUPS = grouped(LANES)  # the checkbox groups of methods
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
+MAX_LANES = 8  # of runs of the list
 Pair = tuple[int, int]  # the lanes that are compared
 
 
@@ -119,18 +118,12 @@ def _lane(lane: Lane) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RaceControls:
-    """The fields of a race in the drawer, and its buttons.
-
-    ticks: the methods, as groups of check boxes by title.
-    two: the lists of runs that are compared instead of a race.
-    """
+    """The fields of a race in the drawer, and its buttons. ticks: the methods, as groups of check boxes by title."""
 
     ticks: dict[str, gr.CheckboxGroup]
     start: gr.Button
     stop: gr.Button
     notice: gr.Textbox
-    two: tuple[gr.Dropdown, gr.Dropdown]
-    add: gr.UploadButton
 
 
 def build_race_controls(controls: Controls) -> RaceControls:
@@ -147,15 +140,7 @@ def build_race_controls(controls: Controls) -> RaceControls:
                     f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
                 )
             )
-        with gr.Accordion("Two runs instead of a race", open=False, elem_id="race-two"):
-            two = tuple(
-                gr.Dropdown([NO_RUN], value="", label=f"{n} run", elem_id=f"race-{n.lower()}")
-                for n in ("First", "Second")
-            )
-            add = gr.UploadButton(
-                "Add trace files", file_types=FILE_TYPES, file_count="multiple", size="sm", elem_id="race-add"
-            )
-    return RaceControls(ticks, start, stop, notice, (two[0], two[1]), add)
+    return RaceControls(ticks, start, stop, notice)
 
 
 def _ticks(title: str) -> gr.CheckboxGroup:
@@ -199,10 +184,10 @@ class RaceTab:
         return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
 
 
-def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: RaceControls) -> RaceTab:
+def build_race(tabs: gr.Tabs, shown: ExploreTab, own: RaceControls) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: the Explore tab, which opens lanes and whose session stores the race."""
     session, opening, notice = shown.session, recorded_race(), own.notice
-    # events: ``choose`` compares two lanes, ``at``; ``select`` opens the run of a ``lane`` (its number) in Explore, at ``step`` if given
+    # events: ``choose`` compares two lanes, ``at`` (null: shows the race again); ``select`` opens the run of a ``lane`` (its number) in Explore, at ``step`` if given
     drawn = race_drawing(opening) if opening.lanes else None
     lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
     form = shown.controls.inputs
@@ -215,26 +200,22 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: RaceControls)
 
         def draw(raced: Race) -> list[Any]:
             if raced.status or not raced.lanes:
-                return [race_drawing(raced), gr.skip(), gr.skip(), gr.skip()]
+                return [race_drawing(raced), gr.skip()]
             keep_race(explored.history, raced)
-            explored.two = None
+            explored.beside = None
             listed = runs_view.runs_drawing(explored.history, explored.shown.key)
-            return [race_drawing(raced), listed, *offer(explored, "", "")]
+            return [race_drawing(raced), listed]
 
         for update in race.run_race(job, named.pop("prompt") or "", chosen, methods, named):
             yield update.map(draw)
 
     forgive(notice, [box.change for box in (*own.ticks.values(), *(form[name] for name in fields))])
     # A separate ticket: a run in Explore and a race wait for each other, but do not stop each other.
-    ticket, outputs = gr.State(Ticket()), [lanes, shown.runs, *own.two]
+    ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
     inputs = [session, *own.ticks.values(), *(form[name] for name in fields)]
     wire(own.start.click, run, ticket, inputs, outputs, notice, stop=own.stop)
-    tab.select(offer, [session, *own.two], own.two, **AT_ONCE)
-    for event in (own.two[0].input, own.two[1].input):
-        answer(event, choose_runs, ticket, [session, *own.two], [*own.two, lanes], notice, **AT_ONCE)
-    added = answer(own.add.upload, add_files, ticket, [session, own.add], [shown.runs], notice, show_progress="minimal")
-    added.then(offer, [session, *own.two], own.two, **AT_ONCE)
     answer(lanes.choose, choose_lanes, ticket, [session], [lanes], notice, **AT_ONCE)
+    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], shown.controls.notice, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
     return RaceTab(form, own.ticks, lanes)
 
@@ -260,7 +241,7 @@ def keep_race(history: History, raced: Race) -> None:
 
 
 def shown_race(session: Session) -> Race:
-    return session.two or session.history.race or recorded_race()
+    return session.beside or session.history.race or recorded_race()
 
 
 def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
@@ -278,71 +259,28 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
 
 
 def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:
-    """Compare the two lanes ``at`` of the shown race."""
-    raced, at = shown_race(session), call.data.get("at")
+    """Compare the two lanes ``at`` of what is shown, or show the race again if there are none."""
+    at = call.data.get("at")
+    if at is None:
+        session.beside = None
+        return race_drawing(shown_race(session)), gr.skip()
+    raced = shown_race(session)
     steps = [n for n, lane in enumerate(raced.lanes) if lane.trace.steps]
     if not isinstance(at, list) or len(at) != 2 or not all(n in steps for n in at):
         raise InputError("This lane no longer exists; press Race again.")
     return race_drawing(raced, (at[0], at[1])), gr.skip()
 
 
-# Two runs of the list instead of a race.
-
-NO_RUN = ("the race", "")
-
-
-def offered(session: Session, first: str | None, second: str | None) -> tuple[list[Any], tuple[str, str]]:
-    """Returns the lists of runs, and the keys of the chosen ones.
-
-    The first list has the runs that share a prompt with another run; the second those of the same prompt as the first choice.
-    """
-    runs = {kept.run.key: kept for kept in session.history.runs}
-
-    def partners(key: str | None) -> list[str]:
-        asked = runs[key].header.get("prompt") if key in runs else None
-        return [k for k, kept in runs.items() if k != key and key in runs and kept.header.get("prompt") == asked]
-
-    left, right = [key for key in runs if partners(key)], partners(first)
-    one = first if first in left and first else ""
-    other = second if second in right and second else next(iter(right), "")
-    # the prompt last, since a list shows only the beginning
-    words = {key: f"{about(k.header)} ({k.source}): {k.label}" for key, k in runs.items()}
-    boxes: list[Any] = [
-        gr.Dropdown([NO_RUN, *((words[key], key) for key in side)], value=value)
-        for side, value in ((left, one), (right, other))
-    ]
-    return boxes, (one, other)
-
-
-def offer(session: Session, first: str | None, second: str | None) -> list[Any]:
-    return offered(session, first, second)[0]
-
-
-def choose_runs(_: Call, session: Session, first: str | None, second: str | None) -> list[Any]:
-    """Show two runs of the list as lanes, or the race again."""
-    boxes, keys = offered(session, first, second)
-    chosen = [session.history.find(key) for key in keys]
-    traces = [kept.run.trace() for kept in chosen if kept]
-    session.two = None
-    if len(traces) == 2:
-        one, other = traces
-        names = side_names([one.header], [other.header])
-        methods = tuple(map(trace_lane, traces))
-        session.two = Race(one.prompt, methods, tuple(map(Lane, traces)), names=names)
-    return [*boxes, race_drawing(shown_race(session)), sentence()]
-
-
-def add_files(call: Call, session: Session, paths: list[str] | None) -> tuple[Any, Any]:
-    """Add the runs of trace files to the list, so that they can be chosen."""
-    added, problem = 0, ""
-    for path in paths or []:
-        try:
-            runs, _ = read_all(path)
-        except InputError as error:
-            problem = problem or f"{short(Path(path).name)} was not read: {error}"
-            continue
-        for number, run in reversed(list(enumerate(runs, 1))):
-            session.history.keep(run, "Opened", Path(path).name if len(runs) == 1 else f"{number} of {Path(path).name}")
-        added += len(runs)
-    note = f"Added: {count(added, 'run')}. Choose two that share a prompt."
-    return runs_view.runs_drawing(session.history, session.shown.key), sentence(problem, note=note)
+def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
+    """Show the chosen runs (``keys``) of one prompt as lanes, the oldest first."""
+    keys = call.data.get("keys")
+    chosen = [k.run.trace() for k in session.history.runs if isinstance(keys, list) and k.run.key in keys][::-1]
+    prompts = Counter(trace.prompt for trace in chosen)
+    prompt, times = max(prompts.items(), key=lambda found: found[1], default=("", 0))
+    if times < 2:
+        raise InputError("Tick at least two runs of the same prompt.")
+    traces = [trace for trace in chosen if trace.prompt == prompt][-MAX_LANES:]
+    names = tuple(side_names([[trace.header] for trace in traces]))
+    call.check()
+    session.beside = Race(prompt, tuple(map(trace_lane, traces)), tuple(map(Lane, traces)), names=names)
+    return race_drawing(session.beside), gr.Tabs(selected="race"), sentence()

@@ -135,6 +135,9 @@ class RunsView {
       "p",
       { class: "all" },
       together("traces", "Save all", "All runs in one file that “Open a trace” opens"),
+      button("Side by side", { class: "small", title: "The ticked runs of one prompt as lanes in Race" }, () =>
+        this.trigger("race", { keys: this.ticked }),
+      ),
       this.heading,
       together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"),
     );
@@ -219,8 +222,13 @@ class RunsView {
   /** Requests one file: the traces of all runs, or the class file, which opens at the pinned step. */
   together(kind) {
     const { pinned } = explorer() ? explorer().dataset : {};
-    const keys = this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));
-    this.trigger("together", { kind, step: pinned ? Number(pinned) : null, keys, title: this.heading.value });
+    const [keys, title] = [this.ticked, this.heading.value];
+    this.trigger("together", { kind, step: pinned ? Number(pinned) : null, keys, title });
+  }
+
+  /** The keys of the ticked runs. */
+  get ticked() {
+    return this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));
   }
 
   move(key, by, kind) {

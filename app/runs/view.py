@@ -57,6 +57,7 @@ def runs_list() -> View:
     * ``rename``: renames a run (``key``, ``label``);
     * ``move``: moves a run down the list (``key``, ``by``: number of places);
     * ``remove``, ``file``: removes or saves a run (``key``);
+    * ``race``: shows runs (``keys``) side by side in Race;
     * ``together``: requests a file of runs (``kind``; for a class page, ``kind`` is ``"class"``, and the event also has ``step``,
       ``keys`` (its runs) and ``title``).
     """

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Literal
 
-from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.report import Report
+from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.report import Report, RunStatistics, compare_runs
 from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
+from d2sd.methods import METHODS, unused
+from d2sd.trace.metrics import what_differs
 
 MIN_POSITIONS = 200  # to judge a drafter
 MIN_IN_BIN = 30  # to judge one bin
@@ -307,46 +309,123 @@ def _unit(report: Report) -> Sentence:
 
 # Comparisons: only significant differences are claimed.
 
-# Label of every compared figure, and the functions that write the figure and a difference.
-COMPARED: dict[str, tuple[str, Write, Write]] = {
-    "tokens": ("Tokens per step α", decimal, signed_decimal),
-    "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
-    "first": ("Accepted tokens of the first draft", decimal, signed_decimal),
-    "hit": ("Boundary hit rate", percent, signed),
-    "repaired": ("Repaired", percent, signed),
-    "redraft": ("Tokens per re-draft", digits, change),
-    "nodes": ("Nodes per step", partial(digits, places=1), partial(change, places=1)),
-    "gap": ("Accepted − confidence", signed, signed),
-    "ece_above_chance": ("ECE above chance", digits, change),
+COUNTED, POINTS, RATED = ("more", "fewer"), ("points higher", "points lower"), ("higher", "lower")
+# For each compared figure its label, the functions that write the figure and a difference, and the words for a larger and a smaller value.
+COMPARED: dict[str, tuple[str, Write, Write, tuple[str, str]]] = {
+    "tokens": ("Tokens a step", decimal, signed_decimal, COUNTED),
+    "speed": ("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
+    "first": ("Right in the first draft", decimal, signed_decimal, COUNTED),
+    "nodes": ("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
+    "hit": ("Boundary found", percent, signed, POINTS),
+    "repaired": ("Rescued drafts", percent, signed, POINTS),
+    "redraft": ("Tokens of a re-draft", digits, change, COUNTED),
+    "gap": ("Accepted − confidence", signed, signed, POINTS),
+    "ece_above_chance": ("ECE above chance", digits, change, RATED),
 }
 
 
-def read_comparison(comparison: Comparison) -> Iterator[str]:
-    """Yields sentences about the differences; only significant ones are claimed."""
-    clear = [d for d in comparison.figures if d.difference.excludes_zero]
-    for d in clear:
-        words, write, changed = COMPARED[d.name]
-        way = "higher" if (d.difference.value or 0.0) > 0 else "lower"
-        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way}: {with_interval(d.difference, changed)}."
-    if not clear:
-        some = any(d.difference.low is not None for d in comparison.figures)
-        yield (
-            "No clear difference: the intervals of all differences contain 0. More prompts would narrow them."
-            if some
-            else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
-        )
-    alpha = next(d for d in comparison.figures if d.name == "tokens")
-    if alpha.difference.value is not None and alpha not in clear:
-        yield f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, no clear difference."
-    if comparison.same_drafter:
-        yield "Both sides have the same first drafter, so its calibration is not compared."
+def difference_words(d: Difference) -> str:
+    """Returns the interval of a difference in words, as what the second side has."""
+    _, _, write, (more, fewer) = COMPARED[d.name]
+    low, high = d.difference.low, d.difference.high
+    if low is None or high is None:
+        return "no interval"
+    ends = [write(abs(end)).lstrip("+") for end in (low, high)]
+    if ends[0] == ends[1]:
+        return f"{ends[0]} {more if low >= 0 else fewer}"
+    if not d.difference.excludes_zero:
+        return f"not clear: {ends[0]} {fewer} to {ends[1]} {more}"
+    return f"{ends[0]} to {ends[1]} {more}" if low >= 0 else f"{ends[1]} to {ends[0]} {fewer}"
+
+
+def method_name(method: str) -> str:
+    return METHODS[method].name if method in METHODS else method
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A comparison in words.
+
+    title, more: the finding, see ``finding``.
+    differs: the settings and models in which the sides differ.
+    how: an explanation of the intervals.
+    """
+
+    comparison: Comparison
+    title: str
+    more: str
+    differs: str
+    how: str
+
+
+def compare_sides(a: RunStatistics, b: RunStatistics, names: Sequence[str], doubt: str = "") -> Compared:
+    """Compares two sets of runs. names: names of both sides. doubt: as in ``finding``."""
+    found = compare_runs(a, b)
+    tables = [side.counted().table for side in (a, b)]
+    paces = [1000 * float(t.seconds.sum()) / len(t) if len(t) and t.seconds.sum() else None for t in tables]
+    title, more = finding(found, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
+    return Compared(found, title, more, what_differs(a.headers, b.headers, unused, method_name), how_compared(found))
+
+
+def finding(
+    found: Comparison,
+    names: Sequence[str],
+    steps: Sequence[int],
+    paces: Sequence[float | None],
+    same_text: bool,
+    doubt: str = "",
+) -> tuple[str, str]:
+    """Returns a title about tokens per step, and a sentence about time. Neither claims more than the intervals support.
+
+    steps: number of steps of each side.
+    paces: mean time of a step in milliseconds; None if unknown.
+    same_text: whether both sides wrote the same texts, so that their numbers of steps can be compared.
+    doubt: why times are not compared; empty if they are.
+    """
+    figures = {d.name: d for d in found.figures}
+    tokens, speed = figures["tokens"].difference, figures["speed"].difference
+    ahead, faster = (
+        int((tokens.value or 0.0) > 0),
+        int((speed.value or 0.0) > 0),
+    )  # the side with more tokens a step, a second
+    one, other = names[ahead], within(names[1 - ahead])
+    if tokens.low is None:
+        return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", doubt
+    if not tokens.excludes_zero:
+        title = f"{names[0]} and {within(names[1])}: no clear difference in tokens a step."
+    elif same_text:
+        title = f"{one} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
+    else:
+        title = f"{one} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
+    own, others = paces[ahead], paces[1 - ahead]
+    if doubt or own is None or others is None:
+        return title, doubt
+    rates = [COMPARED["speed"][1](side.value) for side in (figures["speed"].a, figures["speed"].b)]
+    said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
+    takes = f"a step takes {own:.1f} ms instead of {others:.1f}"
+    if not tokens.excludes_zero:
+        more = f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
+    elif not speed.excludes_zero:
+        more = f"But {takes}: no clear difference in time."
+    elif faster == ahead:
+        more = f"It is also faster: {said}{f', although {takes}' if own > others else ''}."
+    else:
+        more = f"But {takes}, so it is slower: {rates[ahead]} tokens a second instead of {rates[faster]}."
+    return title, more
+
+
+def within(name: str) -> str:
+    """Returns the name of a side as it is written inside a sentence: names of methods that are words begin with a small letter."""
+    return f"{name[:1].lower()}{name[1:]}" if name.split(maxsplit=1)[0][1:].islower() else name
 
 
 def how_compared(comparison: Comparison) -> str:
     together = (
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )
+    same = " Both sides have the same first drafter, so its calibration is not compared."
     return (
-        f"The intervals of A and B are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
-        f"resampling {together}. All intervals of the differences in a table hold simultaneously with 95% confidence."
+        f"The intervals of one side are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
+        f"resampling {together}. All intervals of the differences hold simultaneously with 95% confidence."
+        f"{same if comparison.same_drafter else ''}"
     )

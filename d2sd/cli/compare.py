@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from d2sd.calibration import RunStatistics
-from d2sd.calibration.report import compare_runs
-from d2sd.calibration.sentences import count, how_compared, read_comparison
+from d2sd.calibration.comparison import Comparison
+from d2sd.calibration.sentences import COMPARED, compare_sides, count, difference_words
 from d2sd.cli.common import add_output, print_json, read_sets
-from d2sd.methods import unused
 from d2sd.trace.files import write_whole
-from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
 
 
@@ -25,25 +24,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
+    compared = compare_sides(a, b, "AB")
+    found = compared.comparison
+    said = [part for part in (compared.differs, compared.title, compared.more) if part]
     if arguments.html:
-        write_whole(arguments.html, _page(a, b))
+        write_whole(arguments.html, _page(a, b, [*said, compared.how], found))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
-    found, differs = compare_runs(a, b), what_differs(a.headers, b.headers, unused)
     if arguments.json:
-        print_json({"what_differs": differs, **asdict(found)})
-    else:
-        for sentence in (differs, *read_comparison(found), how_compared(found)):
-            print(printable(sentence))
+        print_json({"what_differs": compared.differs, **asdict(found)})
+        return
+    for d in found.figures:
+        label, write, *_ = COMPARED[d.name]
+        if d.difference.value is not None:
+            said.append(f"{label}: {write(d.a.value)} → {write(d.b.value)}. B: {difference_words(d)}.")
+    for sentence in (*said, compared.how):
+        print(printable(sentence))
 
 
-def _page(a: RunStatistics, b: RunStatistics) -> str:
-    from d2sd.figures.comparison import comparison_results
+def _page(a: RunStatistics, b: RunStatistics, said: Sequence[str], found: Comparison) -> str:
+    from d2sd.figures.comparison import differences_panel
     from d2sd.figures.report import report_page, settings
 
-    results = comparison_results(a, b)
-    return report_page(
-        f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)",
-        [*results.reading, results.how],
-        [results.panel],
-        facts=settings(a.headers, b.headers, names="AB"),
-    )
+    title = f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)"
+    return report_page(title, said, [differences_panel(found)], facts=settings(a.headers, b.headers, names="AB"))

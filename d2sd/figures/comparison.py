@@ -1,16 +1,14 @@
-"""Results of a comparison for reports, and the figure of the differences."""
+"""The figure of the differences between two sets of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Estimate, RunStatistics
+from d2sd.calibration import Estimate
 from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.calibration.report import compare_runs
-from d2sd.calibration.sentences import COMPARED, how_compared, read_comparison, with_interval
+from d2sd.calibration.sentences import COMPARED, difference_words, with_interval
 from d2sd.figures.style import (
     EDGE,
     INK,
@@ -27,45 +25,13 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
-from d2sd.methods import METHODS, unused
-from d2sd.trace.metrics import what_differs
-
-
-@dataclass(frozen=True, slots=True)
-class ComparisonResults:
-    """The parts of a comparison that a report shows. The sides A and B are sets of runs.
-
-    comparison: the values of both sides and their differences.
-    reading: a sentence about the settings that differ, then sentences about the differences in ``comparison``.
-    how: an explanation of the intervals.
-    panel: the differences as a figure.
-    """
-
-    comparison: Comparison
-    reading: tuple[str, ...]
-    how: str
-    panel: Panel
-
-
-def method_name(method: str) -> str:
-    return METHODS[method].name if method in METHODS else method
-
-
-def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
-    """Compares two sets of runs.
-
-    a, b: the statistics of side A and of side B.
-    """
-    found = compare_runs(a, b)
-    return ComparisonResults(
-        found,
-        (what_differs(a.headers, b.headers, unused, method_name), *read_comparison(found)),
-        how_compared(found),
-        differences_panel(found),
-    )
 
 
 def differences_panel(found: Comparison) -> Panel:
+    """Returns the figure of a comparison with its table.
+
+    found: result of ``d2sd.calibration.report.compare_runs``.
+    """
     return Panel(
         "differences",
         "B − A",
@@ -78,11 +44,10 @@ def differences_panel(found: Comparison) -> Panel:
 def _differences(rows: Sequence[Difference]) -> FigureTable:
     cells = []
     for d in rows:
-        name, write, change = COMPARED[d.name]
-        says = "" if d.difference.low is None else "clear" if d.difference.excludes_zero else "not clear"
+        name, write, *_ = COMPARED[d.name]
         sides = (with_interval(d.a, write), with_interval(d.b, write))
-        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
-    return FigureTable(("", "n of A", "n of B", "A", "B", "B − A (95% for all rows)", ""), tuple(cells))
+        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, difference_words(d)))
+    return FigureTable(("", "n of A", "n of B", "A", "B", "B, against A (95% for all rows)"), tuple(cells))
 
 
 NO_INTERVALS = {
@@ -109,7 +74,7 @@ def differences(found: Comparison) -> go.Figure:
                 "markers",
                 values_of(scaled),
                 [n for n, _ in chosen],
-                [difference_words(d) for _, d in chosen],
+                [_hover(d) for _, d in chosen],
                 name=name,
                 marker={"size": 8, "color": colour if clear else PANEL, "line": {"color": colour, "width": 1.5}},
                 **whiskers(scaled, "x", color=colour, thickness=2 if clear else 1.25, width=5),
@@ -133,6 +98,6 @@ def to_reach(figure: Estimate) -> Estimate:
     return Estimate(value / reach, low / reach, high / reach)
 
 
-def difference_words(d: Difference) -> str:
-    name, write, change = COMPARED[d.name]
-    return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}"
+def _hover(d: Difference) -> str:
+    name, write, *_ = COMPARED[d.name]
+    return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B: {difference_words(d)}"
