@@ -7,7 +7,8 @@ of calls. ``state_holder`` stores the states and last values of windows.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +30,15 @@ SECONDS_BETWEEN_POLLS = 0.02  # poll interval of the queue; Gradio's default of 
 
 def event_fields(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
+
+
+@contextmanager
+def inside(block: Any) -> Iterator[None]:
+    """Context that adds components to a row or column that is already laid out elsewhere on the page."""
+    parent = block.parent
+    with block:
+        yield
+    block.parent = parent
 
 
 def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:

@@ -8,13 +8,13 @@ import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, presets
-from app.calibrate.tab import build_calibrate, build_calibrate_controls
+from app.calibrate.tab import build_calibrate
 from app.explore.controls import ExploreTab, build_controls
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyHead, look_less_often
 from app.guard import GuardedBlocks
 from app.learn.tab import build_learn
-from app.race.tab import build_race, build_race_controls
+from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import wire_runs
 from app.session import Session
@@ -124,18 +124,15 @@ def build() -> gr.Blocks:
             words = gr.Button("Words & keys", elem_id="words", size="sm", min_width=60)
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         # one bar and one drawer for all tabs; style sheets put the bar below the names of the tabs
-        with gr.Column(elem_id="settings"):
-            controls = build_controls()
-            race_controls = build_race_controls(controls)
-            calibrate_controls = build_calibrate_controls(controls)
+        controls = build_controls()
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 opening = drawn_view(None, "explore/opening.js", elem_id="opening")
                 shown = build_explore(session, controls)
             with gr.Tab("Race", id="race"):
-                race = build_race(tabs, shown, race_controls)
+                race = build_race(tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
-                build_calibrate(tab, tabs, shown, calibrate_controls)
+                build_calibrate(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
         opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)

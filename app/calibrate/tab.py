@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -12,8 +11,8 @@ import orjson
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.explore.controls import Controls, ExploreTab, run_buttons
-from app.gradio_internals import View, hidden_when
+from app.explore.controls import ExploreTab, run_buttons
+from app.gradio_internals import View, hidden_when, inside
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
@@ -47,39 +46,29 @@ def runs_prompts(kind: str) -> bool:
     return kind not in ("shown", "files")
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrateControls:
-    """The controls of Calibrate in the bar and in the drawer.
+def figures_view() -> View:
+    """Returns the view that draws ``calibrate.calibration_drawing``.
 
-    source: what to measure: a prompt set by its name, or a value of ``OTHERS``.
-    against: a measured set to compare with; empty for none.
-    own: fields of the user's prompts: text, file.
+    Event ``select``: opens ``step`` of ``run`` in Explore; ``loaded``: whether Explore shows this run already.
     """
-
-    source: gr.Dropdown
-    against: gr.Dropdown
-    go: gr.Button
-    stop: gr.Button
-    notice: gr.Textbox
-    own: tuple[gr.Textbox, gr.File]
-    mine: gr.Column
-    limit: gr.Number
-    method: gr.Dropdown
-    uploads: gr.File
-    log: gr.Textbox
+    sheets = ("calibrate/calibrate.css",)
+    return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
-def build_calibrate_controls(controls: Controls) -> CalibrateControls:
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
+    """Lay out the tab and wire it. ``shown``: the Explore tab, which has the run to measure and opens steps."""
+    session, controls, form = shown.session, shown.controls, shown.controls.inputs
     shape: dict[str, Any] = {"filterable": False, "min_width": 60}
     sets = [(f"Prompts: {name}", name) for name in prompts.names()]
     bundled = presets.prompt_set(presets.first_model())
-    with gr.Row(elem_id="measured", elem_classes="in-tabs in-calibrate"):
+    with inside(controls.bar):
+        notice = notice_box("calibrate-notice")
+    with inside(controls.bar), gr.Row(elem_id="measured", elem_classes="in-tabs in-calibrate"):
         source = gr.Dropdown([*sets, *OTHERS.items()], value=bundled, label="Measure", elem_id="source", **shape)
         against = gr.Dropdown([ALONE], value="", label="Against", elem_id="against", **shape)
-    with controls.buttons:
+    with inside(controls.buttons):
         go, stop = run_buttons("Measure", "measure", "stop-measuring", "calibrate")
-    notice = notice_box("calibrate-notice")
-    with controls.calibrate:
+    with inside(controls.calibrate):
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",
@@ -113,27 +102,11 @@ def build_calibrate_controls(controls: Controls) -> CalibrateControls:
             limit = gr.Number(24, label="How many prompts", elem_id="how-many", min_width=90, precision=0)
         methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
         method = method_picker(methods, "d2sd", "calibrate-method", "calibrate")
-    model: Any = controls.inputs["model"]
 
     def suit(chosen: str, kind: str) -> Any:
         return presets.prompt_set(chosen) if kind in prompts.names() else gr.skip()
 
-    model.input(suit, [model, source], source, **AT_ONCE)
-    return CalibrateControls(source, against, go, stop, notice, (pasted, path), mine, limit, method, uploads, log)
-
-
-def figures_view() -> View:
-    """Returns the view that draws ``calibrate.calibration_drawing``.
-
-    Event ``select``: opens ``step`` of ``run`` in Explore; ``loaded``: whether Explore shows this run already.
-    """
-    sheets = ("calibrate/calibrate.css",)
-    return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
-
-
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: CalibrateControls) -> None:
-    """Lay out the tab and wire it. ``shown``: the Explore tab, which has the run to measure and opens steps."""
-    session, form, notice, source = shown.session, shown.controls.inputs, own.notice, own.source
+    form["model"].input(suit, [form["model"], source], source, **AT_ONCE)
     # A separate ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Column(elem_id="doctor-drawer"):
@@ -153,34 +126,32 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab, own: Calibrat
     # the event ``select`` opens ``step`` of ``run`` of ``side`` (0 or 1) in Explore
     compared = drawn_view(None, "calibrate/against.js", sheets=("race/race.css",), elem_id="compared")
     figures = figures_view()
-    asked = [*own.own, own.limit, *(form[name] for name in ("model", "folder", "vp")), own.method]
+    asked = [pasted, path, limit, *(form[name] for name in ("model", "folder", "vp")), method]
     asked += [form[name] for name in MEASURED]
 
     def quick(event: Any, function: Callable[..., Any]) -> Any:
-        inputs, outputs = [source, recordings, session, own.uploads, own.log], [figures, report]
+        inputs, outputs = [source, recordings, session, uploads, log], [figures, report]
         return answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
-    measured = [quick(own.go.click, _measure)]
+    measured = [quick(go.click, _measure)]
     # These measurements are cheap, so they start without pressing Measure.
-    measured += [quick(own.uploads.upload, _measure), quick(source.change, _measure_shown)]
-    source.change(None, source, [own.mine, own.uploads, own.log, why, own.limit], js=SHOW_CONTROLS, **AT_ONCE)
+    measured += [quick(uploads.upload, _measure), quick(source.change, _measure_shown)]
+    source.change(None, source, [mine, uploads, log, why, limit], js=SHOW_CONTROLS, **AT_ONCE)
     source.change(None, None, report, js=hidden_when("!document.querySelector('#doctor-report h1')"), **AT_ONCE)
     measured.append(quick(tab.select, _measure_shown))
     given = [source, recordings, session, *asked]
     wanted = (source, runs_prompts)
-    measured.append(
-        wire(own.go.click, _measure_prompts, ticket, given, [figures], notice, stop=own.stop, wanted=wanted)
-    )
-    for event in (own.against.input, *(done.then for done in measured)):
-        outputs = [own.against, compared]
-        answer(event, compare_sets, ticket, [session, recordings, own.against], outputs, notice, **AT_ONCE)
-    own.go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
+    measured.append(wire(go.click, _measure_prompts, ticket, given, [figures], notice, stop=stop, wanted=wanted))
+    for event in (against.input, *(done.then for done in measured)):
+        outputs = [against, compared]
+        answer(event, compare_sets, ticket, [session, recordings, against], outputs, notice, **AT_ONCE)
+    go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
     close.click(None, None, report, js=CLOSE, **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *asked], [report], notice, stop=own.stop, stops=False)
-    wire(perfect.click, _replay, ticket, [recordings, *asked], [report], notice, stop=own.stop, stops=False)
+    wire(why.click, _examine, ticket, [source, *asked], [report], notice, stop=stop, stops=False)
+    wire(perfect.click, _replay, ticket, [recordings, *asked], [report], notice, stop=stop, stops=False)
     for event, opens, given in (
         (figures.select, _open, [session, recordings]),
-        (compared.select, _open_side, [session, recordings, own.against]),
+        (compared.select, _open_side, [session, recordings, against]),
     ):
         shown.after(answer(event, opens, session, given, [shown.view, tabs], notice, show_progress="hidden"))
 

@@ -43,10 +43,11 @@ class Controls:
     """Components of the form.
 
     inputs: the components with values for a run, by name.
-    buttons, race, calibrate: places for the buttons of other tabs, and for their fields in the drawer.
+    bar, buttons, race, calibrate: places for parts of other tabs: in the bar, and for their fields in the drawer.
     """
 
     inputs: dict[str, Any]
+    bar: gr.Column
     buttons: gr.Row
     race: gr.Column
     calibrate: gr.Column
@@ -85,6 +86,11 @@ def filled_in(link: Link) -> dict[str, Any]:
 
 def build_controls() -> Controls:
     """Lay out the bar and the drawer, and wire the events between their controls."""
+    with gr.Column(elem_id="settings") as bar:
+        return _build_bar(bar)
+
+
+def _build_bar(bar: gr.Column) -> Controls:
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
@@ -144,7 +150,7 @@ def build_controls() -> Controls:
         runs = runs_list()
     # any change clears the notice, which may be about the previous value
     forgive(notice, [box.change for box in inputs.values()])
-    return Controls(inputs, buttons, race, calibrate, run, stop, notice, upload, back, get, runs, example)
+    return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, upload, back, get, runs, example)
 
 
 def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr.Button]:
@@ -166,14 +172,9 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
 def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     info = gr.Markdown(explained(METHOD), elem_id="method-info", elem_classes="in-tabs in-explore")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
-        numbers = [s for s in SETTINGS if s.kind != "flag"]
-        for at in range(0, len(numbers), 3):
-            with gr.Row():
-                for setting in numbers[at : at + 3]:
-                    inputs[setting.name] = setting_box(setting, setting.name in used_by(METHOD))
-        with gr.Row():
-            for flag in (s for s in SETTINGS if s.kind == "flag" and s.name not in inputs):
-                inputs[flag.name] = setting_box(flag)
+        for setting in sorted(SETTINGS, key=lambda s: s.kind == "flag"):
+            if setting.name not in inputs:
+                inputs[setting.name] = setting_box(setting, setting.name in used_by(METHOD))
 
     with gr.Accordion("Numbers and threads of this machine", open=False, elem_id="meanings"):
         gr.Markdown(f"**Numbers**: {taken_here()} {NEAR_TIES}", elem_id="near-ties")

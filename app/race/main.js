@@ -8,7 +8,7 @@ import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { DifferencesView } from "./differences.js";
 import { Controls, LaneView, Player, readLane } from "./replay.js";
-import { costRows, raceTable, resultWords, stageLegend, timeAxis } from "./results.js";
+import { costRows, raceTable, resultWords, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
@@ -124,7 +124,7 @@ export function start(element, trigger, props, watch) {
     table.hidden = !raw.some((lane) => lane.row && lane.total);
     const costs = running ? [] : costRows(raw);
     table.replaceChildren(
-      h("div", { class: "head" }, h("h3", {}, "All methods"), stageLegend()),
+      h("div", { class: "head" }, h("h3", {}, "All methods")),
       h("div", { class: "scroll" }, raceTable(raw, data)),
       costs.length
         ? h(

@@ -10,43 +10,33 @@ import { STAGES, capital, fixed } from "../../assets/viewer/words.js";
 const NOT_CLEAN = "Not measured cleanly: other work kept this machine busy";
 const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it under the methods";
 
-export function stageLegend() {
-  const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
-  return h("ul", { class: "legend", "aria-label": "Stages" }, ...STAGES.map(item));
-}
-
+/** A row of figures for every lane; `plain`: whether plain decoding took part; `reference`: the lane with which texts are compared. */
 export function raceTable(lanes, { plain, reference }) {
-  const done = lanes.filter((lane) => lane.row && lane.total);
-  const longest = Math.max(1e-9, ...done.map((lane) => stagesOf(lane).whole));
+  const than = (words) => (plain ? words : NEEDS_PLAIN);
   const heads = [
-    ["Method"],
+    ["Method", ""],
     [
       "Tokens/step α",
       "Mean acceptance length: committed tokens per step, including the token that the large model adds",
     ],
     ["Tokens/s", "Committed tokens divided by the time since the prompt was read"],
-    ["Speedup", plain ? "Tokens per second relative to plain decoding in this race" : NEEDS_PLAIN],
+    ["Speedup", than("Tokens per second relative to plain decoding in this race")],
     [
       "A step costs",
-      plain
-        ? "The time of a step, in one-token passes of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost"
-        : NEEDS_PLAIN,
+      than(
+        "The time of a step, in one-token passes of plain decoding: α divided by the speedup. Drafting pays if α is larger than this cost",
+      ),
     ],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
-    ["Same text", reference ? `Whether all tokens of the text are the same as with ${reference}` : ""],
-    ["Time by stage, whole run"],
+    ["Same text", `Whether all tokens of the text are the same as with ${reference}`],
   ];
-  const head = h(
-    "tr",
-    {},
-    ...heads.map(([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name)),
-  );
+  const th = ([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name);
   return h(
     "table",
     {},
     h("caption", { class: "spoken" }, "Figures of the race"),
-    h("thead", {}, head),
-    h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))),
+    h("thead", {}, h("tr", {}, ...heads.map(th))),
+    h("tbody", {}, ...lanes.filter((lane) => lane.row && lane.total).map((lane) => tableRow(lane, reference))),
   );
 }
 
@@ -59,27 +49,36 @@ export function stagesOf({ row }) {
   return { parts, whole, rest: whole - measured };
 }
 
-function tableRow(lane, longest, reference) {
+function tableRow(lane, reference) {
   const { row } = lane;
-  const cell = (name, words, kind, title) =>
-    h("td", { class: kind || null, "data-name": name, title: title || null }, words);
+  const doubt = disturbed(lane);
   const same = {
     true: ["✓", `The same as ${reference}`],
     false: ["✕", `Differs from token ${whole(row.differs_at, 0, 1e6, 0) + 1} on`],
   };
   const [mark, words] = same[row.identical] ?? ["—", ""];
+  const cells = [
+    ["Tokens/step α", figure(row.mean_acceptance_length, 2)],
+    ...timedWords(lane).map(([name, time]) => [name, time, doubt && "doubted", doubt ? NOT_CLEAN : stageWords(lane)]),
+    ["Nodes/step", figure(row.nodes_per_step, 1)],
+    ["Same text", mark, row.identical === false ? "differs" : "same", words],
+  ];
   return h(
     "tr",
     { "data-method": lane.method },
     h("th", { scope: "row", title: lane.sentence }, lane.name),
-    cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
-    ...timedWords(lane).map(([name, words]) =>
-      cell(name, words, disturbed(lane) && "doubted", disturbed(lane) && NOT_CLEAN),
-    ),
-    cell("Nodes/step", figure(row.nodes_per_step, 1)),
-    cell("Same text", mark, row.identical === false ? "differs" : "same", words),
-    h("td", { class: "stages" }, stageBar(lane, longest)),
+    ...cells.map(([name, value, kind, title]) => h("td", { "data-name": name, class: kind, title }, value)),
   );
+}
+
+/** The times of the run's stages. */
+function stageWords(lane) {
+  const { parts, whole, rest } = stagesOf(lane);
+  const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
+  const words = [...parts, ["rest", "Rest", rest]]
+    .filter(([, , t]) => t >= 0.00005)
+    .map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
+  return `${capital(words.join(" · "))} ms; ${ms(whole)} ms in total`;
 }
 
 function figure(value, digits, after = "") {
@@ -128,23 +127,6 @@ export function resultWords(lanes) {
       ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.`
       : "";
   return { title, more: `${least.name} needed the fewest steps: ${least.steps.length}.${elsewhere}` };
-}
-
-/** A bar of the run's stages, and their times. */
-function stageBar(lane, longest) {
-  const { parts, whole, rest } = stagesOf(lane);
-  const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
-  const segments = parts.map(([stage, , t]) =>
-    h("span", {
-      class: `segment ${stage}`,
-      style: `width:${((100 * t) / longest).toFixed(3)}%`,
-    }),
-  );
-  const words = [...parts, ["rest", "Rest", rest]]
-    .filter(([, , t]) => t >= 0.00005)
-    .map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
-  const said = `${capital(words.join(" · "))} ms; ${ms(whole)} ms in total`;
-  return h("span", { class: "rail", role: "img", "aria-label": said, title: said }, ...segments);
 }
 
 /** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in passes over one token, and the tokens that it brings. */

@@ -12,8 +12,8 @@ import gradio as gr
 import orjson
 
 from app import links, models
-from app.explore.controls import Controls, ExploreTab, filled_in, run_buttons
-from app.gradio_internals import View
+from app.explore.controls import ExploreTab, filled_in, run_buttons
+from app.gradio_internals import View, inside
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, lane_title, method_of, trace_lane
@@ -29,7 +29,6 @@ from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.calibration import RunStatistics
 
-GROUPS = grouped(LANES)  # the checkbox groups of methods
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
 Pair = tuple[int, int]  # the lanes that are compared
@@ -117,60 +116,20 @@ def _lane(lane: Lane) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class RaceControls:
-    """The fields of a race in the drawer, and its buttons. ticks: the methods, as groups of check boxes by title."""
-
-    ticks: dict[str, gr.CheckboxGroup]
-    start: gr.Button
-    stop: gr.Button
-    notice: gr.Textbox
-
-
-def build_race_controls(controls: Controls) -> RaceControls:
-    with controls.buttons:
-        start, stop = run_buttons("Race", "start-race", "stop-race", "race")
-    notice = notice_box("race-notice")
-    with controls.race:
-        (first, _), (more, _) = GROUPS.items()
-        ticks = {first: _ticks(first)}
-        with gr.Accordion("More methods, and what each does", open=False, elem_id="race-more"):
-            ticks[more] = _ticks(more)
-            gr.Markdown(
-                "\n\n".join(
-                    f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
-                )
-            )
-    return RaceControls(ticks, start, stop, notice)
-
-
-def _ticks(title: str) -> gr.CheckboxGroup:
-    group = GROUPS[title]
-    return gr.CheckboxGroup(
-        [(name, lane) for lane, name in group.items()],
-        value=[lane for lane in group if lane in DEFAULT_LANES],
-        label=title,
-        elem_id=f"race-{title.lower().replace(' ', '-')}",
-        elem_classes="race-methods",
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class RaceTab:
-    """The components that are restored when the page is loaded. form: all fields of a race, by name."""
+    """The components that are restored when the page is loaded. form: the fields of the form, by name. methods: the ticked lanes."""
 
     form: dict[str, Any]
-    ticks: dict[str, gr.CheckboxGroup]
+    methods: gr.CheckboxGroup
     lanes: View
 
     @property
     def outputs(self) -> list[Any]:
-        return [*self.ticks.values(), self.lanes]
+        return [self.methods, self.lanes]
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """Returns updates: the methods if the query is a link to a race, and the window's race if there is one."""
-        methods = _linked(query)
-        ticks = [[m for m in group if m in methods] if methods else gr.skip() for group in GROUPS.values()]
-        return [*ticks, race_drawing(history.race) if history.race else gr.skip()]
+        return [_linked(query) or gr.skip(), race_drawing(history.race) if history.race else gr.skip()]
 
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
         """Returns whether a link requests a race that can start immediately.
@@ -184,18 +143,26 @@ class RaceTab:
         return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
 
 
-def build_race(tabs: gr.Tabs, shown: ExploreTab, own: RaceControls) -> RaceTab:
+def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: the Explore tab, which opens lanes and whose session stores the race."""
-    session, opening, notice = shown.session, recorded_race(), own.notice
+    session, opening, controls = shown.session, recorded_race(), shown.controls
+    with inside(controls.bar):
+        notice = notice_box("race-notice")
+    with inside(controls.buttons):
+        start, stop = run_buttons("Race", "start-race", "stop-race", "race")
+    with inside(controls.race):
+        choices = [(lane_title(lane), lane) for group in grouped(LANES).values() for lane in group]
+        ticked = gr.CheckboxGroup(choices, value=list(DEFAULT_LANES), label="Methods", elem_id="race-methods")
+        with gr.Accordion("What each method does", open=False, elem_id="race-more"):
+            gr.Markdown("\n\n".join(f"**{name}**: {lane_sentence(lane)}" for name, lane in choices))
     # events: ``choose`` compares two lanes, ``at`` (null: shows the race again); ``select`` opens the run of a ``lane`` (its number) in Explore, at ``step`` if given
     drawn = race_drawing(opening) if opening.lanes else None
     lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
-    form = shown.controls.inputs
+    form = controls.inputs
     fields = ("prompt", "model", "folder", "vp", *RACED)
 
-    def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
-        named = dict(zip(fields, values[len(GROUPS) :], strict=True))
-        methods = [lane for group in values[: len(GROUPS)] for lane in group or []]
+    def run(job: Job, explored: Session, methods: list[str] | None, *values: Any) -> Iterator[Update[list[Any]]]:
+        named = dict(zip(fields, values, strict=True))
         chosen = Chosen.read(*(named.pop(name) for name in ("model", "folder", "vp")))
 
         def draw(raced: Race) -> list[Any]:
@@ -206,18 +173,18 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab, own: RaceControls) -> RaceTab:
             listed = runs_view.runs_drawing(explored.history, explored.shown.key)
             return [race_drawing(raced), listed]
 
-        for update in race.run_race(job, named.pop("prompt") or "", chosen, methods, named):
+        for update in race.run_race(job, named.pop("prompt") or "", chosen, methods or [], named):
             yield update.map(draw)
 
-    forgive(notice, [box.change for box in (*own.ticks.values(), *(form[name] for name in fields))])
+    asked = [ticked, *(form[name] for name in fields)]
+    forgive(notice, [box.change for box in asked])
     # A separate ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
-    inputs = [session, *own.ticks.values(), *(form[name] for name in fields)]
-    wire(own.start.click, run, ticket, inputs, outputs, notice, stop=own.stop)
+    wire(start.click, run, ticket, [session, *asked], outputs, notice, stop=stop)
     answer(lanes.choose, choose_lanes, ticket, [session], [lanes], notice, **AT_ONCE)
-    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], shown.controls.notice, **AT_ONCE)
+    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], controls.notice, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
-    return RaceTab(form, own.ticks, lanes)
+    return RaceTab(form, ticked, lanes)
 
 
 def _linked(query: Mapping[str, str]) -> list[str]:

@@ -9,7 +9,6 @@ const SIDES = ["a", "b"]; // classes of the rails: above, below
 const LINE = 44; // pixels: line height in race.css
 const LONG = 300; // characters; of longer prompts only the end is shown
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
-const FROM = { first: "from the first draft", second: "from a second draft", target: "from the large model" };
 
 /** Parses a run; `end` is in seconds since the prompt was read; `from` and `to` of steps are places in the text, in characters.
  *  `marks`: whether each token is a mark instead of its text, which a log may lack. */
@@ -87,20 +86,17 @@ export function stepAt(sides, place, only, shared) {
   return { side, step: at[side], others, from, to, only };
 }
 
+const SOUGHT = 400; // steps among which the first frame is chosen
+
 /** The place where one step wrote what took the other side the most steps. */
 export function tellingPlace(sides) {
-  let best = [0, 0];
-  sides.forEach(({ steps }, n) => {
-    let at = 0;
-    const others = sides[1 - n].steps;
-    for (const { from, to } of steps) {
-      while (others[at]?.to <= from) at += 1;
-      let ends = at;
-      while (others[ends]?.to <= to) ends += 1;
-      if (ends - at > best[0]) best = [ends - at, from];
-    }
-  });
-  return best[1];
+  const steps = sides
+    .flatMap((side) => side.steps.slice(0, SOUGHT))
+    .map(({ from }) => stepAt(sides, from, null, Infinity));
+  return steps.reduce((best, step) => (step && step.others.length > best.others.length ? step : best), {
+    others: [],
+    from: 0,
+  }).from;
 }
 
 /** The words of a piece, with visible line breaks. */
@@ -270,7 +266,10 @@ export class TextsView {
       "Here ",
       h("b", {}, names[n]),
       ` wrote ${tokens(step.tokens.length)} in one step${timed(step.seconds)}: `,
-      ...by.flatMap(([who, k], place) => [place ? ", " : "", h("b", { class: who }, `${k} ${FROM[who]}`)]),
+      ...by.flatMap(([who, k], place) => [
+        place ? ", " : "",
+        h("b", { class: who }, `${k} from ${who === "second" ? "a" : "the"} ${NAMED[who]}`),
+      ]),
       ...(rest.length
         ? ["; ", h("b", {}, names[1 - n]), ` needed ${needed}${timed(sum(rest.map(({ seconds }) => seconds)))}`]
         : []),

@@ -12,7 +12,6 @@ from d2sd.calibration.sentences import COMPARED, difference_words, with_interval
 from d2sd.figures.style import (
     EDGE,
     INK,
-    MUTED,
     PANEL,
     ROW,
     FigureTable,
@@ -25,6 +24,8 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
+
+NO_INTERVALS = "There are too few steps for intervals. The table has the values."
 
 
 def differences_panel(found: Comparison) -> Panel:
@@ -50,42 +51,26 @@ def _differences(rows: Sequence[Difference]) -> FigureTable:
     return FigureTable(("", "n of A", "n of B", "A", "B", "B, against A (95% for all rows)"), tuple(cells))
 
 
-NO_INTERVALS = {
-    "text": "There are too few steps for intervals. The table has the values.",
-    "xref": "paper",
-    "yref": "paper",
-    "x": 0.5,
-    "y": 0.5,
-    "showarrow": False,
-    "bgcolor": PANEL,
-}
-
-
 def differences(found: Comparison) -> go.Figure:
     """Draws every difference B − A that has an interval, each on a separate scale. Dots of clear differences are filled."""
     rows = [d for d in found.figures if d.difference.low is not None]
-    traces = []
-    for clear, name in ((True, "clear"), (False, "not clear")):
-        chosen = [(n, d) for n, d in enumerate(rows) if d.difference.excludes_zero == clear]
-        scaled = [to_reach(d.difference) for _, d in chosen]
-        colour = INK if clear else MUTED
-        traces.append(
-            scatter(
-                "markers",
-                values_of(scaled),
-                [n for n, _ in chosen],
-                [_hover(d) for _, d in chosen],
-                name=name,
-                marker={"size": 8, "color": colour if clear else PANEL, "line": {"color": colour, "width": 1.5}},
-                **whiskers(scaled, "x", color=colour, thickness=2 if clear else 1.25, width=5),
-            )
-        )
+    scaled = [to_reach(d.difference) for d in rows]
+    colours = [INK if d.difference.excludes_zero else PANEL for d in rows]
+    marks = scatter(
+        "markers",
+        values_of(scaled),
+        list(range(len(rows))),
+        list(map(_hover, rows)),
+        marker={"size": 8, "color": colours, "line": {"color": INK, "width": 1.5}},
+        **whiskers(scaled, "x", width=5),
+    )
+    few = {"text": NO_INTERVALS, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
     return draw(
-        traces,
+        [marks],
         height=120 + ROW * max(1, len(rows)),
         margin={"l": 30, "r": 12, "t": 28, "b": 60},
         shapes=[vertical(0, EDGE, layer="below")],
-        annotations=[] if rows else [NO_INTERVALS],
+        annotations=[] if rows else [few],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),
         yaxis=places_axis([COMPARED[d.name][0] for d in rows], range=[max(1, len(rows)) - 0.5, -0.5]),
     )

@@ -11,7 +11,6 @@ from app import session as history
 from app.explore.controls import Controls, ExploreTab
 from app.layout import launch_options
 from app.race.run import recorded_race
-from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep_race, open_lane, race_query
 from app.runs.recordings import Recording
 from app.runs.tab import GONE, remove, rename, show_run
@@ -130,11 +129,11 @@ def test_about_names_other_drafter_and_describes_headers_with_any_values():
 
 
 def test_race_link_fills_form_and_restores_race():
-    tab = RaceTab({}, dict.fromkeys(METHOD_GROUPS), None)
+    tab = RaceTab({}, None, None)
     query = dict(parse_qsl(race_query(recorded_race())))
     assert query["tab"] == "race"
-    *ticked, _ = tab.restored(History(), query | {"methods": "evil,d2sd,dflash", "seed": "x"})
-    assert ticked == [["dflash", "d2sd"], []]
+    ticked, _ = tab.restored(History(), query | {"methods": "evil,d2sd,dflash", "seed": "x"})
+    assert ticked == ["dflash", "d2sd"]
     lanes = tab.restored(History(race=recorded_race()), {})[-1]
     assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)
 
@@ -142,7 +141,7 @@ def test_race_link_fills_form_and_restores_race():
 def test_race_link_starts_once_if_fully_usable(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
     form = {"model": query["model"], **{s.name: s.default for s in SETTINGS}, "chat": query["chat"] == "true"}
-    tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, {}, None)
+    tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, None)
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # already run: a reload does not repeat it
@@ -161,7 +160,7 @@ class Form:
 
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "chat", *(s.name for s in SETTINGS))
-        self.controls = Controls(dict.fromkeys(inputs), *[None] * 11)
+        self.controls = Controls(dict.fromkeys(inputs), *[None] * 12)
         self.shown = ExploreTab(None, self.controls, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "chat": True, **values}

@@ -10,14 +10,15 @@ import pytest
 from app import presets
 from app.calibrate.tab import _open_side, compare_sets, sets_drawing
 from app.jobs import Ticket
-from app.race.pair import DISTURBED, OTHER_MACHINE, finding, pair_drawing, partners, side_by_side, side_names, side_of
+from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, partners, side_by_side, side_names, side_of
 from app.race.run import default_pair, recorded_race
-from app.race.tab import add_files, choose_lanes, choose_runs, offered, open_lane, race_drawing
+from app.race.tab import choose_lanes, open_lane, race_drawing, show_runs
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
 from d2sd import InputError
 from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.sentences import finding
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered
 
@@ -98,12 +99,12 @@ def test_default_pair_is_dflash_and_d2sd_or_the_two_fastest_that_draft():
 
 def test_side_names_state_what_differs():
     one, other = (dict(LANES[m].header) for m in ("dflash", "d2sd"))
-    assert side_names([one], [other]) == NAMES
+    assert side_names([[one], [other]]) == list(NAMES)
     changed = {**other, "config": {**other["config"], "num_branches": 1}}
-    assert side_names([other], [changed]) == ("D²SD, K 4", "D²SD, K 1")
+    assert side_names([[other], [changed]]) == ["D²SD, K 4", "D²SD, K 1"]
     models = {**other, "models": {**other["models"], "first_drafter": "mine"}}
-    assert side_names([other], [models])[1] == "D²SD, first drafter mine"
-    assert side_names([other], [other]) == ("D²SD, first", "D²SD, second")
+    assert side_names([[other], [models]])[1] == "D²SD, first drafter mine"
+    assert side_names([[other], [other]]) == ["D²SD, 1", "D²SD, 2"]
 
 
 def test_runs_are_paired_by_prompt():
@@ -136,42 +137,29 @@ def test_lanes_are_chosen_and_open_at_a_step(session):
     assert tab.selected == "explore"
 
 
-def test_two_runs_of_one_prompt_replace_the_race_and_back(session):
+def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
     keys = [kept.run.key for kept in session.history.runs]
     other = replace(LANES["d2sd"], header={**LANES["d2sd"].header, "prompt": "another"})
     alone = session.history.keep(RecordedRun.of(other.records()), "Explore").key
-    boxes, chosen = offered(session, keys[1], None)
-    assert chosen == (keys[1], keys[0])
-    assert alone not in [key for box in boxes for _, key in box.choices]
     for _ in range(2):  # the browser may ask twice
-        *_, drawn, _ = answered(choose_runs, Ticket(), session, keys[1], keys[2])
+        drawn, tab, _ = answered(show_runs, Ticket(), session, keys=[keys[0], alone, keys[2]])
         drawn = json.loads(drawn)
-        assert (drawn["kind"], len(drawn["lanes"]), drawn["query"]) == ("runs", 2, "")
+        assert (drawn["kind"], len(drawn["lanes"]), drawn["query"], tab.selected) == ("runs", 2, "", "race")
     answered(open_lane, session, session, lane=0)
-    assert session.shown.key == keys[1]
-    *_, drawn, _ = answered(choose_runs, Ticket(), session, "", keys[2])
-    assert json.loads(drawn)["kind"] == "recorded"
-    assert session.two is None
+    assert session.shown.key == keys[2]  # the oldest is first
+    for few in ([keys[0], alone], [], None, "x"):
+        assert "at least two runs" in answered(show_runs, Ticket(), session, keys=few, outputs=2)[2].value
+    assert json.loads(answered(choose_lanes, Ticket(), session, at=None)[0])["kind"] == "recorded"
+    assert session.beside is None
 
 
 def test_times_of_runs_from_other_machines_are_not_compared(session):
     other = session.history.runs[1].run.trace()
     away = replace(other, header={**other.header, "hardware": {"device": "cuda"}})
-    key = session.history.keep(RecordedRun.of(away.records()), "Opened").key
-    *_, drawn, _ = answered(choose_runs, Ticket(), session, session.history.runs[1].run.key, key)
-    drawn = json.loads(drawn)
+    keys = [session.history.runs[1].run.key, session.history.keep(RecordedRun.of(away.records()), "Opened").key]
+    drawn = json.loads(answered(show_runs, Ticket(), session, keys=keys)[0])
     assert drawn["pair"]["more"] == OTHER_MACHINE
     assert [lane["row"]["place"] for lane in drawn["lanes"]] == [None, None]
-
-
-def test_added_files_become_runs_and_bad_ones_are_named(session, tmp_path):
-    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
-    good.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
-    bad.write_text("no trace", encoding="utf-8")
-    listed, notice = answered(add_files, Ticket(), session, [str(good), str(bad)])
-    assert "bad.jsonl was not read" in notice.value
-    assert "good.jsonl" in listed
-    assert answered(add_files, Ticket(), session, [str(good)])[1].value.startswith("Added: 1 run.")
 
 
 def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(session):

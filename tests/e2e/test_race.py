@@ -46,7 +46,7 @@ def replayed(browser, address: str):
 def choose(page: Page, *methods: str) -> None:
     names = [lane_title(method) for method in methods]
     unfold(page)
-    for label in page.locator(".race-methods label:visible").all():
+    for label in page.locator("#race-methods label:visible").all():
         label.locator("input").set_checked((label.text_content() or "").strip() in names)
     fold(page)
 

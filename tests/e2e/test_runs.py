@@ -73,7 +73,7 @@ def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_two_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
+def test_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
     fold(two)
     two.get_by_role("tab", name="Race").click()
     expect(two.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where DFlash needs 24.", timeout=PATIENCE)
@@ -81,16 +81,14 @@ def test_two_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
     expect(two.locator("#runs li")).to_have_count(3, timeout=PATIENCE)
     two.get_by_role("tab", name="Race").click()
     unfold(two)
-    two.get_by_text("Two runs instead of a race").click()
-    two.locator("#race-first input").click()
-    two.get_by_role("option", name=re.compile("^EAGLE-3")).click()
-    expect(two.locator("#race .title")).to_have_text("Two runs of the list.", timeout=PATIENCE)
+    two.get_by_role("button", name="Side by side").click()
+    expect(two.locator("#race .title")).to_have_text("Runs of the list.", timeout=PATIENCE)
     fold(two)
     expect(two.locator("#race li.track")).to_have_count(2)
     two.locator("#race .about button").last.click()
     expect(view(two)).to_be_visible(timeout=PATIENCE)
     two.get_by_role("tab", name="Race").click()
-    choose_from(two, "race-first", "the race")
+    two.get_by_role("button", name="Back to the race").click()
     expect(two.locator("#race .title")).to_have_text("A recorded race.", timeout=PATIENCE)
 
 
