@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from app.methods import run_title
+from app.methods import NAMES, run_title
 from app.runs.recordings import RunSet
 from d2sd import Trace
 from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Difference
 from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
 from d2sd.figures.comparison import to_reach
-from d2sd.trace.metrics import SYMBOLS, recorded_values, verdict
+from d2sd.methods import unused
+from d2sd.trace.metrics import SYMBOLS, recorded_values, verdict, what_differs
 from d2sd.trace.text import encodable
 
 MAX_PAIRS = 40
@@ -31,7 +32,8 @@ def pair_drawing(names: Sequence[str], a: RunStatistics, b: RunStatistics, doubt
     compared = compare_sides(a, b, names, doubt)
     figures = {d.name: d for d in compared.comparison.figures}
     rows = [_row(figures[name], doubt) for name in COMPARED if figures[name].difference.value is not None]
-    return {"names": list(names), "rows": rows, **asdict(compared)}
+    differs = what_differs(a.headers, b.headers, unused, lambda method: NAMES.get(method, method))
+    return {"names": list(names), "rows": rows, "differs": differs, **asdict(compared)}
 
 
 def _row(d: Difference, doubt: str) -> dict[str, Any]:

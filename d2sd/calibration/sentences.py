@@ -12,8 +12,6 @@ from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
 from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
-from d2sd.methods import METHODS, unused
-from d2sd.trace.metrics import what_differs
 
 MIN_POSITIONS = 200  # to judge a drafter
 MIN_IN_BIN = 30  # to judge one bin
@@ -338,23 +336,17 @@ def difference_words(d: Difference) -> str:
     return f"{ends[0]} to {ends[1]} {more}" if low >= 0 else f"{ends[1]} to {ends[0]} {fewer}"
 
 
-def method_name(method: str) -> str:
-    return METHODS[method].name if method in METHODS else method
-
-
 @dataclass(frozen=True, slots=True)
 class Compared:
     """A comparison in words.
 
     title, more: the finding, see ``finding``.
-    differs: the settings and models in which the sides differ.
     how: an explanation of the intervals.
     """
 
     comparison: Comparison
     title: str
     more: str
-    differs: str
     how: str
 
 
@@ -364,7 +356,7 @@ def compare_sides(a: RunStatistics, b: RunStatistics, names: Sequence[str], doub
     tables = [side.counted().table for side in (a, b)]
     paces = [1000 * float(t.seconds.sum()) / len(t) if len(t) and t.seconds.sum() else None for t in tables]
     title, more = finding(found, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
-    return Compared(found, title, more, what_differs(a.headers, b.headers, unused, method_name), how_compared(found))
+    return Compared(found, title, more, how_compared(found))
 
 
 def finding(

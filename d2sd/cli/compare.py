@@ -11,7 +11,9 @@ from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.sentences import COMPARED, compare_sides, count, difference_words
 from d2sd.cli.common import add_output, print_json, read_sets
+from d2sd.methods import unused
 from d2sd.trace.files import write_whole
+from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
 
 
@@ -26,12 +28,13 @@ def run(arguments: argparse.Namespace) -> None:
     a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
     compared = compare_sides(a, b, "AB")
     found = compared.comparison
-    said = [part for part in (compared.differs, compared.title, compared.more) if part]
+    differs = what_differs(a.headers, b.headers, unused)
+    said = [part for part in (differs, compared.title, compared.more) if part]
     if arguments.html:
         write_whole(arguments.html, _page(a, b, [*said, compared.how], found))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
     if arguments.json:
-        print_json({"what_differs": compared.differs, **asdict(found)})
+        print_json({"what_differs": differs, **asdict(found)})
         return
     for d in found.figures:
         label, write, *_ = COMPARED[d.name]

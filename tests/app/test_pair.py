@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from app import presets
 from app.calibrate.tab import _open_side, compare_sets, sets_drawing
 from app.jobs import Ticket
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, partners, side_by_side, side_names, side_of
