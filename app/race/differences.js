@@ -25,7 +25,7 @@ export class DifferencesView {
           {},
           h("th", { scope: "col", class: "what" }, "What differs"),
           ...this.names,
-          ...["difference", "less ← 0 → more"].map((name) => h("th", { scope: "col" }, name)),
+          ...["difference", "less ← 0 → more, on a scale per row"].map((name) => h("th", { scope: "col" }, name)),
           this.whose,
         ),
       ),
@@ -48,7 +48,7 @@ export class DifferencesView {
     this.saved = { names, reading: [title, more, differs].filter(Boolean), comparison };
     this.rows = list(rows).map((row, n) => this.row(row, n));
     this.names.forEach((head, n) => (head.textContent = text(names[n])));
-    this.whose.textContent = `${text(names[1])}: 95% intervals, all rows together`;
+    this.whose.textContent = `${text(names[1])} has, with 95% confidence for all rows`;
     this.body.replaceChildren(...this.rows);
     this.fine.replaceChildren(`${text(differs)} ${text(how)}`);
     this.unfold(!this.fine.hidden);
@@ -86,7 +86,7 @@ function interval([low, value, high]) {
     "span",
     { class: "interval" },
     h("i", { class: "zero" }),
-    h("i", { class: "span", style: `left:${at(low)};right:${at(-high)}` }),
+    high > low ? h("i", { class: "span", style: `left:${at(low)};right:${at(-high)}` }) : "",
     h("i", { class: "dot", style: `left:${at(value)}` }),
   );
 }

@@ -8,7 +8,7 @@ import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { DifferencesView } from "./differences.js";
 import { Controls, LaneView, Player, readLane } from "./replay.js";
-import { costRows, raceTable, resultWords, timeAxis } from "./results.js";
+import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
@@ -131,6 +131,7 @@ export function start(element, trigger, props, watch) {
             "div",
             { class: "costs" },
             h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
+            h("p", { class: "question" }, elsewhereWords(raw)),
             barRows(costs),
             pays,
           )

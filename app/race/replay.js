@@ -3,7 +3,7 @@
 
 import { button, h, number, sum, text } from "../../assets/viewer/dom.js";
 import { playIcon } from "../../assets/viewer/player.js";
-import { count, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { count, fixed, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
 import { readSide } from "./texts.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
@@ -98,7 +98,8 @@ export class LaneView {
     const { row, state, end, steps } = this.lane;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && number(row.place, 1, 99, null);
-    return `${place ? ordinal(place) : state} · ${time} · ${count(steps.length, "step")}`;
+    const pace = `${count(steps.length, "step")} of ${fixed((1000 * end) / steps.length, 1)} ms`;
+    return `${place ? ordinal(place) : state} · ${time} · ${pace}`;
   }
 }
 

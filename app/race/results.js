@@ -103,30 +103,43 @@ export function timedWords(lane) {
   ];
 }
 
-/** The result of a race: a `title`, and `more` for the line below it. Both are empty if no lane with drafts was timed. */
+const draftedFast = (lanes) =>
+  lanes.filter((lane) => lane.row && lane.total && lane.method !== "autoregressive" && gainOf(lane) !== null);
+const best = (among, of) => among.reduce((a, b) => (of(b) > of(a) ? b : a));
+
+/** The result of a race: a `title`, and `more` about the steps. Both are empty if no lane with drafts was timed. */
 export function resultWords(lanes) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   if (done.some(disturbed))
     return { title: "Not measured cleanly.", more: "Other work kept this machine busy. Run the race again." };
-  const timed = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
+  const timed = draftedFast(lanes);
   if (!timed.length) return { title: "", more: "" };
-  const best = (among, of) => among.reduce((a, b) => (of(b) > of(a) ? b : a));
-  const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
-  const full = timed.filter(({ method }) => !method.includes(" ")); // without cost-aware variants of methods
   const here = best(timed, gainOf);
   const first = done.find(({ row }) => row.place === 1) ?? (gainOf(here) > 1 ? here : null); // as the lanes name the places
   const won = timed.includes(first);
-  const speed = timesWords(gainOf(won ? first : here), "plain decoding");
-  const title = won
-    ? `${first.name} was fastest: ${speed}.`
-    : `Plain decoding was fastest; closest was ${here.name}: ${speed}.`;
+  const named = won ? first : here;
+  const speed = timesWords(gainOf(named), "plain decoding");
   const least = best(timed, ({ steps }) => -steps.length);
+  const pace = ({ end, steps }) => fixed((1000 * end) / steps.length, 1);
+  return {
+    title: won
+      ? `${named.name} was fastest: ${speed}.`
+      : `Plain decoding was fastest; closest was ${named.name}: ${speed}.`,
+    more:
+      least === first
+        ? `It also needed the fewest steps, ${least.steps.length}.`
+        : `${least.name} needed the fewest steps, ${least.steps.length}${least === named ? "" : `, but each took ${pace(least)} ms instead of ${pace(named)}`}.`,
+  };
+}
+
+/** What the same steps would gain with an 8B model on an H200, for the method that would gain most; empty if none would. */
+export function elsewhereWords(lanes) {
+  const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
+  const full = draftedFast(lanes).filter(({ method }) => !method.includes(" ")); // "quickest here" depends on the machine
   const far = full.length ? best(full, there) : null;
-  const elsewhere =
-    far && there(far) > 1
-      ? ` With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "")}.`
-      : "";
-  return { title, more: `${least.name} needed the fewest steps: ${least.steps.length}.${elsewhere}` };
+  return far && there(far) > 1
+    ? `With an 8B model on an H200, ${far.name} would be about ${timesWords(there(far), "plain decoding there")}.`
+    : "";
 }
 
 /** Rows of bars, one per lane that drafts: the cost of its mean step by stage, in passes over one token, and the tokens that it brings. */

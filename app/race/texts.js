@@ -6,7 +6,7 @@ import { readToken } from "../../assets/viewer/step.js";
 import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../assets/viewer/words.js";
 
 const SIDES = ["a", "b"]; // classes of the rails: above, below
-const LINE = 44; // pixels: line height in race.css
+const LINE = 48; // pixels: line height in race.css
 const LONG = 300; // characters; of longer prompts only the end is shown
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
 
@@ -275,26 +275,24 @@ export class TextsView {
         : []),
       ".",
     );
-    const lines = [[n, at], ...(others.length ? [[1 - n, others[0]]] : [])].sort(([x], [y]) => x - y);
+    const lines = [[n, [at]], ...(others.length ? [[1 - n, others]] : [])].sort(([x], [y]) => x - y);
     this.about.replaceChildren(
-      ...lines.map(([side, number]) => {
-        const { outcome, boundary } = sides[side].steps[number];
+      ...lines.map(([side, numbers]) => {
+        const [first, last] = [numbers[0], numbers.at(-1)];
+        const { outcome, boundary } = sides[side].steps[first];
         const { mark, words } = OUTCOMES[outcome] ?? { mark: "", words: "" };
         const parts = [
           words && `${mark} ${words}`,
           boundary < 0 ? "" : `${count(boundary, "token")} of the first draft accepted`,
         ];
-        const said = parts.filter(Boolean).join(", ");
+        const said = first === last ? parts.filter(Boolean).join(", ") : "";
+        const name = `${names[side]}, ${first === last ? "step" : "steps"} ${first + 1}${first === last ? "" : ` to ${last + 1}`}`;
         return h(
           "span",
           {},
-          h("b", {}, `${names[side]}, step ${number + 1}`),
+          h("b", {}, name),
           said && `: ${said}`,
-          button(
-            "Explore →",
-            { class: "explore", "aria-label": `Explore → step ${number + 1} of ${names[side]}` },
-            () => this.open(side, number),
-          ),
+          button("Explore →", { class: "explore", "aria-label": `Explore → ${name}` }, () => this.open(side, first)),
         );
       }),
     );

@@ -149,7 +149,8 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     count = [max(count)] * 2 if paired else count
     # paired sides use the same seed, and therefore the same draws
     sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
-    same = bool(a.drafter) and a.drafter == b.drafter
+    # the models of plain decoding may include a drafter that it does not use
+    same = bool(a.drafter) and a.drafter == b.drafter and all(len(side.scores) for side in sides)
     tests = len(FIGURES) + 1
     figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
     if same:  # a difference of calibration would only come from different positions, so it gets no interval

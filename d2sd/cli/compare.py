@@ -29,7 +29,7 @@ def run(arguments: argparse.Namespace) -> None:
     compared = compare_sides(a, b, "AB")
     found = compared.comparison
     differs = what_differs(a.headers, b.headers, unused)
-    said = [part for part in (differs, compared.title, compared.more) if part]
+    said = [part for part in (compared.title, compared.more, differs) if part]
     if arguments.html:
         write_whole(arguments.html, _page(a, b, [*said, compared.how], found))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)

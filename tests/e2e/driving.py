@@ -231,10 +231,12 @@ def list_steps(page: Page, figure: str, place: int) -> None:
 def measure_what(page: Page, label: str) -> None:
     """Choose what Calibrate measures. Prompts of one's own and files have fields in the drawer, which then opens."""
     fold(page)
-    before = page.locator("#source input").input_value()
-    choose_from(page, "source", label)
+    field = page.locator("#source input")
+    same = field.input_value() == label
+    field.click()
+    page.get_by_role("option", name=label, exact=True).click()
     if label in ("Prompts of my own", "Trace files and logs"):
-        if label == before:
+        if same:  # the drawer opens by itself only after a change
             unfold(page)
         expect(page.locator("#own-prompts" if label.startswith("Prompts") else "#traces")).to_be_visible()
 

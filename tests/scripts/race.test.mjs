@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { costRows, resultWords, stagesOf, timeTicks, timedWords } from "../../app/race/results.js";
+import { costRows, elsewhereWords, resultWords, stagesOf, timeTicks, timedWords } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -141,15 +141,18 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
     ]),
     {
       title: "D²SD, “quickest here” was fastest: 1.3 times as fast as plain decoding.",
-      more: "DFlash needed the fewest steps: 1. With an 8B model on an H200, D²SD would be about 2.0 times as fast.",
+      more: "DFlash needed the fewest steps, 1, but each took 40.0 ms instead of 40.0.",
     },
   );
+  const lanes = [PLAIN, lane("DFlash", 1.2, 1.25), lane("D²SD", 1.1, 1)];
+  assert.match(elsewhereWords(lanes), /^With an 8B model on an H200, D²SD would be about 2.0 times as fast/);
+  assert.equal(elsewhereWords([PLAIN]), "");
   const placed = ({ row, ...lane }, place) => ({ ...lane, row: { ...row, place } });
   const [first, second] = [placed(lane("D²SD", 1.1, null), 1), placed(lane("DFlash", 1.2, null), 2)];
   assert.match(resultWords([PLAIN, second, first]).title, /^D²SD was fastest/); // as its lane says
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
     title: "Plain decoding was fastest; closest was DFlash: 2.0 times slower than plain decoding.",
-    more: "DFlash needed the fewest steps: 1.",
+    more: "DFlash needed the fewest steps, 1.",
   });
   assert.deepEqual(resultWords([PLAIN]), { title: "", more: "" });
   const busy = { ...DRAFTED, row: { ...DRAFTED.row, disturbed: true } };
