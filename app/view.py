@@ -85,17 +85,12 @@ def drawn_view(
     return script_view(value, joined, elem_id=elem_id, **options)
 
 
-def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
-    """Returns a button that opens and closes a part of the page. Escape also closes the part.
+def drawer_button() -> View:
+    """Returns the button that opens and closes the drawer, the part of the page with the id ``drawer``.
 
-    Unlike the content of a closed ``gr.Accordion``, the part is in the page from the start. Style sheets hide it when closed.
-
-    name: text of the button.
-    folds: id of the part. The button adds or removes the part's class ``open``.
-    label: name of the button for screen readers, if it differs from ``name``.
+    Unlike the content of a closed ``gr.Accordion``, the drawer is in the page from the start. Style sheets hide it when closed.
     """
-    script = view_script(STATIC / "fold.js", {}, {})
-    return script_view(None, script, elem_id=elem_id, name=name, folds=folds, label=label or name)
+    return script_view(None, view_script(STATIC / "drawer.js", {}, {}), elem_id="fold")
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from app.runs.recordings import FILE_TYPES
 from app.runs.view import runs_drawing, runs_list
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, default_budget, setting_box, setting_tabs, used_by
-from app.view import fold_view, script_view
+from app.view import drawer_button, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
@@ -106,7 +106,7 @@ def _build_bar(bar: gr.Column) -> Controls:
     picker = model_picker()
     with gr.Row(elem_id="buttons") as buttons:
         run, stop = run_buttons("Run", "run", "stop", "explore")
-    fold_view("⋯", "drawer", elem_id="fold", label="Methods, settings and runs")
+    drawer_button()
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]

@@ -79,9 +79,10 @@ export class DifferencesView {
   }
 }
 
-/** An interval and its value between -1 and 1. */
+/** An interval and its value, on a scale to the end that is farther from 0. */
 function interval([low, value, high]) {
-  const at = (x) => `${(50 + 48 * x).toFixed(1)}%`;
+  const reach = Math.max(Math.abs(low), Math.abs(high), 1e-9);
+  const at = (x) => `${(50 + (48 * x) / reach).toFixed(1)}%`;
   return h(
     "span",
     { class: "interval" },

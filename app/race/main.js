@@ -11,6 +11,7 @@ import { Controls, LaneView, Player, readLane } from "./replay.js";
 import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
+const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
 
 export function start(element, trigger, props, watch) {
@@ -94,7 +95,7 @@ export function start(element, trigger, props, watch) {
     if (state !== drawn) showRace(running);
     drawn = state;
     const told = resultWords(lanes.map(({ lane }) => lane));
-    result.textContent = running ? "One method at a time …" : pair ? text(pair.title) : told.title;
+    result.textContent = running ? "One method at a time …" : pair ? text(pair.title) : told.title || ALONE;
     more.textContent = running ? "Methods that run together would slow each other down." : pair ? text(pair.more) : "";
     all.textContent = running ? "" : [pair ? told.title : "", told.more].filter(Boolean).join(" ");
     compare(running ? null : (pair ?? null));

@@ -12,7 +12,6 @@ from d2sd import Trace
 from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Difference
 from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
-from d2sd.figures.comparison import to_reach
 from d2sd.methods import unused
 from d2sd.trace.metrics import SYMBOLS, recorded_values, verdict, what_differs
 from d2sd.trace.text import encodable
@@ -37,16 +36,17 @@ def pair_drawing(names: Sequence[str], a: RunStatistics, b: RunStatistics, doubt
 
 
 def _row(d: Difference, doubt: str) -> dict[str, Any]:
-    """Returns a row for the page. ``drawn``: ends and value of the difference, scaled to at most 1; empty without an interval."""
+    """Returns a row for the page. ``drawn``: ends and value of the difference; empty without an interval."""
     label, write, change, _ = COMPARED[d.name]
     doubted = bool(doubt) and d.name == "speed"
-    scaled = to_reach(d.difference)
     return {
         "name": label,
         "values": [write(d.a.value), write(d.b.value)],
         "counts": [d.count_a, d.count_b],
         "change": change(d.difference.value),
-        "drawn": [] if d.difference.low is None or doubted else [scaled.low, scaled.value, scaled.high],
+        "drawn": []
+        if d.difference.low is None or doubted
+        else [d.difference.low, d.difference.value, d.difference.high],
         "clear": d.difference.excludes_zero and not doubted,
         "words": "not compared" if doubted else difference_words(d),
     }
@@ -68,7 +68,8 @@ def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
 
 def same_machine(*sides: Sequence[Mapping[str, Any]]) -> bool:
     """Returns whether all runs were measured on the same hardware, so that their times can be compared."""
-    return len({str(header.get("hardware")) for side in sides for header in side}) <= 1
+    known = [dict(header.get("hardware") or {}) for side in sides for header in side]
+    return len({str({**hardware, "dtype": None}) for hardware in known}) <= 1
 
 
 def side_of(trace: Trace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The Race tab: methods on one prompt, or two runs, against each other."""
+"""The Race tab: methods on one prompt, or runs of the list, against each other."""
 
 from __future__ import annotations
 
@@ -155,7 +155,8 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
         ticked = gr.CheckboxGroup(choices, value=list(DEFAULT_LANES), label="Methods", elem_id="race-methods")
         with gr.Accordion("What each method does", open=False, elem_id="race-more"):
             gr.Markdown("\n\n".join(f"**{name}**: {lane_sentence(lane)}" for name, lane in choices))
-    # events: ``choose`` compares two lanes, ``at`` (null: shows the race again); ``select`` opens the run of a ``lane`` (its number) in Explore, at ``step`` if given
+    # events: ``choose`` compares two lanes, ``at`` (null: shows the race again); ``select`` opens the run of a ``lane`` (its number) in
+    # Explore, at ``step`` if given
     drawn = race_drawing(opening) if opening.lanes else None
     lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
     form = controls.inputs
@@ -182,7 +183,7 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
     wire(start.click, run, ticket, [session, *asked], outputs, notice, stop=stop)
     answer(lanes.choose, choose_lanes, ticket, [session], [lanes], notice, **AT_ONCE)
-    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], controls.notice, **AT_ONCE)
+    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], notice, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
     return RaceTab(form, ticked, lanes)
 
@@ -244,8 +245,8 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     chosen = [k.run.trace() for k in session.history.runs if isinstance(keys, list) and k.run.key in keys][::-1]
     prompts = Counter(trace.prompt for trace in chosen)
     prompt, times = max(prompts.items(), key=lambda found: found[1], default=("", 0))
-    if times < 2:
-        raise InputError("Tick at least two runs of the same prompt.")
+    if times < 2:  # the tab is selected all the same, since it shows the notice
+        return gr.skip(), gr.Tabs(selected="race"), sentence(problem="Tick at least two runs of the same prompt.")
     traces = [trace for trace in chosen if trace.prompt == prompt][-MAX_LANES:]
     names = tuple(side_names([[trace.header] for trace in traces]))
     call.check()

@@ -135,9 +135,10 @@ class RunsView {
       "p",
       { class: "all" },
       together("traces", "Save all", "All runs in one file that “Open a trace” opens"),
-      button("Side by side", { class: "small", title: "The ticked runs of one prompt as lanes in Race" }, () =>
-        this.trigger("race", { keys: this.ticked }),
-      ),
+      button("Side by side", { class: "small", title: "The ticked runs of one prompt as lanes in Race" }, () => {
+        document.querySelector("#drawer .close-fold")?.click();
+        this.trigger("race", { keys: this.ticked });
+      }),
       this.heading,
       together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"),
     );

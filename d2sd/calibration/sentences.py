@@ -328,12 +328,13 @@ def difference_words(d: Difference) -> str:
     low, high = d.difference.low, d.difference.high
     if low is None or high is None:
         return "no interval"
+    if low == high == 0:
+        return "the same"
     ends = [write(abs(end)).lstrip("+") for end in (low, high)]
-    if ends[0] == ends[1]:
-        return f"{ends[0]} {more if low >= 0 else fewer}"
     if not d.difference.excludes_zero:
         return f"not clear: {ends[0]} {fewer} to {ends[1]} {more}"
-    return f"{ends[0]} to {ends[1]} {more}" if low >= 0 else f"{ends[1]} to {ends[0]} {fewer}"
+    near, far = ends if low > 0 else ends[::-1]
+    return f"{near if near == far else f'{near} to {far}'} {more if low > 0 else fewer}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def _differences(rows: Sequence[Difference]) -> FigureTable:
 def differences(found: Comparison) -> go.Figure:
     """Draws every difference B − A that has an interval, each on a separate scale. Dots of clear differences are filled."""
     rows = [d for d in found.figures if d.difference.low is not None]
-    scaled = [to_reach(d.difference) for d in rows]
+    scaled = [_scaled(d.difference) for d in rows]
     colours = [INK if d.difference.excludes_zero else PANEL for d in rows]
     marks = scatter(
         "markers",
@@ -76,7 +76,7 @@ def differences(found: Comparison) -> go.Figure:
     )
 
 
-def to_reach(figure: Estimate) -> Estimate:
+def _scaled(figure: Estimate) -> Estimate:
     """Returns a difference, scaled so that the interval's end farther from 0 is at 1 or -1."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)

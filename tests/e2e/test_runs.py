@@ -83,7 +83,7 @@ def test_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
     unfold(two)
     two.get_by_role("button", name="Side by side").click()
     expect(two.locator("#race .title")).to_have_text("Runs of the list.", timeout=PATIENCE)
-    fold(two)
+    expect(two.locator("#drawer")).to_be_hidden()
     expect(two.locator("#race li.track")).to_have_count(2)
     two.locator("#race .about button").last.click()
     expect(view(two)).to_be_visible(timeout=PATIENCE)
