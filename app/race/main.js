@@ -114,7 +114,8 @@ export function start(element, trigger, props, watch) {
       .join(" ");
     const machine = data.machine && data.kind !== "runs" ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent = running || `${said}.${data.kind === "recorded" ? " Press Race to run a race here." : ""}`;
+    const here = data.kind === "recorded" ? "Press Race to run a race here." : "";
+    status.textContent = running || [said && `${said}.`, here].filter(Boolean).join(" ");
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map(
       (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
@@ -138,7 +139,7 @@ export function start(element, trigger, props, watch) {
           )
         : "",
     );
-    axis.replaceChildren(timeAxis(longest));
+    axis.replaceChildren(longest ? timeAxis(longest) : "");
     player.load(running ? 0 : longest);
     // No replay while methods still run: finished lanes are shown complete.
     if (running) lanes.forEach((lane) => lane.show(Infinity));

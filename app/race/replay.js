@@ -96,6 +96,7 @@ export class LaneView {
 
   verdict() {
     const { row, state, end, steps } = this.lane;
+    if (!end) return `${count(steps.length, "step")}, no times`;
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && number(row.place, 1, 99, null);
     const pace = `${count(steps.length, "step")} of ${fixed((1000 * end) / steps.length, 1)} ms`;

@@ -97,7 +97,7 @@ export function timedWords(lane) {
   const speed = number(row.tokens_per_second, 0, 1e9, 0);
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), gainOf(lane)];
   return [
-    ["Tokens/s", figure(speed, speed < 100 ? 1 : 0)],
+    ["Tokens/s", speed ? figure(speed, speed < 100 ? 1 : 0) : "—"],
     ["Speedup", disturbed(lane) ? "—" : figure(row.speedup, 2, "×")],
     ["A step costs", alpha === null || gain === null ? "—" : passes(alpha / gain)],
   ];

@@ -322,6 +322,9 @@ COMPARED: dict[str, tuple[str, Write, Write, tuple[str, str]]] = {
 }
 
 
+TOO_FEW = "An interval needs at least four prompts or blocks of text."
+
+
 def difference_words(d: Difference) -> str:
     """Returns the interval of a difference in words, as what the second side has."""
     _, _, write, (more, fewer) = COMPARED[d.name]
@@ -383,7 +386,7 @@ def finding(
     )  # the side with more tokens a step, a second
     one, other = names[ahead], within(names[1 - ahead])
     if tokens.low is None:
-        return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", doubt
+        return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", doubt or TOO_FEW
     if not tokens.excludes_zero:
         title = f"{names[0]} and {within(names[1])}: no clear difference in tokens a step."
     elif same_text:

@@ -17,7 +17,7 @@ from app.session import Session
 from d2sd import InputError
 from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.calibration.sentences import finding
+from d2sd.calibration.sentences import TOO_FEW, finding
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered
 
@@ -45,7 +45,7 @@ def compared(tokens, speed):
         ((-4, -2), (-90, -10), "DFlash needs 24 steps where D²SD needs 14.", "It is also faster: 300 tokens a second instead of 250."),
         ((-1, 4), (-90, -10), "DFlash and D²SD: no clear difference in tokens a step.", "DFlash is faster: 300 tokens a second instead of 250."),
         ((-1, 4), (-90, 10), "DFlash and D²SD: no clear difference in tokens a step.", "No clear difference in time either."),
-        (None, (-90, 10), "Too few steps to compare DFlash with D²SD.", ""),
+        (None, (-90, 10), "Too few steps to compare DFlash with D²SD.", TOO_FEW),
     ],
 )  # fmt: skip
 def test_finding_claims_no_more_than_intervals(tokens, speed, title, more):
