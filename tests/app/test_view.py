@@ -3,7 +3,7 @@ import pytest
 
 from app.explore.controls import explorer_view
 from app.runs.view import runs_list
-from app.view import fold_view
+from app.view import drawer_button
 
 
 @pytest.mark.parametrize(("made", "event"), [(explorer_view, "missed"), (explorer_view, "export"), (runs_list, "show")])
@@ -14,7 +14,7 @@ def test_view_event_of_script_can_be_registered(made, event):
 
 
 def test_view_has_no_other_event_attributes():
-    view = fold_view("Settings", "settings", elem_id="fold-test")
+    view = drawer_button()
     with pytest.raises(AttributeError, match="'missed'"):
         _ = view.missed
     assert not hasattr(view, "likeable")
