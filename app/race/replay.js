@@ -87,20 +87,22 @@ export class LaneView {
     this.track.dataset.tokens = sum(done.map(({ tokens }) => tokens.length));
     const over = done.length === lane.steps.length && lane.total > 0;
     this.track.classList.toggle("over", over);
-    this.result.textContent = over
-      ? this.verdict()
-      : done.length
-        ? count(Number(this.track.dataset.tokens), "token")
-        : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
+    const now = { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
+    const words = over ? this.verdict() : [done.length ? count(Number(this.track.dataset.tokens), "token") : now];
+    if (this.said === String(words)) return;
+    this.said = String(words);
+    const [main, pace = ""] = words;
+    this.result.replaceChildren(main, h("span", { class: "pace" }, pace));
   }
 
+  /** The result in words, and the mean time of a step. */
   verdict() {
     const { row, state, end, steps } = this.lane;
-    if (!end) return `${count(steps.length, "step")}, no times`;
+    if (!end) return [`${count(steps.length, "step")}, no times`];
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && number(row.place, 1, 99, null);
-    const pace = `${count(steps.length, "step")} of ${fixed((1000 * end) / steps.length, 1)} ms`;
-    return `${place ? ordinal(place) : state} · ${time} · ${pace}`;
+    const words = `${place ? ordinal(place) : state} · ${time} · ${count(steps.length, "step")}`;
+    return [words, ` of ${fixed((1000 * end) / steps.length, 1)} ms`];
   }
 }
 
