@@ -42,7 +42,7 @@ export function start(element, trigger, props, watch) {
       prompt: text(prompt),
       asked: chat === true,
       runs,
-      sides: sides.map(readSide),
+      sides: sides.map((side) => readSide(side)),
     }));
     texts.box.hidden = !pairs.length;
     choice.hidden = pairs.length < 2;

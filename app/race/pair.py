@@ -13,7 +13,7 @@ from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Difference
 from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
 from d2sd.methods import unused
-from d2sd.trace.metrics import SYMBOLS, recorded_values, verdict, what_differs
+from d2sd.trace.metrics import IGNORED, SYMBOLS, recorded_values, verdict, what_differs
 from d2sd.trace.text import encodable
 
 MAX_PAIRS = 40
@@ -59,7 +59,7 @@ def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     named = [titles]
     for field in ("config", "models"):
         known = [recorded_values(side, field) for side in sides]
-        for name in dict.fromkeys(name for values in known for name in values if name in SYMBOLS or field == "models"):
+        for name in dict.fromkeys(name for values in known for name in values if name not in IGNORED):
             said = [f"{SYMBOLS.get(name, name.replace('_', ' '))} {of.get(name, 'default')[:30]}" for of in known]
             named.append([f"{title}, {words}" for title, words in zip(titles, said, strict=True)])
     numbered = [f"{title}, {number}" for number, title in enumerate(titles, 1)]

@@ -243,6 +243,7 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show the chosen runs (``keys``) of one prompt as lanes, the oldest first."""
     keys = call.data.get("keys")
     chosen = [k.run.trace() for k in session.history.runs if isinstance(keys, list) and k.run.key in keys][::-1]
+    chosen = [trace for trace in chosen if trace.steps]  # a run that has only begun has none
     prompts = Counter(trace.prompt for trace in chosen)
     prompt, times = max(prompts.items(), key=lambda found: found[1], default=("", 0))
     if times < 2:  # the tab is selected all the same, since it shows the notice

@@ -12,7 +12,7 @@ const NAMED = { first: "first draft", second: "second draft", target: "large mod
 
 /** Parses a run; `end` is in seconds since the prompt was read; `from` and `to` of steps are places in the text, in characters.
  *  `marks`: whether each token is a mark instead of its text, which a log may lack. */
-export function readSide(raw, marks = raw.textless === true) {
+export function readSide(raw, { marks = raw.textless === true } = {}) {
   const tokens = (committed) =>
     list(committed).map((pair) => {
       const token = readToken(pair);
@@ -156,7 +156,7 @@ export class TextsView {
   /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
   show(prompt, sides, names, asked = false) {
     const textless = sides.some((side) => side.raw.textless === true);
-    if (textless) sides = sides.map(({ raw }) => readSide(raw, true));
+    if (textless) sides = sides.map(({ raw }) => readSide(raw, { marks: true }));
     const at = textless ? null : firstDifference(...sides.map((side) => side.words));
     const shared = at ?? Math.min(...sides.map((side) => side.words.length));
     Object.assign(this, { sides, names, shared, until: null, frame: null });

@@ -101,6 +101,8 @@ def test_side_names_state_what_differs():
     assert side_names([[one], [other]]) == list(NAMES)
     changed = {**other, "config": {**other["config"], "num_branches": 1}}
     assert side_names([[other], [changed]]) == ["D²SD, K 4", "D²SD, K 1"]
+    seeded = {**other, "config": {**other["config"], "seed": 1}}
+    assert side_names([[other], [seeded]]) == ["D²SD, seed 0", "D²SD, seed 1"]
     models = {**other, "models": {**other["models"], "first_drafter": "mine"}}
     assert side_names([[other], [models]])[1] == "D²SD, first drafter mine"
     assert side_names([[other], [other]]) == ["D²SD, 1", "D²SD, 2"]
@@ -146,7 +148,8 @@ def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
         assert (drawn["kind"], len(drawn["lanes"]), drawn["query"], tab.selected) == ("runs", 2, "", "race")
     answered(open_lane, session, session, lane=0)
     assert session.shown.key == keys[2]  # the oldest is first
-    for few in ([keys[0], alone], [], None, "x"):
+    begun = session.history.keep(RecordedRun.of(list(LANES["d2sd"].records())[:2]), "Explore").key
+    for few in ([keys[0], alone], [keys[0], begun], [], None, "x"):
         assert "at least two runs" in answered(show_runs, Ticket(), session, keys=few)[2].value
     assert json.loads(answered(choose_lanes, Ticket(), session, at=None)[0])["kind"] == "recorded"
     assert session.beside is None

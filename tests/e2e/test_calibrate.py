@@ -13,6 +13,7 @@ from app.calibrate.measure import shown as measured_run
 from app.runs.recordings import Recordings
 from tests.e2e.driving import (
     PATIENCE,
+    choose_from,
     click_mark,
     drawn_figure,
     fold,
@@ -199,6 +200,31 @@ def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
     rows(calibrate).first.click()
     expect(view(calibrate)).not_to_have_attribute("data-run", before or "")
     expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
+
+
+def test_measured_set_is_compared_with_an_earlier_one_prompt_by_prompt(calibrate: Page):
+    measure_what(calibrate, "Prompts: heldout")
+    set_number(calibrate, "how-many", 3)
+    set_number(calibrate, "max-tokens", 16)
+    for method in ("D²SD", "DFlash"):
+        choose_from(calibrate, "calibrate-method", method)
+        calibrate.locator("#measure").click()
+        expect(title(calibrate)).to_have_text(f"3 prompts of heldout with {method}", timeout=PATIENCE)
+    calibrate.locator("#against input").click()
+    calibrate.get_by_role("option", name=re.compile("^against 3 prompts of heldout with D²SD")).click()
+    compared = calibrate.locator("#compared")
+    expect(compared.locator("h2.result")).to_contain_text("DFlash", timeout=PATIENCE)
+    options = compared.locator("select option").all_text_contents()
+    assert len(options) == 3
+    assert not any("(differ)" in option for option in options)  # at temperature 0, both methods write the same texts
+    compared.locator("select").select_option("1")
+    expect(compared.locator(".texts .status")).to_contain_text("Both wrote the same text.")
+    compared.locator(".about button").first.click()
+    expect(view(calibrate)).to_be_visible(timeout=PATIENCE)
+    expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
+    calibrate.get_by_role("tab", name="Calibrate").click()
+    choose_from(calibrate, "against", "against …")
+    expect(compared).to_be_hidden()
 
 
 def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Page):
