@@ -56,7 +56,7 @@ export class DifferencesView {
 
   unfold(all) {
     const further = this.rows.length - SHOWN;
-    this.table.classList.toggle("all", all);
+    this.table.classList.toggle("whole", all);
     this.fine.hidden = !all;
     this.rows.forEach((row, n) => (row.hidden = n >= SHOWN && !all));
     this.more.setAttribute("aria-expanded", all);
