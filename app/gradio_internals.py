@@ -34,7 +34,10 @@ def event_fields(event: gr.EventData) -> dict[str, Any]:
 
 @contextmanager
 def inside(block: Any) -> Iterator[None]:
-    """Context that adds components to a row or column that is already laid out elsewhere on the page."""
+    """Context that adds components to a row or column that is already laid out elsewhere.
+
+    Entering a block again would move it here, so its parent is restored.
+    """
     parent = block.parent
     with block:
         yield

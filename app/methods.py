@@ -13,8 +13,6 @@ AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd",
 LANES = (*METHODS, *AWARE)
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 QUICKEST = ", “quickest here”"  # suffix of a cost-aware lane's title
-MAIN = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
-MORE = "More methods"
 NAMES = {method.id: method.name for method in METHODS.values()}
 
 
@@ -42,7 +40,7 @@ def run_title(header: Mapping[str, Any]) -> str:
     return NAMES.get(method, method[:40]) + (QUICKEST if cost_aware else "")
 
 
-def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
-    """Returns the titles of methods or lanes by id, in two groups: "Methods" for the main ones, and ``MORE``."""
-    groups = {"Methods": [lane for lane in MAIN if lane in lanes], MORE: [lane for lane in lanes if lane not in MAIN]}
-    return {name: {lane: lane_title(lane) for lane in group} for name, group in groups.items() if group}
+def ordered(lanes: Collection[str]) -> list[tuple[str, str]]:
+    """Returns the titles and ids of methods or lanes, the main ones first."""
+    main = [lane for lane in DEFAULT_LANES if lane in lanes]
+    return [(lane_title(lane), lane) for lane in (*main, *(lane for lane in lanes if lane not in main))]

@@ -14,7 +14,7 @@ import gradio as gr
 import d2sd
 from app import models, presets
 from app.jobs import Job, Update
-from app.methods import grouped
+from app.methods import ordered
 from app.models import ModelOffer, planned
 from app.presets import FIRST
 from app.visitors import public, without_paths
@@ -33,9 +33,8 @@ FOLLOW_BLOCK = """(gamma, budget, own, trained) => {
 
 def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) -> gr.Dropdown:
     """Returns the list of methods of a tab, the main methods first."""
-    choices = [(name, id) for group in grouped(methods).values() for id, name in group.items()]
     return gr.Dropdown(
-        choices,
+        ordered(methods),
         value=value,
         label="Method",
         elem_id=elem_id,

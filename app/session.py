@@ -130,7 +130,7 @@ class Session(Ticket):
     fetched: fields of a link with ``?trace=URL``, such as the step to open. The browser fetches and uploads the trace.
     history: runs of the window.
     own: the user's settings by control while the form shows the settings of a run; None if the form shows the user's settings.
-    beside: runs of the list that the Race tab shows instead of a race; None if there are none.
+    beside: runs of the list that Race shows; None: it shows a race.
     followed: key of the run whose settings the form shows.
     filled: settings of recent runs that were sent to the form, by control. Several runs are included, because the settings of
         the latest may not have reached the page yet when the next run is chosen.

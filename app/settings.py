@@ -87,7 +87,7 @@ def default_budget() -> int | None:
 
 
 def setting_tabs(name: str, used: bool) -> list[str]:
-    """Returns the classes of a setting's control, which name the tabs that show it; see ``tabs.css``.
+    """Returns the classes of a setting's control, which name the tabs that show it; see ``page.css``.
 
     used: whether the method in Explore uses the setting.
     """

@@ -13,7 +13,7 @@ export function start(element, trigger, props, watch) {
   const titles = h("p", { class: "status" });
   const rows = new DifferencesView();
   const choice = h("select", { "aria-label": "Prompt" });
-  const texts = new TextsView((side, step) => trigger("select", { side, step, run: pairs[choice.value].runs[side] }));
+  const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
   const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].asked);
   choice.addEventListener("change", () => use(Number(choice.value)));
@@ -38,10 +38,10 @@ export function start(element, trigger, props, watch) {
     [result.textContent, more.textContent] = [text(data.title), text(data.more)];
     titles.textContent = `${names.map((name, n) => `${name}: ${text(data.titles[n])}`).join("; ")}.`;
     rows.show(data);
-    pairs = list(data.pairs).map(({ prompt, chat, runs, sides }) => ({
+    pairs = list(data.pairs).map(({ prompt, chat, keys, sides }) => ({
       prompt: text(prompt),
       asked: chat === true,
-      runs,
+      keys,
       sides: sides.map((side) => readSide(side)),
     }));
     texts.box.hidden = !pairs.length;

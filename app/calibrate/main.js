@@ -337,7 +337,7 @@ export function start(element, trigger, props, watch, server, options) {
   const hint = h(
     "p",
     { class: "hint" },
-    "In a figure, drag to zoom, and double-click to see all. Click a name in a legend to hide its marks. Click a mark to list its steps.",
+    "In a figure, drag to zoom, and double-click to see all. If a figure has a legend of its own, click a name in it to hide its marks. Click a mark to list its steps.",
   );
   const views = h(
     "div",
@@ -418,7 +418,7 @@ export function start(element, trigger, props, watch, server, options) {
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.showWorth(data);
     if (!chosen || !places.length) return;
-    // Scroll to the list unless some of its rows are in sight, as always in a single column. Closing the list scrolls back.
+    // Scroll to the list unless some of its rows are in sight; in a single column they never are. Closing the list scrolls back.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight - ROOM) {
       members.box.scrollIntoView({ block: "start" });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -35,7 +35,6 @@ SHOW_CONTROLS = """kind => {
   if (own || files) document.querySelector('#fold button[aria-expanded=false]')?.click();
   return [own, files, files, run, run].map(visible => ({ __type__: 'update', visible }));
 }"""
-CLOSE = "() => ({ __type__: 'update', visible: false })"
 RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
 # elements: source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
@@ -63,7 +62,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     bundled = presets.prompt_set(presets.first_model())
     with inside(controls.bar):
         notice = notice_box("calibrate-notice")
-    with inside(controls.bar), gr.Row(elem_id="measured", elem_classes="in-tabs in-calibrate"):
+        measured_row = gr.Row(elem_id="measured", elem_classes="in-tabs in-calibrate")
+    with inside(measured_row):
         source = gr.Dropdown([*sets, *OTHERS.items()], value=bundled, label="Measure", elem_id="source", **shape)
         against = gr.Dropdown([ALONE], value="", label="Against", elem_id="against", **shape)
     with inside(controls.buttons):
@@ -123,7 +123,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     with gr.Column(elem_id="questions"):
         why = gr.Button("Why is it rejected?", elem_id="doctor", size="sm")
         perfect = gr.Button("What would perfect confidence bring?", elem_id="perfect", size="sm")
-    # the event ``select`` opens ``step`` of ``run`` of ``side`` (0 or 1) in Explore
+    # the event ``select`` opens ``step`` of the run with this ``key`` in Explore
     compared = drawn_view(None, "calibrate/against.js", sheets=("race/race.css",), elem_id="compared")
     figures = figures_view()
     asked = [pasted, path, limit, *(form[name] for name in ("model", "folder", "vp")), method]
@@ -144,14 +144,23 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     measured.append(wire(go.click, _measure_prompts, ticket, given, [figures], notice, stop=stop, wanted=wanted))
     for event in (against.input, *(done.then for done in measured)):
         outputs = [against, compared]
-        answer(event, compare_sets, ticket, [session, recordings, against], outputs, notice, **AT_ONCE)
+        answer(
+            event,
+            compare_sets,
+            ticket,
+            [session, recordings, against],
+            outputs,
+            notice,
+            show_progress="hidden",
+            concurrency_limit=4,
+        )
     go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
-    close.click(None, None, report, js=CLOSE, **AT_ONCE)
+    close.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *asked], [report], notice, stop=stop, stops=False)
     wire(perfect.click, _replay, ticket, [recordings, *asked], [report], notice, stop=stop, stops=False)
     for event, opens, given in (
         (figures.select, _open, [session, recordings]),
-        (compared.select, _open_side, [session, recordings, against]),
+        (compared.select, _open_side, [session, recordings]),
     ):
         shown.after(answer(event, opens, session, given, [shown.view, tabs], notice, show_progress="hidden"))
 
@@ -231,24 +240,25 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
 
 
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
+    at = call.data.get("run")
     if call.data.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
-    return _opened(call, session, recordings.runs)
+    runs = recordings.runs
+    return _opened(call, session, runs[at] if isinstance(at, int) and 0 <= at < len(runs) else None)
 
 
-def _open_side(call: Call, session: Session, recordings: Recordings, against: str) -> tuple[Any, Any, Any]:
-    """Show a step of a run of the measured set, or of the set that it is compared with."""
-    other = next((s for s in session.history.sets if s.title == against), None)
-    runs = recordings.runs if call.data.get("side") == 1 else other.runs if other else ()
-    return _opened(call, session, runs, wanted={"step": step_number(call.data.get("step")) or 0, "node": None})
+def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
+    """Show a step of a run of the measured set or of another set; ``key``: of the run."""
+    runs = [*recordings.runs, *(kept for known in session.history.sets for kept in known.runs)]
+    found = next((kept for kept in runs if kept.run.key == call.data.get("key")), None)
+    return _opened(call, session, found, wanted={"step": step_number(call.data.get("step")) or 0, "node": None})
 
 
-def _opened(call: Call, session: Session, runs: Sequence[Recording], **notes: Any) -> tuple[Any, Any, Any]:
-    at = call.data.get("run")
-    if not isinstance(at, int) or not 0 <= at < len(runs):
+def _opened(call: Call, session: Session, found: Recording | None, **notes: Any) -> tuple[Any, Any, Any]:
+    if found is None:
         raise InputError("This run is no longer stored; measure again.")
     call.check()
-    return session.show(runs[at].run, "Calibrate", runs[at].label, **notes), gr.Tabs(selected="explore"), sentence()
+    return session.show(found.run, "Calibrate", found.label, **notes), gr.Tabs(selected="explore"), sentence()
 
 
 # The measured set against another one.
@@ -258,7 +268,10 @@ ALONE = ("against …", "")
 
 def compare_sets(call: Call, session: Session, recordings: Recordings, against: str | None) -> tuple[Any, Any, Any]:
     """Returns the sets that share a prompt with the measured one, and the comparison with the chosen set."""
-    mine = RunSet(recordings.title, tuple(recordings.runs))
+    if not recordings.runs:  # a measurement has begun
+        return gr.skip(), "", gr.skip()
+    runs = tuple(recordings.runs)
+    mine = next((s for s in session.history.sets if s.runs == runs), RunSet(recordings.title, runs))
     prompts = {str(kept.header.get("prompt")) for kept in mine.runs}
     others = [
         s

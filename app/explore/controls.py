@@ -43,7 +43,10 @@ class Controls:
     """Components of the form.
 
     inputs: the components with values for a run, by name.
-    bar, buttons, race, calibrate: places for parts of other tabs: in the bar, and for their fields in the drawer.
+    bar, buttons: where other tabs add to the bar.
+    race, calibrate: columns of the drawer for their fields.
+    notice: of runs in Explore.
+    told: of the list of runs and the download, in every tab.
     """
 
     inputs: dict[str, Any]
@@ -54,6 +57,7 @@ class Controls:
     run: gr.Button
     stop: gr.Button
     notice: gr.Textbox
+    told: gr.Textbox
     upload: gr.UploadButton
     back: gr.Button
     get: gr.Button
@@ -110,7 +114,7 @@ def _build_bar(bar: gr.Column) -> Controls:
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
-    notice = notice_box("notice")
+    notice, told = notice_box("notice"), notice_box("bar-notice")
     with gr.Column(elem_id="drawer"):
         back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
         race = gr.Column(elem_id="race-fields", elem_classes="in-tabs in-race")
@@ -150,7 +154,7 @@ def _build_bar(bar: gr.Column) -> Controls:
         runs = runs_list()
     # any change clears the notice, which may be about the previous value
     forgive(notice, [box.change for box in inputs.values()])
-    return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, upload, back, get, runs, example)
+    return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, told, upload, back, get, runs, example)
 
 
 def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr.Button]:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -50,7 +49,7 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 def wire_run(shown: ExploreTab) -> None:
-    """Wire the events that start a run: the Run button, Enter in the prompt, and the runs that the view's last line offers."""
+    """Wire the events that start a run: the Run button, and the runs that the view's last line offers."""
     session, controls = shown.session, shown.controls
 
     def work(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
@@ -72,7 +71,7 @@ def wire_run(shown: ExploreTab) -> None:
         runs = current.job is not None and current.job.work is work and current.job.active
         return gr.skip() if runs else gr.Button("Run")
 
-    pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
+    pressed = controls.run.click
     for event, stop in ((pressed, controls.stop), (shown.view.quickest, None), (shown.view.full, None)):
         worked = wire(
             event,

@@ -100,7 +100,7 @@ def _wire_download(shown: ExploreTab) -> None:
         shown.session,
         [form["prompt"]],
         [form["model"], form["chat"], form["prompt"], controls.get],
-        controls.notice,
+        controls.told,
         in_turn=False,
     )
 

@@ -121,7 +121,8 @@ export function start(element, trigger, props, watch) {
       (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
     );
     back.hidden = data.kind !== "runs";
-    link.hidden = Boolean(running) || !data.query;
+    link.hidden = Boolean(running) || data.kind === "runs";
+    copied.textContent = "";
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     table.hidden = !raw.some((lane) => lane.row && lane.total);
     const costs = running ? [] : costRows(raw);

@@ -20,11 +20,11 @@ MAX_PAIRS = 40
 MAX_CHARACTERS = 400_000  # of the prompts and texts of all pairs
 TEXTLESS = frozenset({"tokens", "target"})  # entries of ``Trace.missing`` that make a text incomplete
 DISTURBED = "The times were not measured cleanly: other work kept this machine busy."
-OTHER_MACHINE = "Their times are not compared, since they were measured on different machines."
+OTHER_MACHINE = "Their times are not compared, since they may be from different machines."
 
 
 def pair_drawing(names: Sequence[str], a: RunStatistics, b: RunStatistics, doubt: str = "") -> dict[str, Any]:
-    """Returns the finding about two sides and the rows of figures that differ, as JSON-ready data.
+    """Returns the finding about two sides and a row for each known figure, as JSON-ready data.
 
     doubt: why the times of the sides are not compared; empty if they are.
     """
@@ -57,25 +57,27 @@ def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     else with a number."""
     titles = [" or ".join(dict.fromkeys(map(run_title, side))) for side in sides]
     named = [titles]
+    ignored = IGNORED.union(*(unused(str(header.get("method"))) for side in sides for header in side))
     for field in ("config", "models"):
         known = [recorded_values(side, field) for side in sides]
-        for name in dict.fromkeys(name for values in known for name in values if name not in IGNORED):
-            said = [f"{SYMBOLS.get(name, name.replace('_', ' '))} {of.get(name, 'default')[:30]}" for of in known]
+        for name in dict.fromkeys(name for values in known for name in values if name not in ignored):
+            label = SYMBOLS.get(name, name.replace("_", " "))
+            said = [f"{label} {of[name][:30]}" if name in of else f"no {label}" for of in known]
             named.append([f"{title}, {words}" for title, words in zip(titles, said, strict=True)])
     numbered = [f"{title}, {number}" for number, title in enumerate(titles, 1)]
     return next((names for names in named if len(set(names)) == len(names)), numbered)
 
 
 def same_machine(*sides: Sequence[Mapping[str, Any]]) -> bool:
-    """Returns whether all runs were measured on the same hardware, so that their times can be compared."""
-    known = [dict(header.get("hardware") or {}) for side in sides for header in side]
-    return len({str({**hardware, "dtype": None}) for hardware in known}) <= 1
+    """Returns whether all runs are known to be measured on the same hardware, so that their times can be compared."""
+    known = [header.get("hardware") for side in sides for header in side]
+    return all(known) and len({str({**hardware, "dtype": None}) for hardware in known if hardware}) == 1
 
 
 def side_of(trace: Trace) -> dict[str, Any]:
-    """Returns a run for the page: the tokens of prefill, and for each step its end in seconds since the prompt was read, its tokens
+    """Returns a run for the page: the tokens of prefill, and for each step its end in seconds since the prompt was read (0: unknown), its tokens
     with their proposers, its ``verdict``, and the accepted length of the first draft (−1: unknown)."""
-    textless = bool(TEXTLESS.intersection(trace.missing))
+    textless, timed = bool(TEXTLESS.intersection(trace.missing)), "times" not in trace.missing
 
     def tokens(committed: Sequence[Any]) -> list[list[str]]:
         return [[encodable(c.text), c.proposer] for c in committed]
@@ -85,7 +87,7 @@ def side_of(trace: Trace) -> dict[str, Any]:
         "textless": textless,
         "steps": [
             [
-                round(step.elapsed, 6),
+                round(step.elapsed, 6) if timed else 0,
                 tokens(step.committed),
                 verdict(step) or "",
                 -1 if step.actual_boundary is None else step.actual_boundary,
@@ -113,4 +115,5 @@ def side_by_side(a: RunSet, b: RunSet) -> Iterator[dict[str, Any]]:
         if number and size > MAX_CHARACTERS:
             return
         asked = bool(traces[0].header["config"].get("chat"))
-        yield {"prompt": encodable(prompt), "chat": asked, "runs": at, "sides": [side_of(trace) for trace in traces]}
+        keys = [side.runs[n].run.key for side, n in zip((a, b), at, strict=True)]
+        yield {"prompt": encodable(prompt), "chat": asked, "keys": keys, "sides": [side_of(trace) for trace in traces]}

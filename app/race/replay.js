@@ -41,7 +41,7 @@ export class LaneView {
     );
     this.track = h(
       "li",
-      { class: `track ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
+      { class: "track", "data-method": lane.method, "data-state": lane.state },
       this.name,
       this.rail,
       this.result,

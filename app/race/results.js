@@ -8,7 +8,7 @@ import { timesWords } from "../../assets/viewer/numbers.js";
 import { STAGES, capital, fixed } from "../../assets/viewer/words.js";
 
 const NOT_CLEAN = "Not measured cleanly: other work kept this machine busy";
-const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it under the methods";
+const NEEDS_PLAIN = "Only known if plain decoding takes part in the race: tick it in ⋯ and race again";
 
 /** A row of figures for every lane; `plain`: whether plain decoding took part; `reference`: the lane with which texts are compared. */
 export function raceTable(lanes, { plain, reference }) {
@@ -28,7 +28,7 @@ export function raceTable(lanes, { plain, reference }) {
       ),
     ],
     ["Nodes/step", "Tree nodes that the large model checks in one pass, including the anchor"],
-    ["Same text", `Whether all tokens of the text are the same as with ${reference}`],
+    ["Same text", reference && `Whether all tokens of the text are the same as with ${reference}`],
   ];
   const th = ([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name);
   return h(
@@ -56,7 +56,10 @@ function tableRow(lane, reference) {
     true: ["✓", `The same as ${reference}`],
     false: ["✕", `Differs from token ${whole(row.differs_at, 0, 1e6, 0) + 1} on`],
   };
-  const [mark, words] = same[row.identical] ?? ["—", ""];
+  const [mark, words] =
+    lane.name === reference
+      ? ["—", "The other texts are compared with this one"]
+      : (same[row.identical] ?? ["—", null]);
   const cells = [
     ["Tokens/step α", figure(row.mean_acceptance_length, 2)],
     ...timedWords(lane).map(([name, time]) => [name, time, doubt && "doubted", doubt ? NOT_CLEAN : stageWords(lane)]),
@@ -74,6 +77,7 @@ function tableRow(lane, reference) {
 /** The times of the run's stages. */
 function stageWords(lane) {
   const { parts, whole, rest } = stagesOf(lane);
+  if (!whole) return null;
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
   const words = [...parts, ["rest", "Rest", rest]]
     .filter(([, , t]) => t >= 0.00005)
@@ -119,7 +123,7 @@ export function resultWords(lanes) {
   const won = timed.includes(first);
   const named = won ? first : here;
   const speed = timesWords(gainOf(named), "plain decoding");
-  const least = best(timed, ({ steps }) => -steps.length);
+  const least = best([named, ...timed], ({ steps }) => -steps.length); // the first of equals
   const pace = ({ end, steps }) => fixed((1000 * end) / steps.length, 1);
   return {
     title: won

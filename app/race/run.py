@@ -18,6 +18,7 @@ from app.models import Chosen
 from app.plain import PlainStep
 from app.presets import ASSETS
 from app.race.pair import same_machine
+from app.runs.recordings import Recording
 from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
@@ -37,12 +38,14 @@ class Lane:
     """The run of one method.
 
     problem: why the run failed; empty if it did not.
+    kept: the run in the list, if the lane shows one.
     pushed: whether other programs took processor time from the run's thread (``d2sd.costs.runs.ThreadShare``).
     """
 
     trace: Trace
     problem: str = ""
     pushed: bool = False
+    kept: Recording | None = None
 
     @property
     def complete(self) -> bool:
@@ -224,14 +227,14 @@ def one_machine(race: Race) -> bool:
 
 
 def default_pair(race: Race) -> tuple[int, int] | None:
-    """Returns the indices of the two lanes that are compared first: DFlash and D²SD, or else the two fastest that draft; None if there
-    are not two lanes with steps."""
+    """Returns the indices of the two lanes that are compared first, in order: DFlash and D²SD; else the two fastest that draft; else the
+    first two with steps. None if there are not two."""
     done = [at for at, lane in enumerate(race.lanes) if lane.trace.steps]
     drafted = [at for at in done if race.methods[at] != PLAIN]
-    if {"dflash", "d2sd"} <= {race.methods[at] for at in done}:
-        return race.methods.index("dflash"), race.methods.index("d2sd")
+    named = {race.methods[at]: at for at in done}
     fastest = sorted(drafted, key=lambda at: -race.lanes[at].trace.totals.tokens_per_second)[:2]
-    chosen = sorted(fastest) if len(fastest) == 2 else done[:2]
+    chosen = [named["dflash"], named["d2sd"]] if {"dflash", "d2sd"} <= named.keys() else fastest
+    chosen = sorted(chosen if len(chosen) == 2 else done[:2])
     return (chosen[0], chosen[1]) if len(chosen) == 2 else None
 
 

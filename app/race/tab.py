@@ -16,7 +16,7 @@ from app.explore.controls import ExploreTab, filled_in, run_buttons
 from app.gradio_internals import View, inside
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
-from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, lane_title, method_of, trace_lane
+from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
 from app.models import Chosen
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
@@ -31,6 +31,7 @@ from d2sd.calibration import RunStatistics
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
+GONE = "This lane is no longer shown here."
 Pair = tuple[int, int]  # the lanes that are compared
 
 
@@ -151,7 +152,7 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     with inside(controls.buttons):
         start, stop = run_buttons("Race", "start-race", "stop-race", "race")
     with inside(controls.race):
-        choices = [(lane_title(lane), lane) for group in grouped(LANES).values() for lane in group]
+        choices = ordered(LANES)
         ticked = gr.CheckboxGroup(choices, value=list(DEFAULT_LANES), label="Methods", elem_id="race-methods")
         with gr.Accordion("What each method does", open=False, elem_id="race-more"):
             gr.Markdown("\n\n".join(f"**{name}**: {lane_sentence(lane)}" for name, lane in choices))
@@ -218,12 +219,13 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     lanes, step = raced.lanes, step_number(call.data.get("step"))
     at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
-        raise InputError("This lane no longer exists; press Race again.")
-    run = race.recorded(lanes[at], lane_figures(raced)[at])
+        raise InputError(GONE)
+    run, source, label = race.recorded(lanes[at], lane_figures(raced)[at]), "Recorded" if raced.recorded else "Race", ""
+    if kept := lanes[at].kept:
+        run, source, label = kept.run, kept.source, kept.label
     call.check()
     wanted = None if step is None else {"step": step, "node": None}
-    source = "Recorded" if raced.recorded else "Race"
-    return session.show(run, source, wanted=wanted), gr.Tabs(selected="explore"), sentence()
+    return session.show(run, source, label, wanted=wanted), gr.Tabs(selected="explore"), sentence()
 
 
 def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:
@@ -235,21 +237,22 @@ def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:
     raced = shown_race(session)
     steps = [n for n, lane in enumerate(raced.lanes) if lane.trace.steps]
     if not isinstance(at, list) or len(at) != 2 or not all(n in steps for n in at):
-        raise InputError("This lane no longer exists; press Race again.")
+        raise InputError(GONE)
     return race_drawing(raced, (at[0], at[1])), gr.skip()
 
 
 def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show the chosen runs (``keys``) of one prompt as lanes, the oldest first."""
     keys = call.data.get("keys")
-    chosen = [k.run.trace() for k in session.history.runs if isinstance(keys, list) and k.run.key in keys][::-1]
-    chosen = [trace for trace in chosen if trace.steps]  # a run that has only begun has none
-    prompts = Counter(trace.prompt for trace in chosen)
+    ticked = [kept for kept in session.history.runs if isinstance(keys, list) and kept.run.key in keys][::-1]
+    lanes = [lane for lane in (Lane(kept.run.trace(), kept=kept) for kept in ticked) if lane.trace.steps]
+    prompts = Counter(lane.trace.prompt for lane in lanes)
     prompt, times = max(prompts.items(), key=lambda found: found[1], default=("", 0))
     if times < 2:  # the tab is selected all the same, since it shows the notice
         return gr.skip(), gr.Tabs(selected="race"), sentence(problem="Tick at least two runs of the same prompt.")
-    traces = [trace for trace in chosen if trace.prompt == prompt][-MAX_LANES:]
-    names = tuple(side_names([[trace.header] for trace in traces]))
+    shown = [lane for lane in lanes if lane.trace.prompt == prompt][-MAX_LANES:]
+    names = tuple(side_names([[lane.trace.header] for lane in shown]))
     call.check()
-    session.beside = Race(prompt, tuple(map(trace_lane, traces)), tuple(map(Lane, traces)), names=names)
-    return race_drawing(session.beside), gr.Tabs(selected="race"), sentence()
+    session.beside = Race(prompt, tuple(trace_lane(lane.trace) for lane in shown), tuple(shown), names=names)
+    note = "" if len(shown) == len(ticked) else f"Shown: {len(shown)} of {len(ticked)} ticked runs, all of one prompt."
+    return race_drawing(session.beside), gr.Tabs(selected="race"), sentence(note=note)

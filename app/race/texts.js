@@ -3,6 +3,7 @@
 
 import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
 import { readToken } from "../../assets/viewer/step.js";
+import { broken } from "../../assets/viewer/text.js";
 import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../assets/viewer/words.js";
 
 const SIDES = ["a", "b"]; // classes of the rails: above, below
@@ -16,7 +17,7 @@ export function readSide(raw, { marks = raw.textless === true } = {}) {
   const tokens = (committed) =>
     list(committed).map((pair) => {
       const token = readToken(pair);
-      return { ...token, text: marks ? "▪" : token.text.replace(LONE, "\ufffd") };
+      return { ...token, text: marks ? "▯" : token.text.replace(LONE, "\ufffd") };
     });
   const length = (some) => sum(some.map((token) => token.text.length));
   const lead = tokens(raw.lead);
@@ -83,7 +84,7 @@ export function stepAt(sides, place, only, shared) {
   const { from, to } = sides[side].steps[at[side]];
   const within = (step) => step.to > from && step.to <= Math.min(to, shared);
   const others = only === null ? sides[1 - side].steps.flatMap((step, n) => (within(step) ? [n] : [])) : [];
-  return { side, step: at[side], others, from, to, only };
+  return { side, step: at[side], others, from, to };
 }
 
 const SOUGHT = 400; // steps among which the first frame is chosen
@@ -98,12 +99,6 @@ export function tellingPlace(sides) {
     from: 0,
   }).from;
 }
-
-/** The words of a piece, with visible line breaks. */
-const broken = (words) =>
-  words
-    .split("\n")
-    .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
 
 export class TextsView {
   /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
@@ -147,7 +142,8 @@ export class TextsView {
     this.words.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
       if (!by || !this.frame) return;
-      this.choose(by > 0 ? this.frame.to : this.frame.from - 1, this.frame.only);
+      const place = by > 0 ? this.frame.to : this.frame.from - 1;
+      this.choose(place, place < this.shared ? null : this.frame.side);
       this.reveal();
       event.preventDefault();
     });
@@ -170,7 +166,7 @@ export class TextsView {
       ". ",
     );
     const same = textless
-      ? "A log contains no text: each mark is a token."
+      ? "At least one of them is a log without text: each ▯ is a token."
       : at === null
         ? "Both wrote the same text."
         : `The texts differ from character ${at + 1} on.`;
@@ -196,7 +192,10 @@ export class TextsView {
       ...this.pieces(sides[0].words, sides, 0, shared, null),
       sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
     );
-    this.choose(at === null ? tellingPlace(sides) : Math.max(0, shared - 1), null);
+    for (const part of [this.told, this.about]) part.replaceChildren();
+    this.framed([[], []]);
+    const begin = sides[0].steps[0]?.from ?? 0;
+    this.choose(at === null ? tellingPlace(sides) : Math.max(begin, shared - 1), null);
     this.reveal();
   }
 

@@ -90,7 +90,8 @@ function rememberForms() {
   });
 }
 
-/** Keys that Gradio's controls lack: Ctrl + Enter runs the prompt, like Shift + Enter; Tab closes an open dropdown. */
+/** Keys that Gradio's controls lack: Shift + Enter and Ctrl + Enter in the prompt press the main button of the tab; Tab closes an open
+ *  dropdown. */
 function listenForKeys() {
   document.addEventListener(
     "keydown",
@@ -98,9 +99,10 @@ function listenForKeys() {
       const { target, key } = event;
       if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']"))
         target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
-      if (key !== "Enter" || !(event.ctrlKey || event.metaKey) || !target.closest("#prompt")) return;
+      if (key !== "Enter" || !(event.shiftKey || event.ctrlKey || event.metaKey) || !target.closest("#prompt")) return;
       event.preventDefault();
-      document.querySelector("#run").click();
+      event.stopPropagation();
+      [...document.querySelectorAll("#run, #start-race")].find((main) => main.offsetParent)?.click();
     },
     true,
   );
@@ -159,7 +161,7 @@ class RunsView {
       tick: ({ key }, on) => (on ? this.left.delete(key) : this.left.add(key)),
       up: ({ key }) => this.move(key, -1, "up"),
       down: ({ key }) => this.move(key, 1, "down"),
-      show: ({ key }) => trigger("show", { key }),
+      show: ({ key }) => trigger("show", { key, open: true }),
       remove: ({ key }) => trigger("remove", { key }),
       file: ({ key }) => trigger("file", { key }),
       rename: (run, row) => this.rename(run, row),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
@@ -85,10 +85,6 @@ class RunSet:
 
     title: str
     runs: tuple[Recording, ...]
-
-    @classmethod
-    def of(cls, title: str, traces: Iterable[Trace]) -> RunSet:
-        return cls(title, tuple(map(Recording.of, traces)))
 
     @property
     def traces(self) -> Traces:

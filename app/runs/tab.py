@@ -33,7 +33,7 @@ NOT_KEPT = "The run of this link is not (or no longer) stored here. The link doe
 NOT_YET = "This link describes a run that has not been made yet."
 STAYS = "The run below is a different one. Press Run to use the settings of the link."
 PRESS_RUN = "Press Run to load the models and start the run."
-# Presses the button with this id, which starts the run of a link. Waits until the button's tab is built.
+# Presses the button with this id, which starts the run of a link. Waits until the page is built.
 PRESS_BUTTON = """async (id) => {
   for (let tries = 0; id && tries < 100; tries += 1) {
     const button = document.getElementById(id);
@@ -56,12 +56,12 @@ NAME_WINDOW = """(...values) => {
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> None:
     """Wire the list, the form and the load event of the page. ``race``: the Race tab."""
     session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
-    notice = controls.notice
-    shown.after(answer(runs.show, show_run, session, [session], [view], notice, **AT_ONCE))
+    notice, told = controls.notice, controls.told
+    shown.after(answer(runs.show, show_run, session, [session], [view, tabs], told, **AT_ONCE))
     for event, change in ((runs.rename, rename), (runs.move, move), (runs.remove, remove)):
         event(change, session, runs, **AT_ONCE)
-    runs.file(file, session, [runs, notice], **AT_ONCE)
-    runs.together(together, session, [runs, notice], **FILES)
+    runs.file(file, session, [runs, told], **AT_ONCE)
+    runs.together(together, session, [runs, told], **FILES)
     controls.back.click(shown.own, session, [*controls.values, controls.back], **AT_ONCE)
 
     window, button, own_form = (gr.Textbox(visible=False) for _ in range(3))
@@ -101,7 +101,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
 def tab_of(query: Mapping[str, str]) -> str | None:
     """Returns the tab that a link opens; None if it names none."""
     tab = query.get("tab", "race" if "methods" in query else "learn" if query.keys() & {"chapter", "stop"} else None)
-    return "race" if tab == "compare" else tab  # an older name of the tab with comparisons
+    return "race" if tab == "compare" else tab  # links from before Compare became part of Race
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +143,17 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
     return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())
 
 
-def show_run(call: Call, session: Session) -> tuple[Any, Any]:
-    """Show a run of the list, with a step and node if given, unless another run was requested in the meantime."""
+def show_run(call: Call, session: Session) -> tuple[Any, Any, Any]:
+    """Show a run of the list, with a step and node if given, unless another run was requested in the meantime. ``open``: whether to
+    open Explore."""
     found = session.history.find(call.data.get("key"))
     if found is None:
         raise InputError(GONE)
     step = step_number(call.data.get("step"))
     wanted = None if step is None else {"step": step, "node": call.data.get("node")}
     call.check()
-    return session.show(found.run, found.source, wanted=wanted), sentence()
+    tab = gr.Tabs(selected="explore") if call.data.get("open") else gr.skip()
+    return session.show(found.run, found.source, wanted=wanted), tab, sentence()
 
 
 def rename(session: Session, data: gr.EventData) -> str:

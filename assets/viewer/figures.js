@@ -3,10 +3,10 @@
 import { button, h, oncePerFrame, text } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
-// Looks of the marks in the legend above a figure, by name; the second drafter has another colour.
+// Looks of the marks in the legend above a figure; the second drafter has another colour.
 const MARKS = {
   accepted: (kind) => `background: var(--${kind})`,
-  "n < 30": (kind) => `background: var(--${kind}-tint); box-shadow: inset 0 0 0 1px var(--${kind})`,
+  few: (kind) => `background: var(--${kind}-tint); box-shadow: inset 0 0 0 1px var(--${kind})`,
   "over-confident": () => "background: repeating-linear-gradient(135deg, var(--reject) 0 2px, var(--sunken) 2px 4px)",
   "under-confident": () =>
     "background: radial-gradient(circle at 2px 2px, var(--muted) 1px, var(--sunken) 1.3px) 0 0 / 4px 4px",
@@ -137,7 +137,7 @@ export class FigureView {
   /** `revision`: plotly keeps zoom and hidden traces until this value changes. */
   show(panel, revision = "") {
     Object.assign(this, { panel, revision });
-    this.box.hidden = !panel;
+    this.box.hidden = this.legend.hidden = !panel;
     if (!panel) return;
     this.title.textContent = panel.title;
     this.question.textContent = panel.question;
@@ -145,7 +145,7 @@ export class FigureView {
     this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
     this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
     const kind = panel.id === "second" ? "second" : "first";
-    const mark = (name) => h("li", {}, h("i", { class: "swatch", style: MARKS[name](kind) }), name);
+    const mark = ([look, name]) => h("li", {}, h("i", { class: "swatch", style: MARKS[look](kind) }), name);
     this.legend.replaceChildren(...panel.legend.map(mark));
     this.fillTable();
     this.draw();

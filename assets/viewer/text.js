@@ -9,16 +9,17 @@ const MANY_LINES = 60; // from this number on, lines out of view are not laid ou
 const FEW_LINES = 3; // boxes with fewer lines show none above the revealed token
 const SETTLE = 120; // ms until lines that came into view are laid out
 
-/** A token, coloured and underlined by proposer, with visible line breaks; `first`: whether it is the first of its step. */
-function tokenSpan({ text, proposer }, first) {
-  const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
+/** Text as nodes, with visible line breaks. */
+export const broken = (text) =>
   text
     .replace(LONE, "\ufffd")
     .split("\n")
-    .forEach((part, at) => {
-      if (at) span.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
-      span.append(part);
-    });
+    .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
+
+/** A token, coloured and underlined by proposer; `first`: whether it is the first of its step. */
+function tokenSpan({ text, proposer }, first) {
+  const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
+  span.append(...broken(text));
   return span;
 }
 

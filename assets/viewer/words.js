@@ -80,13 +80,9 @@ export const STAGES = [
   ["commit", "Commit"],
 ];
 
-/** The name of a method or of a lane of a race; unknown ones are returned unchanged, up to 60 characters. */
-export function methodName(lane) {
-  const method = lane.replace(/ cost-aware$/, "");
-  return Object.hasOwn(METHOD_NAMES, method)
-    ? METHOD_NAMES[method] + (method === lane ? "" : ", “quickest here”")
-    : visible(lane, 60);
-}
+/** The name of a method; an unknown id is returned unchanged, up to 60 characters. */
+export const methodName = (method) =>
+  Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] : visible(method, 60);
 
 /** The text of a sentence that is made of pieces, of which some have the colour of a proposer. */
 export const plain = (pieces) => pieces.map((piece) => piece.text).join("");

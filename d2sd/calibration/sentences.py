@@ -326,7 +326,7 @@ TOO_FEW = "An interval needs at least four prompts or blocks of text."
 
 
 def difference_words(d: Difference) -> str:
-    """Returns the interval of a difference in words, as what the second side has."""
+    """Returns in words how much more or less the second side has, from the ends of the interval."""
     _, _, write, (more, fewer) = COMPARED[d.name]
     low, high = d.difference.low, d.difference.high
     if low is None or high is None:
@@ -380,10 +380,8 @@ def finding(
     """
     figures = {d.name: d for d in found.figures}
     tokens, speed = figures["tokens"].difference, figures["speed"].difference
-    ahead, faster = (
-        int((tokens.value or 0.0) > 0),
-        int((speed.value or 0.0) > 0),
-    )  # the side with more tokens a step, a second
+    ahead = int((tokens.value or 0.0) > 0)  # the side with more tokens a step
+    faster = int((speed.value or 0.0) > 0)  # the side with more tokens a second
     one, other = names[ahead], within(names[1 - ahead])
     if tokens.low is None:
         return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", doubt or TOO_FEW
@@ -402,7 +400,7 @@ def finding(
     if not tokens.excludes_zero:
         more = f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
     elif not speed.excludes_zero:
-        more = f"But {takes}: no clear difference in time."
+        more = f"{'But' if own > others else 'And'} {takes}: no clear difference in time."
     elif faster == ahead:
         more = f"It is also faster: {said}{f', although {takes}' if own > others else ''}."
     else:
@@ -421,7 +419,7 @@ def how_compared(comparison: Comparison) -> str:
     )
     same = " Both sides have the same first drafter, so its calibration is not compared."
     return (
-        f"The intervals of one side are the same as in Calibrate. Intervals of the differences: bootstrap by {comparison.unit}, "
+        f"Intervals of the differences: bootstrap by {comparison.unit}, "
         f"resampling {together}. All intervals of the differences hold simultaneously with 95% confidence."
         f"{same if comparison.same_drafter else ''}"
     )

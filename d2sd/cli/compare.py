@@ -16,6 +16,8 @@ from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
 
+SIDES = "The intervals of A and B are those of d2sd calibrate."
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of set A")
@@ -31,7 +33,7 @@ def run(arguments: argparse.Namespace) -> None:
     differs = what_differs(a.headers, b.headers, unused)
     said = [part for part in (compared.title, compared.more, differs) if part]
     if arguments.html:
-        write_whole(arguments.html, _page(a, b, [*said, compared.how], found))
+        write_whole(arguments.html, _page(a, b, [*said, f"{compared.how} {SIDES}"], found))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
     if arguments.json:
         print_json({"what_differs": differs, **asdict(found)})

@@ -21,6 +21,7 @@ from d2sd.figures.style import (
     INK,
     PANEL,
     FigureTable,
+    Legend,
     Panel,
     Stat,
     Trace,
@@ -173,27 +174,27 @@ def _second(second: Second) -> Panel:
     return _reliability("second", title, question, second.uniform, _occurring(second.uniform), title)
 
 
-def _occurring(columns: Sequence[Bin | PositionAcceptance]) -> tuple[str, ...]:
-    """Returns the names of the marks that occur in columns, for the legend."""
+def _occurring(columns: Sequence[Bin | PositionAcceptance]) -> Legend:
+    """Returns the marks that occur in columns, for the legend."""
     counted = [c for c in columns if c.count]
     over = {(c.confidence or 0.0) > (c.accepted or 0.0) for c in counted if c.confidence is not None}
     occurs = {
         "accepted": any(c.count >= FEW for c in counted),
-        f"n < {FEW}": any(c.count < FEW for c in counted),
+        "few": any(c.count < FEW for c in counted),
         "over-confident": True in over,
         "under-confident": False in over,
         "confidence": bool(over),
     }
-    return tuple(name for name, there in occurs.items() if there)
+    return tuple((look, f"n < {FEW}" if look == "few" else look) for look, there in occurs.items() if there)
 
 
 def _reliability(
-    id: str, title: str, question: str, bins: Sequence[Bin], legend: tuple[str, ...], name: str = "Confidence"
+    id: str, title: str, question: str, bins: Sequence[Bin], legend: Legend, name: str = "Confidence"
 ) -> Panel:
     """Returns the reliability diagram of these bins.
 
     id: "second" for the second drafter.
-    legend: names of the marks in the legend, which also explains the neighbouring figure.
+    legend: the marks in the legend, which also explains the neighbouring figure.
     """
     columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]

@@ -48,7 +48,9 @@ def _differences(rows: Sequence[Difference]) -> FigureTable:
         name, write, *_ = COMPARED[d.name]
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, difference_words(d)))
-    return FigureTable(("", "n of A", "n of B", "A", "B", "B, against A (95% for all rows)"), tuple(cells))
+    return FigureTable(
+        ("", "n of A", "n of B", "A", "B", "B compared with A (95% confidence for all rows together)"), tuple(cells)
+    )
 
 
 def differences(found: Comparison) -> go.Figure:

@@ -38,6 +38,7 @@ ROW = 26  # pixels per row
 BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
 Trace = dict[str, Any]
+Legend = tuple[tuple[str, str], ...]  # for each mark its look, a key of ``MARKS`` in ``figures.js``, and its name
 Cell = str | tuple[str, int]  # a text, or a text and a mark: a click on the text lists the mark's steps
 
 
@@ -59,7 +60,7 @@ class Panel:
     figure: the plotly figure.
     table: the numbers of the figure.
     names: for each mark, the title of the list of its steps.
-    legend: names of the marks in a legend above the figure; ``figures.js`` knows their looks.
+    legend: the marks in a legend above the figure.
     """
 
     id: str
@@ -68,7 +69,7 @@ class Panel:
     figure: go.Figure
     table: FigureTable
     names: dict[int, str] = field(default_factory=dict)
-    legend: tuple[str, ...] = ()
+    legend: Legend = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel as JSON-ready data."""

@@ -70,11 +70,11 @@ def test_windows_have_one_limit_that_is_documented():
 def test_listed_run_opens_with_its_step():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
-    segment, _ = answered(show_run, session, session, key=run.key, step=3, node=None)
+    segment, *_ = answered(show_run, session, session, key=run.key, step=3, node=None)
     head = json.loads(segment.split("\n")[0])
     assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
     assert session.shown is run
-    assert answered(show_run, session, session, key="gone")[1].value == GONE
+    assert answered(show_run, session, session, key="gone", outputs=2)[2].value == GONE
     assert session.shown is run
 
 
@@ -103,7 +103,7 @@ def test_race_lanes_are_kept_and_open_in_explore():
     assert tab.selected == "explore"
     assert json.loads(runs_drawing(session.history, session.shown.key))["shown"] == session.shown.key
     for lane in (None, -1, 99, "1"):
-        assert "no longer exists" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
+        assert "no longer shown" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
 
 def test_history_limits_sets_and_renames_equal_titles():
@@ -160,7 +160,7 @@ class Form:
 
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "chat", *(s.name for s in SETTINGS))
-        self.controls = Controls(dict.fromkeys(inputs), *[None] * 12)
+        self.controls = Controls(dict.fromkeys(inputs), *[None] * 13)
         self.shown = ExploreTab(None, self.controls, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "chat": True, **values}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.methods import LANES, MORE, NAMES, grouped, lane_title
+from app.methods import LANES, NAMES, lane_title, ordered
 from d2sd import METHODS
 
 
@@ -13,6 +13,5 @@ def test_method_names_are_unique():
 def test_grouped_lists_further_methods_without_empty_groups():
     assert lane_title("dflash") == "DFlash"
     assert lane_title("d2sd cost-aware") == "D²SD, “quickest here”"
-    assert grouped(["d2sd", "ddtree"]) == {"Methods": {"d2sd": "D²SD"}, MORE: {"ddtree": "DDTree"}}
-    assert grouped(["autoregressive"]) == {"Methods": {"autoregressive": "Plain decoding"}}
-    assert sorted(lane for group in grouped(LANES).values() for lane in group) == sorted(LANES)
+    assert ordered(["ddtree", "d2sd"]) == [("D²SD", "d2sd"), ("DDTree", "ddtree")]
+    assert sorted(lane for _, lane in ordered(LANES)) == sorted(LANES)

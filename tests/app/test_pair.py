@@ -9,7 +9,16 @@ import pytest
 
 from app.calibrate.tab import _open_side, compare_sets, sets_drawing
 from app.jobs import Ticket
-from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, partners, side_by_side, side_names, side_of
+from app.race.pair import (
+    DISTURBED,
+    OTHER_MACHINE,
+    pair_drawing,
+    partners,
+    same_machine,
+    side_by_side,
+    side_names,
+    side_of,
+)
 from app.race.run import default_pair, recorded_race
 from app.race.tab import choose_lanes, open_lane, race_drawing, show_runs
 from app.runs.recordings import Recording, Recordings, RunSet
@@ -23,6 +32,14 @@ from tests.app.event import answered
 
 NAMES = ("DFlash", "D²SD")
 LANES = {method: lane.trace for method, lane in zip(recorded_race().methods, recorded_race().lanes, strict=True)}
+
+
+def made(title, *traces):
+    return RunSet(title, tuple(map(Recording.of, traces)))
+
+
+def one_machine_of(*traces):
+    return same_machine([trace.header for trace in traces])
 
 
 def compared(tokens, speed):
@@ -101,6 +118,10 @@ def test_side_names_state_what_differs():
     assert side_names([[one], [other]]) == list(NAMES)
     changed = {**other, "config": {**other["config"], "num_branches": 1}}
     assert side_names([[other], [changed]]) == ["D²SD, K 4", "D²SD, K 1"]
+    unlimited = {**other, "config": {**other["config"], "node_budget": None}}
+    assert side_names([[other], [unlimited]]) == ["D²SD, B 16", "D²SD, no B"]
+    unused = {**one, "config": {**one["config"], "num_branches": 1}}
+    assert side_names([[one], [unused]]) == ["DFlash, 1", "DFlash, 2"]  # K does not affect DFlash
     seeded = {**other, "config": {**other["config"], "seed": 1}}
     assert side_names([[other], [seeded]]) == ["D²SD, seed 0", "D²SD, seed 1"]
     models = {**other, "models": {**other["models"], "first_drafter": "mine"}}
@@ -112,8 +133,8 @@ def test_runs_are_paired_by_prompt():
     assert partners(("x", "y"), ("y", "z")) == [(1, 0)]
     assert partners(("x",), ("y",)) == [(0, 0)]
     one, other = LANES["dflash"], LANES["d2sd"]
-    pairs = list(side_by_side(RunSet.of("a", [one, one]), RunSet.of("b", [other])))
-    assert [pair["runs"] for pair in pairs] == [(0, 0), (1, 0)]
+    pairs = list(side_by_side(made("a", one, one), made("b", other)))
+    assert [len(pair["keys"]) for pair in pairs] == [2, 2]
     assert pairs[0]["prompt"] == one.prompt
     side = side_of(other)
     assert "".join(t for step in [side["lead"], *(s[1] for s in side["steps"])] for t, _ in step)
@@ -132,7 +153,7 @@ def test_lanes_are_chosen_and_open_at_a_step(session):
     drawn = json.loads(answered(choose_lanes, Ticket(), session, at=[1, 3])[0])
     assert drawn["pair"]["at"] == [1, 3]
     for at in ([1], [1, 99], "x", [1, "2"]):
-        assert "no longer exists" in answered(choose_lanes, Ticket(), session, at=at)[1].value
+        assert "no longer shown" in answered(choose_lanes, Ticket(), session, at=at)[1].value
     segment, tab, _ = answered(open_lane, session, session, lane=1, step=2)
     assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
     assert tab.selected == "explore"
@@ -146,8 +167,10 @@ def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
         drawn, tab, _ = answered(show_runs, Ticket(), session, keys=[keys[0], alone, keys[2]])
         drawn = json.loads(drawn)
         assert (drawn["kind"], len(drawn["lanes"]), drawn["query"], tab.selected) == ("runs", 2, "", "race")
+    before = len(session.history.runs)
     answered(open_lane, session, session, lane=0)
     assert session.shown.key == keys[2]  # the oldest is first
+    assert len(session.history.runs) == before
     begun = session.history.keep(RecordedRun.of(list(LANES["d2sd"].records())[:2]), "Explore").key
     for few in ([keys[0], alone], [keys[0], begun], [], None, "x"):
         assert "at least two runs" in answered(show_runs, Ticket(), session, keys=few)[2].value
@@ -157,7 +180,9 @@ def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
 
 def test_times_of_runs_from_other_machines_are_not_compared(session):
     other = session.history.runs[1].run.trace()
-    away = replace(other, header={**other.header, "hardware": {"device": "cuda"}})
+    for hardware in ({"device": "cuda"}, {}):  # another machine, an unknown one
+        away = replace(other, header={**other.header, "hardware": hardware, "run": str(hardware)})
+        assert one_machine_of(other, away) is False
     keys = [session.history.runs[1].run.key, session.history.keep(RecordedRun.of(away.records()), "Opened").key]
     drawn = json.loads(answered(show_runs, Ticket(), session, keys=keys)[0])
     assert drawn["pair"]["more"] == OTHER_MACHINE
@@ -174,16 +199,15 @@ def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(sessio
     assert [name for _, name in box.choices] == ["", "first"]
     drawn = json.loads(drawn)
     assert (drawn["title"], drawn["titles"]) == ("D²SD needs 14 steps where DFlash needs 24.", ["first", "mine"])
-    assert len(drawn["pairs"]) == 1
+    (drawn_pair,) = drawn["pairs"]
     box, drawn, _ = answered(compare_sets, Ticket(), session, mine, "other prompts")
     assert (box.value, drawn) == ("", "")
-    answered(_open_side, session, session, mine, "first", side=0, run=0, step=2)
-    assert session.shown.header["method"] == "dflash"
-    answered(_open_side, session, session, mine, "first", side=1, run=0, step=2)
-    assert session.shown.header["method"] == "d2sd"
-    gone = answered(_open_side, session, session, mine, "gone", side=0, run=0, step=2, outputs=2)
-    assert "no longer stored" in gone[2].value
-    assert json.loads(sets_drawing(RunSet.of("a", [LANES["d2sd"]]), RunSet.of("b", [other])))["pairs"]
+    for key, method in zip(drawn_pair["keys"], ("dflash", "d2sd"), strict=True):
+        answered(_open_side, session, session, mine, key=key, step=2)
+        assert session.shown.header["method"] == method
+    assert "no longer stored" in answered(_open_side, session, session, mine, key="gone", step=2, outputs=2)[2].value
+    assert answered(compare_sets, Ticket(), session, Recordings(), "first")[1] == ""  # a measurement has begun
+    assert json.loads(sets_drawing(made("a", LANES["d2sd"]), made("b", other)))["pairs"]
 
 
 def test_unknown_lane_opens_nothing(session):

@@ -44,7 +44,7 @@ test("readSide places steps in the text and bounds numbers", () => {
     ],
   );
   const log = readSide({ textless: true, steps: [[0.1, words("|", "first")]] });
-  assert.equal(log.words, "▪▪");
+  assert.equal(log.words, "▯▯");
 });
 
 test("pieces cut the text wherever a token of a side begins", () => {
