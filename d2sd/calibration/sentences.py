@@ -383,8 +383,9 @@ def finding(
     ahead = int((tokens.value or 0.0) > 0)  # the side with more tokens a step
     faster = int((speed.value or 0.0) > 0)  # the side with more tokens a second
     one, other = names[ahead], within(names[1 - ahead])
+    doubt = "" if None in paces else doubt
     if tokens.low is None:
-        return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", doubt or TOO_FEW
+        return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", f"{TOO_FEW} {doubt}".rstrip()
     if not tokens.excludes_zero:
         title = f"{names[0]} and {within(names[1])}: no clear difference in tokens a step."
     elif same_text:

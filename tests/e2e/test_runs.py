@@ -90,6 +90,9 @@ def test_runs_of_the_list_replace_the_race_and_open_at_a_step(two: Page):
     two.get_by_role("tab", name="Race").click()
     two.get_by_role("button", name="Back to the race").click()
     expect(two.locator("#race .title")).to_have_text("A recorded race.", timeout=PATIENCE)
+    unfold(two)
+    two.locator("#runs li .open").first.click()  # the list is in the drawer of every tab
+    expect(view(two)).to_be_visible(timeout=PATIENCE)
 
 
 def test_explain_tells_own_run_and_leads_back_to_it(two: Page):
