@@ -122,13 +122,15 @@ export function resultWords(lanes) {
   const first = done.find(({ row }) => row.place === 1) ?? (gainOf(here) > 1 ? here : null); // as the lanes name the places
   const won = timed.includes(first);
   const named = won ? first : here;
-  const speed = timesWords(gainOf(named), "plain decoding");
+  const gain = gainOf(named);
+  // places are by time, speeds by tokens per second: if the texts have other lengths, they may disagree
+  const speed = won === gain >= 1 ? `: ${timesWords(gain, "plain decoding")}` : "";
   const least = best([named, ...timed], ({ steps }) => -steps.length); // the first of equals
   const pace = ({ end, steps }) => fixed((1000 * end) / steps.length, 1);
   return {
     title: won
-      ? `${named.name} was fastest: ${speed}.`
-      : `Plain decoding was fastest; closest was ${named.name}: ${speed}.`,
+      ? `${named.name} was fastest${speed}.`
+      : `Plain decoding was fastest${speed && `; closest was ${named.name}${speed}`}.`,
     more:
       least === first
         ? `It also needed the fewest steps, ${least.steps.length}.`

@@ -44,16 +44,17 @@ export function firstDifference(one, other) {
   return at;
 }
 
-/** Tokens of a side as places in the text: `step` is -1 for the tokens of prefill; `starts`: whether a step starts here. */
+/** Tokens of a side as places in the text: `step` is -1 for the tokens of prefill; `starts`: whether the text of a step starts here. */
 const placesOf = ({ lead, steps }) => {
   let at = 0;
-  return [{ tokens: lead }, ...steps].flatMap(({ tokens }, step) =>
-    tokens.map(({ text: words, proposer }, n) => {
+  return [{ tokens: lead }, ...steps].flatMap(({ tokens }, step) => {
+    const begin = at;
+    return tokens.map(({ text: words, proposer }) => {
       const from = at;
       at += words.length;
-      return { from, to: at, step: step - 1, proposer, starts: n === 0 };
-    }),
-  );
+      return { from, to: at, step: step - 1, proposer, starts: from === begin };
+    });
+  });
 };
 
 /** The pieces of a part of the text, cut wherever a token of a side begins. */

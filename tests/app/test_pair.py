@@ -9,8 +9,11 @@ import pytest
 
 from app.calibrate.tab import _open_side, compare_sets, sets_drawing
 from app.jobs import Ticket
+from app.race import pair as pairing
+from app.race import tab as race_tab
 from app.race.pair import (
     DISTURBED,
+    MAX_PAIRS,
     OTHER_MACHINE,
     pair_drawing,
     partners,
@@ -27,6 +30,7 @@ from d2sd import InputError
 from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.sentences import TOO_FEW, finding
+from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered
 
@@ -78,6 +82,8 @@ def test_finding_about_different_texts_or_without_times_has_no_steps_and_no_time
     found = compared((2, 4), (10, 90))
     title, more = finding(found, ("Plain decoding", "D²SD"), (24, 14), (None, 28.9), False, OTHER_MACHINE)
     assert (title, more) == ("D²SD writes 3.0 more tokens a step than plain decoding.", "")
+    title, _ = finding(compared((2, 4), (10, 90)), ("D²SD", "Plain decoding"), (24, 14), (13.3, 28.9), False)
+    assert title == "Plain decoding writes 3.0 more tokens a step than D²SD."
 
 
 def test_pair_of_recorded_race_has_finding_rows_and_settings():
@@ -85,17 +91,36 @@ def test_pair_of_recorded_race_has_finding_rows_and_settings():
     pair = drawn["pair"]
     assert [recorded_race().methods[at] for at in pair["at"]] == ["dflash", "d2sd"]
     assert pair["title"] == "D²SD needs 14 steps where DFlash needs 24."
+    assert pair["more"] == "But a step takes 17.6 ms instead of 11.6: no clear difference in time."
     rows = {row["name"]: row for row in pair["rows"]}
     assert list(rows)[:4] == ["Tokens a step", "Tokens a second", "Right in the first draft", "Tokens read a step"]
     assert rows["Tokens a step"]["words"].endswith(" more")
     assert rows["Tokens a step"]["clear"]
     assert rows["Tokens a step"]["counts"] == [24, 14]
+    assert rows["Tokens a step"]["values"] == sorted(rows["Tokens a step"]["values"])  # the second side has more
+    assert rows["Tokens a step"]["change"].startswith("+")
     assert rows["Tokens a second"]["words"].startswith("not clear: ")
     assert all(row["drawn"] == sorted(row["drawn"]) for row in rows.values())
     assert pair["differs"].startswith("What differs: method (DFlash → D²SD)")
     assert pair["comparison"]["unit"].startswith("block of")
-    doubted = pair_drawing(NAMES, *(RunStatistics([LANES[m]]) for m in ("dflash", "d2sd")), OTHER_MACHINE)
-    assert next(row for row in doubted["rows"] if row["name"] == "Tokens a second")["words"] == "not compared"
+    sides = [RunStatistics([LANES[m]]) for m in ("autoregressive", "d2sd")]
+    short = RunStatistics([replace(LANES["d2sd"], steps=LANES["d2sd"].steps[:12], finished=None)])
+    assert "needs" not in pair_drawing(NAMES, sides[0], short)["title"]  # the texts differ
+    rows, doubted = (
+        {row["name"]: row for row in pair_drawing(NAMES, *sides, doubt)["rows"]} for doubt in ("", OTHER_MACHINE)
+    )
+    unclear = {"drawn": [], "clear": False, "words": "not compared"}
+    assert doubted == {**rows, "Tokens a second": {**rows["Tokens a second"], **unclear}}
+
+
+def test_running_race_compares_nothing_and_disturbed_lanes_have_no_times():
+    race = recorded_race()
+    assert "pair" not in json.loads(race_drawing(replace(race, status="DFlash is running.")))
+    one, other = default_pair(race)
+    busy = replace(race, lanes=tuple(replace(lane, pushed=n == other) for n, lane in enumerate(race.lanes)))
+    assert json.loads(race_drawing(busy))["pair"]["more"] == DISTURBED
+    calm = next(n for n in range(1, len(race.lanes)) if n not in (one, other))
+    assert json.loads(race_drawing(busy, (one, calm)))["pair"]["more"] != DISTURBED
 
 
 def test_pair_of_equal_or_very_short_sides_claims_nothing():
@@ -113,13 +138,18 @@ def test_default_pair_is_dflash_and_d2sd_or_the_two_fastest_that_draft():
     chosen = [n for n, method in enumerate(race.methods) if method in ("autoregressive", "eagle3", "d2sd_tree")]
     some = replace(race, methods=tuple(race.methods[n] for n in chosen), lanes=tuple(race.lanes[n] for n in chosen))
     assert default_pair(some) == (1, 2)
+    assert default_pair(replace(some, lanes=some.lanes[::-1])) == (1, 2)  # plain decoding is fast
+    assert default_pair(replace(some, methods=("eagle3", *some.methods[1:]))) == (1, 2)  # the first lane is slow
+    at = race.methods.index("dflash")
+    empty = replace(race.lanes[at], trace=replace(race.lanes[at].trace, steps=()))
+    assert at not in default_pair(replace(race, lanes=(*race.lanes[:at], empty, *race.lanes[at + 1 :])))
     assert default_pair(replace(some, methods=some.methods[:2], lanes=some.lanes[:2])) == (0, 1)
     assert default_pair(replace(some, methods=some.methods[:1], lanes=some.lanes[:1])) is None
 
 
 def test_side_names_state_what_differs():
     one, other = (dict(LANES[m].header) for m in ("dflash", "d2sd"))
-    assert side_names([[one], [other]]) == list(NAMES)
+    assert side_names([[one], [other]]) == side_names([[one, one], [other]]) == list(NAMES)
     changed = {**other, "config": {**other["config"], "num_branches": 1}}
     assert side_names([[other], [changed]]) == ["D²SD, K 4", "D²SD, K 1"]
     unlimited = {**other, "config": {**other["config"], "node_budget": None}}
@@ -133,16 +163,27 @@ def test_side_names_state_what_differs():
     assert side_names([[other], [other]]) == ["D²SD, 1", "D²SD, 2"]
 
 
-def test_runs_are_paired_by_prompt():
+def test_runs_are_paired_by_prompt(monkeypatch):
     assert partners(("x", "y"), ("y", "z")) == [(1, 0)]
     assert partners(("x",), ("y",)) == [(0, 0)]
+    assert partners(("x",), ("y", "x", "x")) == [(0, 1)]
+    assert len(partners(("x",) * 99, ("x", "y"))) == MAX_PAIRS
     one, other = LANES["dflash"], LANES["d2sd"]
     pairs = list(side_by_side(made("a", one, one), made("b", other)))
     assert [len(pair["keys"]) for pair in pairs] == [2, 2]
     assert pairs[0]["prompt"] == one.prompt
     side = side_of(other)
-    assert "".join(t for step in [side["lead"], *(s[1] for s in side["steps"])] for t, _ in step)
+    assert "".join(t for step in [side["lead"], *(s[1] for s in side["steps"])] for t, _ in step) == other.text
     assert [len(step[1]) for step in side["steps"]] == [len(step.committed) for step in other.steps]
+    assert [step[0] for step in side["steps"]] == pytest.approx([step.elapsed for step in other.steps], abs=1e-5)
+    assert [step[2] for step in side["steps"]] == [verdict(step) or "" for step in other.steps]
+    bounds = [step.actual_boundary for step in other.steps]
+    assert [step[3] for step in side["steps"]] == [-1 if bound is None else bound for bound in bounds]
+    assert side_of(LANES["autoregressive"])["steps"][0][3] == -1
+    for missing, textless in ((["times"], False), (["tokens"], True)):
+        assert side_of(replace(other, header={**other.header, "missing": missing}))["textless"] is textless
+    monkeypatch.setattr(pairing, "MAX_CHARACTERS", 1)
+    assert len(list(side_by_side(made("a", one, one), made("b", other)))) == 1
 
 
 @pytest.fixture
@@ -160,10 +201,13 @@ def test_lanes_are_chosen_and_open_at_a_step(session):
         assert "no longer shown" in answered(choose_lanes, Ticket(), session, at=at)[1].value
     segment, tab, _ = answered(open_lane, session, session, lane=1, step=2)
     assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
+    first = answered(open_lane, session, session, lane=2, step=0)[0]
+    assert json.loads(first.split("\n")[0])["wanted"]["step"] == 0
     assert tab.selected == "explore"
 
 
-def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
+def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session, monkeypatch):
+    session.history.race = recorded_race()
     keys = [kept.run.key for kept in session.history.runs]
     other = replace(LANES["d2sd"], header={**LANES["d2sd"].header, "prompt": "another"})
     alone = session.history.keep(RecordedRun.of(other.records()), "Explore").key
@@ -180,6 +224,11 @@ def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session):
         assert "at least two runs" in answered(show_runs, Ticket(), session, keys=few)[2].value
     assert json.loads(answered(choose_lanes, Ticket(), session, at=None)[0])["kind"] == "recorded"
     assert session.beside is None
+    monkeypatch.setattr(race_tab, "MAX_LANES", 2)
+    answered(show_runs, Ticket(), session, keys=keys[:3])
+    assert [lane.trace for lane in session.beside.lanes] == [
+        session.history.find(key).run.trace() for key in keys[1::-1]
+    ]
 
 
 def test_times_of_runs_from_other_machines_are_not_compared(session):
@@ -191,6 +240,9 @@ def test_times_of_runs_from_other_machines_are_not_compared(session):
     drawn = json.loads(answered(show_runs, Ticket(), session, keys=keys)[0])
     assert drawn["pair"]["more"] == OTHER_MACHINE
     assert [lane["row"]["place"] for lane in drawn["lanes"]] == [None, None]
+    assert json.loads(sets_drawing(made("a", other), made("b", away)))["more"] == OTHER_MACHINE
+    narrow = {**other.header, "hardware": {**other.header["hardware"], "dtype": "float16"}}
+    assert same_machine([other.header], [narrow])
 
 
 def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(session):
@@ -204,10 +256,15 @@ def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(sessio
     drawn = json.loads(drawn)
     assert (drawn["title"], drawn["titles"]) == ("D²SD needs 14 steps where DFlash needs 24.", ["first", "mine"])
     (drawn_pair,) = drawn["pairs"]
+    assert drawn_pair["sides"] == [side_of(LANES["dflash"]), side_of(LANES["d2sd"])]
     box, drawn, _ = answered(compare_sets, Ticket(), session, mine, "other prompts")
     assert (box.value, drawn) == ("", "")
+    session.history.keep_set("more prompts", [Recording.of(LANES["dflash"]), Recording.of(other)])
+    box, _, _ = answered(compare_sets, Ticket(), session, mine, "")
+    assert "more prompts" in [name for _, name in box.choices]
     for key, method in zip(drawn_pair["keys"], ("dflash", "d2sd"), strict=True):
-        answered(_open_side, session, session, mine, key=key, step=2)
+        segment, _, _ = answered(_open_side, session, session, mine, key=key, step=2)
+        assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
         assert session.shown.header["method"] == method
     assert "no longer stored" in answered(_open_side, session, session, mine, key="gone", step=2, outputs=2)[2].value
     assert answered(compare_sets, Ticket(), session, Recordings(), "first")[1] == ""  # a measurement has begun
@@ -215,5 +272,6 @@ def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(sessio
 
 
 def test_unknown_lane_opens_nothing(session):
-    with pytest.raises(InputError):
-        open_lane(type("Call", (), {"data": {"lane": 99}})(), session)
+    for lane in (99, len(recorded_race().lanes), -1):
+        with pytest.raises(InputError):
+            open_lane(type("Call", (), {"data": {"lane": lane}})(), session)

@@ -146,10 +146,22 @@ test("resultWords names the fastest here and on the paper's machine, or says tha
   );
   const lanes = [PLAIN, lane("DFlash", 1.2, 1.25), lane("D²SD", 1.1, 1)];
   assert.match(elsewhereWords(lanes), /^With an 8B model on an H200, D²SD would be about 2.0 times as fast/);
+  const quickest = { ...lane("D²SD, “quickest here”", 1.3, 0.5), method: "d2sd cost-aware" };
+  assert.match(elsewhereWords([...lanes, quickest]), /, D²SD would be/);
+  assert.equal(elsewhereWords([PLAIN, lane("EAGLE-3", 1.1, null), lane("DFlash", 1.2, 3)]), ""); // unknown, or slower
   assert.equal(elsewhereWords([PLAIN]), "");
   const placed = ({ row, ...lane }, place) => ({ ...lane, row: { ...row, place } });
   const [first, second] = [placed(lane("D²SD", 1.1, null), 1), placed(lane("DFlash", 1.2, null), 2)];
   assert.match(resultWords([PLAIN, second, first]).title, /^D²SD was fastest/); // as its lane says
+  // with texts of other lengths, the first by time may write fewer tokens per second
+  assert.equal(resultWords([placed(PLAIN, 1), second]).title, "Plain decoding was fastest.");
+  assert.equal(resultWords([PLAIN, placed(lane("D²SD", 0.5, null), 1)]).title, "D²SD was fastest.");
+  const long = { ...first, end: 0.06, steps: [...first.steps, ...first.steps] };
+  assert.equal(
+    resultWords([PLAIN, long, second, { steps: [] }]).more, // the last lane waits
+    "DFlash needed the fewest steps, 1, but each took 40.0 ms instead of 30.0.",
+  );
+  assert.deepEqual(resultWords([lane("DFlash", null, 1)]), { title: "", more: "" }); // without plain decoding
   assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
     title: "Plain decoding was fastest; closest was DFlash: 2.0 times slower than plain decoding.",
     more: "DFlash needed the fewest steps, 1.",
@@ -167,4 +179,5 @@ test("a disturbed lane is compared with nothing", () => {
   const clean = { ...busy, row: { ...busy.row, disturbed: false } };
   assert.deepEqual(shown(clean), ["50.0", "0.50×", "4.0 passes"]);
   assert.equal(costRows([PLAIN, clean]).length, 1);
+  assert.deepEqual(shown(DRAFTED), ["—", "0.50×", "4.0 passes"]); // its speed is unknown
 });

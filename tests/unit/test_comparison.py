@@ -10,6 +10,7 @@ from msgspec import structs
 
 from d2sd.calibration import comparison
 from d2sd.calibration.comparison import (
+    Difference,
     ResampledSide,
     Side,
     compare,
@@ -37,6 +38,10 @@ def test_compare_identical_sides_finds_no_difference_in_any_order():
     assert (result.paired, result.unit) == (True, "prompt")
     assert all(d.difference.value == 0 for d in result.figures if d.difference.value is not None)
     assert not any(d.difference.excludes_zero for d in result.figures)
+    assert "bootstrap by prompt, resampling both sides together" in how_compared(result)
+    table = side(runs).table
+    assert figure(result, "nodes").a.value == pytest.approx(table.nodes.sum(1).mean() + 1)  # with the anchor
+    assert figure(result, "repaired").a.value == pytest.approx(table.repaired[table.redrafted].mean())
     for words in map(difference_words, result.figures):
         assert words in ("the same", "no interval") or words.startswith("not clear")
     names = [f"prompt {n}" for n in range(12)]
@@ -49,6 +54,8 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
     ece, gap = figure(result, "ece_above_chance"), figure(result, "gap")
+    assert ece.a.low < ece.a.value < ece.a.high
+    assert ece.a.value < 0.03
     assert ece.difference.excludes_zero
     assert ece.difference.value > 0.05
     assert gap.difference.high < 0
@@ -58,6 +65,19 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "ece_above_chance"))
     assert difference_words(figure(result, "ece_above_chance")) == "no interval"
     assert how_compared(result).endswith("its calibration is not compared.")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [(1, 2, "1.00 to 2.00 more"), (-2, -1, "1.00 to 2.00 fewer"), (2, 2.001, "2.00 more"), (-1, 4, "not clear: 1.00 fewer to 4.00 more"), (0, 0, "the same")],
+)  # fmt: skip
+def test_difference_words_state_interval_of_second_side(low, high, words):
+    assert difference_words(Difference("tokens", Estimate(4), Estimate(5), Estimate(1, low, high), 9, 9)) == words
+
+
+def test_compare_resamples_prompts_from_eight_on():
+    seven, eight = (side(simulated(count, 20)) for count in (7, 8))
+    assert (compare(seven, seven).paired, compare(eight, eight).paired) == (False, True)
 
 
 def test_compare_corrects_intervals_and_always_states_alpha():
