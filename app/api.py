@@ -9,18 +9,17 @@ import json
 import os
 from dataclasses import asdict
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any
 
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import RunRequest, get_ready
+from app.explore.run import RunRequest
 from app.gradio_internals import leave_out
-from app.jobs import MODEL, TURNS, Update, failure_sentence
+from app.jobs import MODEL, TURNS, failure_sentence
 from app.models import Chosen
 from app.session import History
-from app.streaming import RunRecorder, never, paced, prepare_run
+from app.streaming import get_ready, never, prepare_run, stream
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics, read_report
 from d2sd.cli.description import describe_step
@@ -82,13 +81,13 @@ def generate(
     }
     request = RunRequest(prompt, Chosen(model), method, values, compare=False)
     run = prepare_run(request.models, prompt, request.config())
-    recorder = RunRecorder(run, never)
     try:
-        for _ in TURNS.taken(recorder, (Update() for _ in paced(chain(get_ready(run, never), recorder)))):
-            pass
+        with TURNS.turn(run):
+            for _ in get_ready(run, never):
+                pass
+            trace = run.trace([*stream(run, never)])
     except Exception as error:
         raise InputError(failure_sentence(error).rstrip(".")) from None
-    trace = recorder.trace()
     committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
     step_texts = ["".join(c.text for c in tokens) for tokens in committed]
     return {

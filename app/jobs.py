@@ -1,8 +1,8 @@
-"""Jobs of the page. A job runs in a queue, reports in a notice, and can be stopped with a button.
+"""Jobs of the page: requested by an event, executed in Gradio's queue, reported in a notice, and stopped with a button.
 
 A request for a job is handled outside the queue, so that Stop and newer requests also reach a job that still waits. Every view
-has a ``Ticket`` with its newest job. ``wire`` connects an event to a job, and ``answer`` to a function without a job. Both report
-an error as one sentence, and drop answers that a newer request has made obsolete.
+has a ``Ticket`` with its newest job. ``ModelJobs`` and ``FileJobs`` connect events to jobs, ``answer`` to a function without a job.
+Both report an error as one sentence, and drop answers that a newer request has made obsolete.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import gradio as gr
 import torch
@@ -69,14 +70,20 @@ class Job:
 
     work: the generator function of the job. It distinguishes jobs of views that share a ticket.
     data: data of the event that requested the job; empty unless a custom component sent the event.
-    in_turn: whether the job runs the models. Jobs that do not run models report their end even if they were cancelled.
+    reports_end: whether the notice shows the job's updates even after the job was cancelled.
+    quiet: whether the notice stays unchanged until the job has news.
     place: last reported number of requests ahead of the job in the queue; None if not reported yet.
+    said: problem, news and note that the notice shows; None before the first update.
+    call: number of the page's latest call when ``said`` was shown.
     """
 
     work: object = None
     data: dict[str, Any] = field(default_factory=dict)
-    in_turn: bool = True
+    reports_end: bool = False
+    quiet: bool = False
     place: int | None = None
+    said: tuple[str, str, str] | None = None
+    call: int = 0
     started: bool = False
     ended: bool = False
     stopped: bool = False
@@ -94,6 +101,15 @@ class Job:
     @property
     def active(self) -> bool:
         return not self.ended and not self.cancelled()
+
+    def next(self, updates: Iterator[Update[T]]) -> Update[T] | None:
+        """Returns the next update of the job's work; None at the end. An error becomes a last update with its message."""
+        try:
+            return next(updates, None)
+        except InputError as error:
+            return Update(problem=readable(error))
+        except Exception as error:  # any error: show it, and keep the page working
+            return Update(problem=failure_sentence(error))
 
 
 @dataclass(slots=True)
@@ -117,7 +133,7 @@ class Ticket:
         job = self.job
         if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
             return None
-        job.started = True
+        job.started, job.call = True, self.call
         return job
 
     def stop(self) -> bool:
@@ -153,24 +169,19 @@ class ModelTurns:
         self._began = 0.0
         self._lasted: dict[object, deque[float]] = {}  # by kind
 
-    def taken(self, by: object, updates: Iterator[Update[T]], kind: object = None) -> Iterator[Update[T]]:
-        """Yields the updates of one request, and records how long the request took.
-
-        Without updates, yields one empty update, since Gradio would treat an empty stream as empty values.
+    @contextmanager
+    def turn(self, by: object, kind: object = None) -> Iterator[None]:
+        """Context of one request, whose duration is recorded.
 
         by: identifies the requester, for ``news``.
         kind: kind of work. Requests of one kind take a similar time.
         """
-        self._whose, self._kind, self._began, first = by, kind, self._clock(), None
+        self._whose, self._kind, self._began = by, kind, self._clock()
         try:
-            first = next(updates, None)
-            yield first or Update()
-            if first:
-                yield from updates
+            yield
         finally:
             self._whose = None
-            if first:
-                self._lasted.setdefault(kind, deque(maxlen=TURNS_COUNTED)).append(self._clock() - self._began)
+            self._lasted.setdefault(kind, deque(maxlen=TURNS_COUNTED)).append(self._clock() - self._began)
 
     @property
     def busy(self) -> bool:
@@ -222,18 +233,6 @@ def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
     return without_paths(f"{what}: {first_line(error, 200)}")
 
 
-def updates_of(job: Job, work: Iterator[Update[T]]) -> Iterator[Update[T]]:
-    """Yields the updates of a job. An error becomes a last update with its message."""
-    try:
-        yield from work
-    except InputError as error:
-        yield Update(problem=readable(error))
-    except Exception as error:  # any error: show it, and keep the page working
-        yield Update(problem=failure_sentence(error))
-    finally:
-        job.ended = True
-
-
 def notice_box(elem_id: str) -> gr.Textbox:
     """Returns the box that shows a ``sentence``, and adds a hidden live region, so that screen readers announce new sentences."""
     gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
@@ -256,35 +255,10 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     )
 
 
-def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
-    """Hide an error message when one of the events ``changed`` occurs. This runs in the browser, without a server call."""
+def hide_problem_on(notice: gr.Textbox, changes: Sequence[Any]) -> None:
+    """Hide the notice if it shows a problem when one of these events occurs. This runs in the browser, without a server call."""
     hide = hidden_when(f"document.querySelector('#{notice.elem_id}.problem')")
-    gr.on(list(changed), None, None, notice, js=hide, **AT_ONCE)
-
-
-def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[Any]], Any]:
-    """Returns a function that converts an update of a job into a change of the notice, until the job is cancelled.
-
-    Each update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
-    After another call of the page, it is not repeated: that call may have shown a newer sentence. An empty update changes nothing.
-
-    quiet: whether the notice stays empty until the job waits or loads models.
-    """
-    quiet = quiet and job.place is None
-    last: tuple[str, str, str] | None = None
-    call = ticket.call
-
-    def speak(update: Update[Any]) -> Any:
-        nonlocal quiet, last, call
-        now = update.problem, update.news, update.note
-        quiet = quiet and not update.news
-        older = now == last and ticket.call != call
-        if quiet or older or update == Update() or (job.cancelled() and job.in_turn):
-            return gr.skip()
-        last, call = now, ticket.call
-        return sentence(*now)
-
-    return speak
+    gr.on(list(changes), None, None, notice, js=hide, **AT_ONCE)
 
 
 def _counted(
@@ -300,100 +274,171 @@ def _counted(
     return event(function, [*inputs, number], outputs, js=count, **{"trigger_mode": "multiple"} | options)
 
 
-def wire(
-    event: Any,
-    work: Callable[..., Iterator[Update[Any]]],
-    ticket: gr.State,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    notice: gr.Textbox,
-    *,
-    stop: gr.Button | None = None,
-    stops: bool = True,
-    wanted: tuple[Any, Callable[[Any], bool]] | None = None,
-    in_turn: bool = True,
-    in_view: bool = False,
-) -> Any:
-    """Wire an event to a job. The event requests the job immediately. The job runs in the queue and updates outputs and notice.
+class Jobs:
+    """The jobs of one view. They share a ticket, so that a new job cancels the previous one. Subclasses are kinds of jobs.
 
-    event: a listener, such as ``button.click``.
-    work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is the new
-        value of the output, or a list of values for several outputs.
-    stop: the button that cancels the newest job of the ticket. The button is visible while there is such a job;
-        ``in_view`` leaves its visibility unchanged.
-    stops: whether to wire the click of ``stop``. If several events share a ticket, set this for exactly one of them.
-    wanted: a control, and a function of its value that returns whether the event requests work.
-    in_turn: whether the work runs the models, one request at a time.
-    in_view: whether the view itself shows the state of the job. The notice then only reports waiting and loading, and ``work``
-        is also called for a job that was stopped while it waited.
-
-    Returns the event that does the work, so that ``then`` can follow.
+    ticket: state that holds the view's ``Ticket``.
+    notice: box for the sentences of the jobs, see ``notice_box``.
+    stop: button that cancels the newest job, visible while there is one.
     """
-    control, test = wanted or (None, None)
-    shown_stops = [] if stop is None or in_view else [stop]
 
-    def request(request: gr.Request, event: gr.EventData, *values: Any) -> Any:
-        *chosen, current, call = values
-        if (test and not test(*chosen)) or not current.latest(call):
-            return gr.skip()
+    queue: ClassVar[dict[str, Any]] = BESIDE  # options of the queued call
+    reports_end: ClassVar[bool] = False
+    in_view: ClassVar[bool] = False  # whether the view itself shows the state of its jobs
+
+    def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
+        self.ticket, self.notice = ticket, notice
+        self.buttons = [] if stop is None else [stop]
+        self.told: list[Any] = [notice, *self.buttons]
+        if stop is not None:
+            stop.click(self.cancel, ticket, notice, **AT_ONCE)
+
+    def on(
+        self,
+        event: Any,
+        work: Callable[..., Iterator[Update[Any]]],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        wanted: tuple[Any, Callable[[Any], bool]] | None = None,
+    ) -> Any:
+        """Connect an event to a job. The event requests the job immediately. The job updates outputs and notice.
+
+        event: a listener, such as ``button.click``.
+        work: a generator function, called with the job and the values of the inputs; it may raise ``InputError``. The value of an
+            update is the new value of the output, or a list of values for several outputs.
+        wanted: a control, and a function of its value that returns whether the event requests the job.
+
+        Returns the event that does the work, so that ``then`` can follow.
+        """
+        control, test = wanted or (None, None)
+
+        def request(request: gr.Request, event: gr.EventData, *values: Any) -> Any:
+            *choice, ticket, call = values
+            if (test and not test(*choice)) or not ticket.latest(call):
+                return gr.skip()
+            job = Job(work, event_fields(event), reports_end=self.reports_end, quiet=self.in_view)
+            return self.request(job, ticket, request)
+
+        def run(*values: Any) -> Iterator[list[Any]]:
+            *arguments, ticket = values
+            unchanged = [gr.skip() for _ in outputs]
+            if (job := ticket.start(work, even_stopped=self.in_view)) is None:
+                yield [*unchanged, gr.skip()]
+                return
+            with self.turn(ticket, work), closing(work(job, *arguments)) as updates:  # type: ignore[type-var]
+                # at least one update, since Gradio would treat an empty stream as empty values
+                update = job.next(updates) or Update[Any]()
+                try:
+                    while update is not None:
+                        shown: Sequence[Any] = unchanged
+                        if update.value is not None:
+                            shown = update.value if len(outputs) > 1 else [update.value]
+                        yield [*shown, _notice_of(update, job, ticket)]
+                        update = job.next(updates)
+                finally:
+                    job.ended = True
+
+        chosen = [self.ticket] if control is None else [control, self.ticket]
+        requested = _counted(event, request, chosen, self.told, **AT_ONCE)
+        worked = requested.then(run, [*inputs, self.ticket], [*outputs, self.notice], **self.queue)
+        for button in self.buttons:
+            worked.then(_hidden_at_rest, self.ticket, button, **AT_ONCE)
+        return worked
+
+    def request(self, job: Job, ticket: Ticket, request: gr.Request) -> list[Any]:
+        """Make a job the newest one of the view. Returns updates of ``told``."""
+        ticket.replace(job)
+        return [sentence(), *(gr.Button(visible=True) for _ in self.buttons)]
+
+    def turn(self, ticket: Ticket, work: object) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def cancel(self, ticket: Ticket) -> Any:
+        reports = ticket.job is not None and ticket.job.active and ticket.job.reports_end
+        waited = ticket.stop()
+        return gr.skip() if reports else sentence(note=CANCELLED if waited else "")
+
+
+class FileJobs(Jobs):
+    """Jobs that read or write files, several at a time."""
+
+    reports_end = True
+
+
+class ModelJobs(Jobs):
+    """The jobs of one view that run the models, one job at a time on the whole server. The notice of a waiting window shows its place in
+    the queue."""
+
+    queue = IN_TURN
+
+    def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
+        super().__init__(ticket, notice, stop)
+        self.timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
+        self.timer.tick(_show_place, ticket, [notice, self.timer], **AT_ONCE)
+        self.told.append(self.timer)
+
+    def request(self, job: Job, ticket: Ticket, request: gr.Request) -> list[Any]:
         place = ahead(request)
-        news = TURNS.news(current, place) if in_turn else ""
-        current.replace(Job(work, event_fields(event), in_turn, place if news else None))
+        news = TURNS.news(ticket, place)
+        job.place = place if news else None
+        job.quiet = job.quiet and not news
+        ticket.replace(job)
+        said = gr.skip() if job.quiet else sentence(news=news)
         # The timer also starts without news, since other requests may be queued before this one.
-        said = gr.skip() if in_view and not news else sentence(news=news)
-        return [said, gr.Timer(active=in_turn), *(gr.Button(visible=True) for _ in shown_stops)]
+        return [said, *(gr.Button(visible=True) for _ in self.buttons), gr.Timer(active=True)]
 
-    def run(*values: Any) -> Iterator[list[Any]]:
-        *arguments, current = values
-        nothing = [gr.skip() for _ in outputs]
-        if (job := current.start(work, even_stopped=in_view)) is None:
-            yield [*nothing, gr.skip()]
-            return
-        speak = speaker(current, job, quiet=in_view)
-        updates = updates_of(job, work(job, *arguments))
-        for update in TURNS.taken(current, updates, work) if in_turn else updates:
-            shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
-            yield [*shown, speak(update)]
-
-    def cancel(current: Ticket) -> Any:
-        reports = current.job is not None and current.job.active and not current.job.in_turn
-        waited = current.stop()
-        return gr.skip() if reports or in_view else sentence(note=CANCELLED if waited else "")
-
-    def rest(current: Ticket) -> Any:
-        return gr.skip() if current.job is not None and current.job.active else gr.Button(visible=False)
-
-    if stop is not None and stops:
-        stop.click(cancel, ticket, notice, **AT_ONCE)
-    requested_with = [ticket] if control is None else [control, ticket]
-    told = [notice, _place_timer(notice, ticket), *shown_stops]
-    requested = _counted(event, request, requested_with, told, **AT_ONCE)
-    worked = requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
-    for button in shown_stops:
-        worked.then(rest, ticket, button, **AT_ONCE)
-    return worked
+    def turn(self, ticket: Ticket, work: object) -> AbstractContextManager[None]:
+        return TURNS.turn(ticket, work)
 
 
-def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
-    """Returns a timer that shows a waiting window's new place in the queue. The timer stops when the window's job starts.
+class QuestionJobs(ModelJobs):
+    """Jobs that answer questions about the shown run. The view itself shows their state, so the notice only reports waiting and loading.
+    A question that was stopped while it waited is answered too. The visibility of ``stop`` does not change."""
+
+    in_view = True
+
+    def __init__(self, ticket: gr.State, notice: gr.Textbox, stop: gr.Button | None = None) -> None:
+        super().__init__(ticket, notice)
+        if stop is not None:
+            stop.click(self.cancel, ticket, None, **AT_ONCE)
+
+    def cancel(self, ticket: Ticket) -> None:
+        ticket.stop()
+
+
+def _hidden_at_rest(ticket: Ticket) -> Any:
+    return gr.skip() if ticket.job is not None and ticket.job.active else gr.Button(visible=False)
+
+
+def _notice_of(update: Update[Any], job: Job, ticket: Ticket) -> Any:
+    """Returns the change of the notice for an update of a job.
+
+    Each update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
+    After another call of the page, it is not repeated: that call may have shown a newer sentence. An empty update changes nothing.
+    """
+    now = update.problem, update.news, update.note
+    job.quiet = job.quiet and not update.news
+    outdated = now == job.said and ticket.call != job.call
+    if job.quiet or outdated or update == Update() or (job.cancelled() and not job.reports_end):
+        return gr.skip()
+    job.said, job.call = now, ticket.call
+    return sentence(*now)
+
+
+def _show_place(ticket: Ticket, request: gr.Request) -> tuple[Any, Any]:
+    """Show a waiting window's new place in the queue, and stop the timer when the job of the window starts.
 
     An unchanged place is not sent again, since it could arrive after the first sentence of the job.
     """
-    timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
-
-    def tick(current: Ticket, request: gr.Request) -> tuple[Any, Any]:
-        job = current.job
-        if job is None or not job.waiting:
-            return gr.skip(), gr.Timer(active=False)
-        if request.session_hash not in waiting(MODEL):  # on a busy server, a tick may come before the call is queued
-            return gr.skip(), gr.skip()
-        if (place := ahead(request)) == job.place:
-            return gr.skip(), gr.skip()
-        job.place = place
-        return sentence(news=TURNS.line(place)), gr.skip()
-
-    timer.tick(tick, ticket, [notice, timer], **AT_ONCE)
-    return timer
+    job = ticket.job
+    if job is None or not job.waiting:
+        return gr.skip(), gr.Timer(active=False)
+    if request.session_hash not in waiting(MODEL):  # on a busy server, a tick may come before the call is queued
+        return gr.skip(), gr.skip()
+    if (place := ahead(request)) == job.place:
+        return gr.skip(), gr.skip()
+    job.place, job.quiet = place, False
+    return sentence(news=TURNS.line(place)), gr.skip()
 
 
 def ahead(request: gr.Request) -> int:
@@ -456,11 +501,11 @@ def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[A
     """Answers a call: returns the values of the outputs and the notice."""
     call.ticket.latest(call.number)
     nothing = [gr.skip() for _ in range(outputs)]
-    found: Sequence[Any] = ()
+    shown: Sequence[Any] = ()
     try:
-        found = work(call, *values)
+        shown = work(call, *values)
     except InputError as error:
-        found = [*nothing, sentence(problem=f"{error}")]
+        shown = [*nothing, sentence(problem=f"{error}")]
     except Overtaken:
         pass
-    return [*nothing, gr.skip()] if call.overtaken() else found
+    return [*nothing, gr.skip()] if call.overtaken() else shown

@@ -1,15 +1,20 @@
-"""Executes runs, on this machine or on a ZeroGPU Space, which provides a GPU for one run at a time."""
+"""Executes runs, on this machine or on a ZeroGPU Space, which provides a GPU for one run at a time.
+
+``prepare_run`` validates a run, ``get_ready`` does its one-time work, and ``stream`` yields its events.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from app import models
 from app.jobs import Update
@@ -20,11 +25,13 @@ from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.costs.runs import ThreadShare
 from d2sd.engine import Request
 
-SECONDS_BETWEEN_PAUSES = 0.5
 Item = TypeVar("Item")
 WARM_UP_TOKENS = 16
+SECONDS_BETWEEN_TRIES = 1 / 6
 # All runs use one thread. They take turns anyway, and torch keeps a pool of threads for every thread that calls it.
 _worker = ThreadPoolExecutor(1, "engine")
+_getting_ready = threading.Lock()
+_warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,31 @@ class Prepared:
 
     def warnings(self) -> str:
         return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
+
+    def trace(self, events: Sequence[Event], **fields: Any) -> Trace:
+        """Returns the trace of the run's events so far. ``fields`` are added to its header."""
+        return Trace.of(self.engine.header(self.request) | fields, events)
+
+
+class Pacer:
+    """Limits how often work yields, since reporting progress costs time.
+
+    Gradio detects a closed window only when the window's work yields, so work without progress yields at this pace too.
+
+    seconds: shortest time between two yields.
+    """
+
+    def __init__(self, seconds: float = 0.5) -> None:
+        self._seconds, self._since = seconds, time.monotonic()
+
+    def due(self) -> bool:
+        """Returns whether the work should yield now. The time starts again at the next call, after the work has yielded."""
+        now = time.monotonic()
+        self._since = self._since or now
+        if now - self._since <= self._seconds:
+            return False
+        self._since = 0.0
+        return True
 
 
 def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
@@ -61,15 +93,66 @@ def never() -> bool:
     return False
 
 
+def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
+    """Do the one-time work for the run's settings, after such work on other threads has ended. Yields None between its parts.
+
+    One-time work is the first use of memory and, on a GPU, the capture of passes.
+
+    plain: a ``PlainStep``, iterated last to measure a step of plain decoding; empty if this time is not needed.
+    """
+    while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_TRIES):
+        yield
+        if stop():
+            return
+    try:
+        # much longer texts need larger buffers, for which passes are captured again
+        config = run.request.config
+        kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
+        done = _warm.setdefault(run.engine, set())
+        if kind not in done:
+            yield from warm_up(run, stop)
+            if not stop():
+                done.add(kind)
+        yield from plain
+    finally:
+        _getting_ready.release()
+
+
+def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
+    """Run until ``WARM_UP_TOKENS`` tokens are committed, yielding None per event, so that the timed run includes no one-time work.
+
+    This allocates the same buffers as the whole run. On ZeroGPU, nothing is run, since the process ends with the run.
+    """
+    if ON_ZERO_GPU:
+        return
+    tokens = 0
+    with closing(stream(run, stop)) as events:
+        for event in events:
+            tokens += len(event.committed) if isinstance(event, StepDone) else 0
+            if tokens >= WARM_UP_TOKENS:
+                return
+            yield
+
+
 def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None) -> Generator[Event, None, None]:
-    """Yields the events of a run, which ends before the next step if ``stop`` returns True.
+    """Returns a generator of the events of a run, which ends before the next step if ``stop`` returns True.
 
     share: measures how long the run's thread computes. Used only on a CPU, since with a GPU the thread mostly waits.
     """
-    if not ON_ZERO_GPU:
-        events, on_cpu = run.engine.run(run.request, stop), run.engine.models.target.device.type == "cpu"
-        yield from on_worker(share.watched(events) if share is not None and on_cpu else events)
-        return
+    if ON_ZERO_GPU:
+        return _on_zero_gpu(run, stop)
+    on_cpu = run.engine.models.target.device.type == "cpu"
+    watched = share if share is not None and on_cpu else ThreadShare()
+
+    def work(put: Callable[[Event], None]) -> None:
+        with closing(run.engine.run(run.request, stop)) as events:  # type: ignore[type-var]
+            while (event := watched.next(events)) is not None:
+                put(event)
+
+    return on_worker(work)
+
+
+def _on_zero_gpu(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
     for event in _elsewhere(run.chosen, run.request):
         yield event
         if stop():
@@ -81,40 +164,15 @@ def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]
     yield from models.engine(chosen).run(request, never)
 
 
-def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Run until ``WARM_UP_TOKENS`` tokens are committed, yielding None per event.
-
-    This allocates the same buffers as the whole run. On ZeroGPU, nothing is run, since the process ends with the run.
-    """
-    if ON_ZERO_GPU:
-        return
-    seen = 0
-    with closing(stream(run, stop)) as events:
-        for event in events:
-            seen += len(event.committed) if isinstance(event, StepDone) else 0
-            if seen >= WARM_UP_TOKENS:
-                return
-            yield
-
-
 class Closed(BaseException):
     """Raised in work on the worker thread whose generator was closed. Not an ``Exception``, so that it ends the whole work."""
 
 
-def on_worker(events: Iterator[Item]) -> Generator[Item, None, None]:
-    """Yields the events of a generator that runs on the worker thread. Closing this generator ends the run before its next step."""
+def on_worker(work: Callable[[Callable[[Item], None]], None]) -> Generator[Item, None, None]:
+    """Run ``work`` on the worker thread, and yield what it passes to its argument, in order.
 
-    def work(put: Callable[[Item], None]) -> None:
-        with closing(events):  # type: ignore[type-var]
-            for event in events:
-                put(event)
-
-    return told_by_worker(work)
-
-
-def told_by_worker(work: Callable[[Callable[[Item], None]], None]) -> Generator[Item, None, None]:
-    """Yields what ``work``, which runs on the worker thread, passes to its argument. Closing this generator ends the work at the
-    next call of this argument."""
+    Closing this generator ends the work at its next call of the argument, and waits for this end.
+    """
     ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()
 
@@ -137,37 +195,3 @@ def told_by_worker(work: Callable[[Callable[[Item], None]], None]) -> Generator[
     finally:
         closed.set()
         working.result()
-
-
-class RunRecorder:
-    """Runs a request and records its events. Iterating over this object runs the request, and yields None per event.
-
-    stop: returns True to end the run before its next step.
-    share: see ``stream``.
-    """
-
-    def __init__(self, run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None):
-        self._run, self._stop, self._share = run, stop, share
-        self._events: list[Event] = []
-
-    def __iter__(self) -> Iterator[None]:
-        with closing(stream(self._run, self._stop, self._share)) as events:
-            for event in events:
-                self._events.append(event)
-                yield
-
-    def trace(self, **fields: Any) -> Trace:
-        """Returns the trace recorded so far. ``fields`` are added to its header."""
-        return Trace.of(self._run.engine.header(self._run.request) | fields, self._events)
-
-
-def paced(steps: Iterable[None]) -> Iterator[None]:
-    """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
-
-    Gradio detects a closed window only when the window's work yields, so work without progress must yield too.
-    """
-    last = time.monotonic()
-    for _ in steps:
-        if time.monotonic() - last > SECONDS_BETWEEN_PAUSES:
-            yield
-            last = time.monotonic()

@@ -22,9 +22,9 @@ from app.methods import lane_title, run_title
 from app.models import Chosen
 from app.presets import ASSETS
 from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
-from app.streaming import RunRecorder, announce_loading, paced, prepare_run, told_by_worker
+from app.streaming import Pacer, announce_loading, on_worker, prepare_run, stream
 from app.visitors import without_paths
-from d2sd import InputError, presets
+from d2sd import Event, InputError, presets
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
 from d2sd.doctor.examination import Examination, Progress, drafter_of
@@ -218,14 +218,17 @@ def prompts(
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(texts, prepared, strict=True):
-            recorder = RunRecorder(one, job.cancelled)
             news = f"{len(runs)} of {len(texts)} prompts are done; the figures show the first {shown_runs}."
-            for _ in paced(recorder):
-                yield Update(news=news if shown_runs < len(runs) else "")
+            events, pacer = list[Event](), Pacer()
+            with closing(stream(one, job.cancelled)) as running:
+                for event in running:
+                    events.append(event)
+                    if pacer.due():
+                        yield Update(news=news if shown_runs < len(runs) else "")
             if job.cancelled():
                 yield Update(so_far(f"{title}, stopped"))
                 return
-            trace = recorder.trace(domain=prompt.domain)
+            trace = one.trace(events, domain=prompt.domain)
             measured.add(trace)
             runs.append(Recording.of(trace))
             done = len(runs) == len(texts)
@@ -283,7 +286,7 @@ def report(
     def work(tell: Callable[[Progress], None]) -> None:
         Examination(asked, engine.models, engine, tell=tell).run()
 
-    with closing(told_by_worker(work)) as steps:
+    with closing(on_worker(work)) as steps:
         for step in steps:
             if job.cancelled():
                 break

@@ -14,7 +14,7 @@ from app.calibrate import measure as calibrate
 from app.explore.controls import ExploreTab, run_buttons
 from app.gradio_internals import View, hidden_when, inside
 from app.guard import step_number
-from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
+from app.jobs import AT_ONCE, BESIDE, Call, Job, ModelJobs, Ticket, Update, answer, notice_box, sentence
 from app.machine import give_back
 from app.model_choice import method_picker
 from app.models import Chosen
@@ -131,7 +131,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
 
     def quick(event: Any, function: Callable[..., Any]) -> Any:
         inputs, outputs = [source, recordings, session, uploads, log], [figures, report]
-        return answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
+        return answer(event, function, ticket, inputs, outputs, notice, **BESIDE)
 
     measured = [quick(go.click, _measure)]
     # These measurements are cheap, so they start without pressing Measure.
@@ -140,24 +140,15 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     source.change(None, None, report, js=hidden_when("!document.querySelector('#doctor-report h1')"), **AT_ONCE)
     measured.append(quick(tab.select, _measure_shown))
     given = [source, recordings, session, *asked]
-    wanted = (source, runs_prompts)
-    measured.append(wire(go.click, _measure_prompts, ticket, given, [figures], notice, stop=stop, wanted=wanted))
+    jobs = ModelJobs(ticket, notice, stop)
+    measured.append(jobs.on(go.click, _measure_prompts, given, [figures], wanted=(source, runs_prompts)))
+    compared_with = [session, recordings, against]
     for event in (against.input, *(done.then for done in measured)):
-        outputs = [against, compared]
-        answer(
-            event,
-            compare_sets,
-            ticket,
-            [session, recordings, against],
-            outputs,
-            notice,
-            show_progress="hidden",
-            concurrency_limit=4,
-        )
+        answer(event, compare_sets, ticket, compared_with, [against, compared], notice, **BESIDE)
     go.click(None, source, report, js=hidden_when(RUNS), **AT_ONCE)
     close.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *asked], [report], notice, stop=stop, stops=False)
-    wire(perfect.click, _replay, ticket, [recordings, *asked], [report], notice, stop=stop, stops=False)
+    jobs.on(why.click, _examine, [source, *asked], [report])
+    jobs.on(perfect.click, _replay, [recordings, *asked], [report])
     for event, opens, given in (
         (figures.select, _open, [session, recordings]),
         (compared.select, _open_side, [session, recordings]),

@@ -13,7 +13,7 @@ import gradio as gr
 import d2sd
 from app import links, models, presets
 from app.gradio_internals import View
-from app.jobs import AT_ONCE, forgive, notice_box, sentence
+from app.jobs import AT_ONCE, hide_problem_on, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
 from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
@@ -153,7 +153,7 @@ def _build_bar(bar: gr.Column) -> Controls:
             example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
     # any change clears the notice, which may be about the previous value
-    forgive(notice, [box.change for box in inputs.values()])
+    hide_problem_on(notice, [box.change for box in inputs.values()])
     return Controls(inputs, bar, buttons, race, calibrate, run, stop, notice, told, upload, back, get, runs, example)
 
 

@@ -1,37 +1,35 @@
-"""Runs of Explore, from pressing Run to the page's updates: request → engine → stream → recorded run → update.
+"""Runs of Explore, from pressing Run to the page's updates.
 
-``app.streaming`` has the parts that other tabs use too: it prepares runs and yields events from the engine's thread or a ZeroGPU.
+An event of a run passes five generators: ``Engine.run`` yields it on the engine's thread; ``streaming.on_worker`` passes it to the thread
+of the job; ``stream_run`` records it and yields the new lines; ``wire_run`` adds the list of runs; ``Jobs.on`` adds the notice.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import gradio as gr
 
 import d2sd
 from app import models, settings
 from app.explore.controls import ExploreTab
-from app.jobs import AT_ONCE, TURNS, Job, Update, failure_sentence, wire
+from app.jobs import AT_ONCE, TURNS, Job, ModelJobs, Update, failure_sentence
 from app.links import check_length
 from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
 from app.models import Chosen
 from app.plain import PlainStep
 from app.session import Session
-from app.streaming import Prepared, announce_loading, first_tokens, never, paced, prepare_run, stream
-from d2sd import DecodeConfig, Engine, Event, Finished, StepDone
+from app.streaming import Pacer, announce_loading, get_ready, never, prepare_run, stream
+from d2sd import DecodeConfig, Finished, StepDone
 from d2sd.costs.runs import ThreadShare
-from d2sd.trace.events import Baseline, StageSeconds
+from d2sd.trace.events import StageSeconds
 from d2sd.trace.run import RecordedRun
 
 log = logging.getLogger(__name__)
@@ -44,8 +42,6 @@ SIZES: dict[str, dict[str, Any]] = {
 LINES_BEFORE_STEPS = 3  # header, prompt and first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 _ahead = ThreadPoolExecutor(1, "ahead")
-_getting_ready = threading.Lock()
-_warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
 def wire_run(shown: ExploreTab) -> None:
@@ -71,18 +67,10 @@ def wire_run(shown: ExploreTab) -> None:
         runs = current.job is not None and current.job.work is work and current.job.active
         return gr.skip() if runs else gr.Button("Run")
 
-    pressed = controls.run.click
-    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None), (shown.view.full, None)):
-        worked = wire(
-            event,
-            work,
-            session,
-            [session, *controls.values],
-            [shown.view, controls.back, shown.runs, controls.run],
-            controls.notice,
-            stop=stop,
-        )
-        worked.then(rest, session, controls.run, **AT_ONCE)
+    jobs, pressed = ModelJobs(session, controls.notice, controls.stop), controls.run.click
+    inputs, outputs = [session, *controls.values], [shown.view, controls.back, shown.runs, controls.run]
+    for event in (pressed, shown.view.quickest, shown.view.full):
+        jobs.on(event, work, inputs, outputs).then(rest, session, controls.run, **AT_ONCE)
     for size, changes in SIZES.items():
         boxes = [controls.inputs[name] for name in changes]
         getattr(shown.view, size)(None, None, boxes, js=f"() => {json.dumps([*changes.values()])}", **AT_ONCE)
@@ -139,75 +127,57 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 
     Raises ``InputError`` if the request is invalid; the page then still shows the previous run.
     """
-    config = request.config()
+    config, stop = request.config(), job.cancelled
     yield from announce_loading(request.models)
-    prepared = prepare_run(request.models, request.prompt, config)
-    header = prepared.engine.header(prepared.request)
-    if wait := prepared.engine.first_use(prepared.request.config.backend):
+    run = prepare_run(request.models, request.prompt, config)
+    header = run.engine.header(run.request)
+    if wait := run.engine.first_use(run.request.config.backend):
         yield Update(news=wait)
-    wanted = session.link.selection if session.link.fits(header) else None
-    shown = session.shown = RecordedRun(live=True)
-    shown.append([header])
-    session.history.keep(shown, "Explore")
-    lines = _lines(prepared, request.compare, job.cancelled)
-    sent, last = 0, 0.0
-    note = prepared.warnings()
-    try:
-        # send now, or the previous run would be taken for this one
-        yield Update(shown.segment(wanted=wanted), note=note)
-        sent = len(shown)
-        for line in lines:
-            shown.append([] if line is None else [line])
-            # While another run is shown, no lines are sent. If this run is shown again, the page requests them.
-            new = line is not None and session.shown is shown
-            if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:
-                continue
-            yield Update(shown.segment(sent) if new else None, note=note)
-            sent, last = len(shown) if new else sent, time.monotonic()
-    except Exception as error:  # the failure is also recorded in the run
-        sentence = failure_sentence(error)
-        shown.append([{"event": "Failed", "sentence": sentence}])
-        yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
-    finally:
-        shown.live = False
-        lines.close()
+    recorded = session.shown = RecordedRun(live=True)
+    recorded.append([header])
+    session.history.keep(recorded, "Explore")
+    note, sent, pacer = run.warnings(), 0, Pacer(SECONDS_BETWEEN_YIELDS)
 
+    def new_lines(**said: str) -> Update[str]:
+        """While another run is shown, no lines are sent. If this run is shown again, the page requests them."""
+        nonlocal sent
+        if session.shown is not recorded:
+            return Update(**said)
+        start, sent = sent, len(recorded)
+        return Update(recorded.segment(start), **said)
 
-def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
-    """Yields the trace lines of a run after its header, and a ``Baseline`` if measured; None while no line is ready."""
+    # a ZeroGPU decodes in another process, which ends with the run
     plain, share = PlainStep(run, stop), ThreadShare()
-    drafts = run.request.config.method != PLAIN
-    compared = compare and drafts and not ON_ZERO_GPU  # a ZeroGPU decodes in another process, which ends with the run
-    for _ in paced(get_ready(run, stop, plain if compared else ())):
-        yield None
-    finished, tokens, times = None, 0, list[StageSeconds]()
-    for event in stream(run, stop, share):
-        if isinstance(event, StepDone):
-            tokens += len(event.committed)
-            times.append(event.seconds)
-        finished = event if isinstance(event, Finished) else None
-        yield event
-    if finished is None or finished.stop_reason == "stopped" or not times:
-        return
-    if compared and plain.costs is not None:
-        yield plain.compared(tokens, times, share)
-    elif not drafts and not share.disturbed:
-        plain.correct(times)
-
-
-def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
-    """Do the one-time work for the run's settings, after such work on other threads has ended.
-
-    plain: a ``PlainStep``, iterated last to measure a step of plain decoding; empty if this time is not needed.
-    """
-    while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_YIELDS):
-        yield
-        if stop():
-            return
+    compared = request.compare and config.method != PLAIN and not ON_ZERO_GPU
+    tokens, times, finished = 0, list[StageSeconds](), False
     try:
-        yield from chain(warm_up(run, stop), plain)
+        # send the header now, or the previous run would be taken for this one
+        wanted = session.link.selection if session.link.fits(header) else None
+        yield Update(recorded.segment(wanted=wanted), note=note)
+        sent = len(recorded)
+        for _ in get_ready(run, stop, plain if compared else ()):
+            if pacer.due():
+                yield Update(note=note)
+        with closing(stream(run, stop, share)) as events:
+            for event in events:
+                recorded.append([event])
+                if isinstance(event, StepDone):
+                    tokens += len(event.committed)
+                    times.append(event.seconds)
+                finished = isinstance(event, Finished) and event.stop_reason != "stopped"
+                if not isinstance(event, StepDone) or pacer.due():
+                    yield new_lines(note=note)
+        if finished and times and compared and plain.costs is not None:
+            recorded.append([plain.compared(tokens, times, share)])
+            yield new_lines(note=note)
+        elif finished and config.method == PLAIN and not share.disturbed:
+            plain.correct(times)
+    except Exception as error:  # the failure is also recorded in the run
+        problem = failure_sentence(error)
+        recorded.append([{"event": "Failed", "sentence": problem}])
+        yield new_lines(problem=problem)
     finally:
-        _getting_ready.release()
+        recorded.live = False
 
 
 def get_ready_for(request: RunRequest) -> None:
@@ -228,19 +198,3 @@ def get_ready_for(request: RunRequest) -> None:
 
     if not models.loaded(request.models):
         _ahead.submit(work)
-
-
-def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Decode a few tokens if the engine has not run with these settings yet, so that the timed run includes no one-time work.
-
-    One-time work is the first use of memory and, on a GPU, the capture of passes.
-    """
-    # much longer texts need larger buffers, for which passes are captured again
-    config = run.request.config
-    kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
-    done = _warm.setdefault(run.engine, set())
-    if kind in done:
-        return
-    yield from first_tokens(run, stop)
-    if not stop():
-        done.add(kind)

@@ -13,7 +13,7 @@ from app.explore.controls import Controls, ExploreTab, explorer_view
 from app.explore.questions import answer_question, replay_settings
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
-from app.jobs import AT_ONCE, FILES, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
+from app.jobs import AT_ONCE, FILES, Call, FileJobs, Job, Overtaken, QuestionJobs, Ticket, Update, answer, sentence
 from app.machine import give_back
 from app.model_choice import download
 from app.runs import share
@@ -61,19 +61,15 @@ def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
             yield update.map(lambda answer: session.shown.note(**{name: answer}))
 
     # the notice of a run stays, unless the question has to show its place in the queue
-    controls, ticket = shown.controls, gr.State(Ticket())
-    wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
+    jobs = QuestionJobs(gr.State(Ticket()), shown.controls.notice, shown.controls.stop)
+    jobs.on(event, run, [shown.session], [shown.view])
 
 
 def _wire_replays(shown: ExploreTab) -> None:
     """Wire the request for replays of the shown run, and its Stop, which is also a button of the view."""
-    controls, ticket, view = shown.controls, gr.State(Ticket()), shown.view
-    wire(view.replays, replay_settings, ticket, [shown.session], [view], controls.notice, in_view=True)
-
-    def stop(current: Ticket) -> None:
-        current.stop()
-
-    view.halt(stop, ticket, None, **AT_ONCE)
+    jobs, view = QuestionJobs(gr.State(Ticket()), shown.controls.notice), shown.view
+    jobs.on(view.replays, replay_settings, [shown.session], [view])
+    view.halt(jobs.cancel, jobs.ticket, None, **AT_ONCE)
 
 
 def _wire_download(shown: ExploreTab) -> None:
@@ -94,15 +90,8 @@ def _wire_download(shown: ExploreTab) -> None:
         for update in download(job, wanted):
             yield update.map(select)
 
-    wire(
-        controls.get.click,
-        get,
-        shown.session,
-        [form["prompt"]],
-        [form["model"], form["chat"], form["prompt"], controls.get],
-        controls.told,
-        in_turn=False,
-    )
+    changed = [form["model"], form["chat"], form["prompt"], controls.get]
+    FileJobs(shown.session, controls.told).on(controls.get.click, get, [form["prompt"]], changed)
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain
 from typing import Any
 
 from app import models, settings
@@ -19,8 +19,8 @@ from app.plain import PlainStep
 from app.presets import ASSETS
 from app.race.pair import same_machine
 from app.runs.recordings import Recording
-from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
-from d2sd import DecodeConfig, InputError, Trace
+from app.streaming import Pacer, Prepared, announce_loading, prepare_run, stream, warm_up
+from d2sd import DecodeConfig, Event, InputError, StepDone, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import h200
 from d2sd.costs.runs import ThreadShare, impossible, mean_cost
@@ -146,17 +146,23 @@ def run_race(
 
 def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Update[Race], None, Lane]:
     """Yields progress and returns the lane."""
-    yield Update(replace(race, status=f"{title}, warming up …"))
-    share = ThreadShare()
-    recorder = RunRecorder(prepared, job.cancelled, share)
-    problem = ""
+    warming_up = Update(replace(race, status=f"{title}, warming up …"))
+    yield warming_up
+    events, tokens, problem = list[Event](), 0, ""
+    share, pacer = ThreadShare(), Pacer()
     try:
-        for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
-            tokens = sum(len(step.committed) for step in recorder.trace().steps)
-            yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
+        for _ in warm_up(prepared, job.cancelled):
+            if pacer.due():
+                yield warming_up
+        with closing(stream(prepared, job.cancelled, share)) as running:
+            for event in running:
+                events.append(event)
+                tokens += len(event.committed) if isinstance(event, StepDone) else 0
+                if pacer.due():
+                    yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
     except Exception as error:  # the other methods still run
         problem = failure_sentence(error)
-    lane = Lane(recorder.trace(), problem, share.disturbed)
+    lane = Lane(prepared.trace(events), problem, share.disturbed)
     if prepared.request.config.method == PLAIN and lane.complete and not lane.pushed:
         PlainStep(prepared, job.cancelled).correct([step.seconds for step in lane.trace.steps])
     return lane

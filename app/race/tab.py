@@ -15,7 +15,7 @@ from app import links, models
 from app.explore.controls import ExploreTab, filled_in, run_buttons
 from app.gradio_internals import View, inside
 from app.guard import step_number
-from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
+from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
 from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
 from app.models import Chosen
 from app.race import run as race
@@ -179,10 +179,10 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
             yield update.map(draw)
 
     asked = [ticked, *(form[name] for name in fields)]
-    forgive(notice, [box.change for box in asked])
+    hide_problem_on(notice, [box.change for box in asked])
     # A separate ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
-    wire(start.click, run, ticket, [session, *asked], outputs, notice, stop=stop)
+    ModelJobs(ticket, notice, stop).on(start.click, run, [session, *asked], outputs)
     answer(lanes.choose, choose_lanes, ticket, [session], [lanes], notice, **AT_ONCE)
     answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], notice, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))

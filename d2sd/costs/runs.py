@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
@@ -118,17 +117,14 @@ class ThreadShare:
         self._clocks = wall, thread
         self._seconds = [0.0, 0.0]
 
-    def watched(self, events: Iterator[Event]) -> Generator[Event, None, None]:
-        """Yields the events of a run and adds up the time of its steps. Call it on the thread of the run."""
-        with closing(events):  # type: ignore[type-var]
-            while True:
-                began = [clock() for clock in self._clocks]
-                if (event := next(events, None)) is None:
-                    return
-                if isinstance(event, StepDone):
-                    passed = (clock() - start for clock, start in zip(self._clocks, began, strict=True))
-                    self._seconds = [sum(both) for both in zip(self._seconds, passed, strict=True)]
-                yield event
+    def next(self, events: Iterator[Event]) -> Event | None:
+        """Returns the next event of a run; None at the end. Adds up the time of steps. Call it on the thread of the run."""
+        began = [clock() for clock in self._clocks]
+        event = next(events, None)
+        if isinstance(event, StepDone):
+            passed = (clock() - start for clock, start in zip(self._clocks, began, strict=True))
+            self._seconds = [sum(both) for both in zip(self._seconds, passed, strict=True)]
+        return event
 
     @property
     def computed(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.jobs import Call, answer_to
+from app.jobs import Call, Job, answer_to
 
 
 class Event:
@@ -15,3 +15,8 @@ class Event:
 def answered(work, ticket, *values, number=None, outputs=1, **data):
     """Returns what the outputs and the notice show after a call with this number and event data."""
     return answer_to(Call(ticket, number, data), work, values, outputs)
+
+
+def updates_of(job: Job, work):
+    """The updates of a job's work, as the page shows them."""
+    return iter(lambda: job.next(work), None)

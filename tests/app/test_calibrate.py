@@ -18,7 +18,7 @@ import pytest
 from app import models, presets
 from app.calibrate import measure as calibrate
 from app.calibrate.tab import _measure, _measure_prompts, _measure_shown, _open
-from app.jobs import Call, Job, Ticket, updates_of
+from app.jobs import Call, Job, Ticket
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
@@ -30,6 +30,7 @@ from d2sd.calibration.report import MeasuredRuns
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
+from tests.app.event import updates_of
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 

@@ -6,10 +6,11 @@ import pytest
 
 from app.calibrate import measure as doctor
 from app.calibrate.measure import PromptSource
-from app.jobs import Job, updates_of
+from app.jobs import Job
 from app.models import Chosen, drafter_folder
 from d2sd.doctor import examination
 from d2sd.folders.checks import Check
+from tests.app.event import updates_of
 
 
 def updates(job, limit=1, model="tiny"):

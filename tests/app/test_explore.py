@@ -18,7 +18,7 @@ from app.explore import tab as explore_tab
 from app.explore.controls import build_controls, filled_in
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
-from app.jobs import TURNS, Job, Update, updates_of
+from app.jobs import TURNS, Job, Update
 from app.links import Link, read_link
 from app.models import Chosen
 from app.session import Session
@@ -31,7 +31,7 @@ from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
+from tests.app.event import Event, updates_of
 from tests.clocks import Ticking
 from tests.page_client import Window
 
@@ -153,10 +153,8 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
     (opened,) = (f for f in at_load if not f.outputs and not f.js)
     assert (controls.inputs["model"]._id, "change") in opened.targets
-    running = TURNS.taken("others", iter([Update(news="a"), Update()]))
-    next(running)
-    opened.fn(chosen.model)
-    running.close()
+    with TURNS.turn("others"):
+        opened.fn(chosen.model)
     opened.fn("a folder of one's own")
     assert not ahead
     for _ in range(2):
@@ -184,14 +182,13 @@ def test_failure_to_get_ready_ahead_is_only_logged(monkeypatch, ahead, caplog):
 
 
 def test_run_waits_for_preparation_begun_by_another(monkeypatch, runs):
-    monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0.01)
-    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
+    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_TRIES", 0.01)
     run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
-    before, after = (explore.get_ready(run, streaming.never) for _ in range(2))
+    before, after = (streaming.get_ready(run, streaming.never) for _ in range(2))
     next(before)
     assert [next(after), next(after)] == [None, None]  # yields, so that Stop and closed windows take effect
     assert len(runs) == 1
-    stopped = explore.get_ready(run, lambda: True)
+    stopped = streaming.get_ready(run, lambda: True)
     assert list(stopped) == [None]
     list(before)
     assert list(after) == []  # nothing is left to do
@@ -223,8 +220,7 @@ def test_run_is_silent_after_window_shows_another():
 @pytest.mark.parametrize("out_of_sight", [True, False])
 def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs, unmeasured):
     """Gradio can end the work of a closed window only when it yields."""
-    monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
-    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
+    monkeypatch.setattr(streaming.Pacer, "due", lambda _: True)
     session = Session()
     run = explore.stream_run(session, Job(), request(compare=True))
     if out_of_sight:
@@ -379,7 +375,9 @@ def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasur
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(50.0, 300.0, False, "2001-01-01", 5)
     drawn, pushed = Share(0.8), Share(0.5)
     for share in (drawn, pushed):
-        list(share.watched(run.engine.run(run.request)))
+        steps = run.engine.run(run.request)
+        while share.next(steps):
+            pass
     found = known.compared(30, [StageSeconds(verify=0.02)] * 5, drawn)
     assert (found.unwatched, found.disturbed) == (pytest.approx(375), False)  # excludes the time taken by drawing
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed

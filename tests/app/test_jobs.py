@@ -16,7 +16,7 @@ from app.calibrate.tab import _measure, _measure_shown
 from app.explore import tab as explore_tab
 from app.explore.controls import build_controls
 from app.explore.tab import build_explore, open_trace
-from app.jobs import CANCELLED, NEXT, Job, Overtaken, Ticket, Update, sentence, speaker, wire
+from app.jobs import CANCELLED, NEXT, FileJobs, ModelJobs, Overtaken, QuestionJobs, Ticket, Update, sentence
 from app.runs import tab as runs_tab
 from app.runs.recordings import Recordings
 from app.session import Session
@@ -35,14 +35,14 @@ def no_queue(monkeypatch):
 class Wired:
     """A button and its Stop button, wired to work with one output. The methods call their functions as Gradio does."""
 
-    def __init__(self, work, ticket=None, **options):
+    def __init__(self, work, ticket=None, kind=ModelJobs, **options):
         self.ticket = Ticket() if ticket is None else ticket
         with gr.Blocks() as page:
             button, stop = gr.Button(), gr.Button()
-            parts = button.click, work, gr.State(self.ticket), [], [gr.Textbox()], gr.Textbox()
-            worked = wire(*parts, stop=stop, **options)
+            jobs = kind(gr.State(self.ticket), gr.Textbox(), stop)
+            worked = jobs.on(button.click, work, [], [gr.Textbox()], **options)
         by_target = {target: fn.fn for fn in page.fns.values() for target in fn.targets}
-        (self._tick,) = (fn for (_, event), fn in by_target.items() if event == "tick")
+        self._tick = next((fn for (_, event), fn in by_target.items() if event == "tick"), None)
         self._request, self._cancel = by_target[button._id, "click"], by_target[stop._id, "click"]
         self._run = page.fns[worked["id"]].fn
 
@@ -80,6 +80,15 @@ def broken(error):
     return work
 
 
+def once(value):
+    """Work with one update."""
+
+    def work(_):
+        yield Update(value)
+
+    return work
+
+
 def words(notices):
     return [None if notice == gr.skip() else notice.value for notice in notices]
 
@@ -103,7 +112,7 @@ def test_job_stopped_while_waiting_never_starts():
 
 
 def test_double_click_runs_job_once():
-    wired = Wired(lambda _: iter([Update("run")]))
+    wired = Wired(once("run"))
     wired.request()
     wired.request()
     assert [output for output, _ in wired.run()] == ["run"]
@@ -124,7 +133,7 @@ def test_newer_request_cancels_running_job_of_its_window():
 
 def test_views_sharing_ticket_start_own_jobs_only():
     ticket = Ticket()
-    one, other = (Wired(work, ticket) for work in (counting, lambda _: iter([Update("other")])))
+    one, other = (Wired(work, ticket) for work in (counting, once("other")))
     one.request()
     other.request()
     assert [output for output, _ in one.run()] == [gr.skip()]
@@ -197,17 +206,17 @@ def test_in_view_job_answers_also_after_stop():
         asked.append(job.data)
         yield Update("stopped" if job.cancelled() else "answer")
 
-    wired = Wired(work, in_view=True)
+    wired = Wired(work, kind=QuestionJobs)
     assert wired.request(step=3)[0] == gr.skip()
     assert list(wired.run()) == [["answer", gr.skip()]]
     wired.request(step=4)
-    assert wired.stop() == gr.skip()
+    wired.stop()
     assert list(wired.run()) == [["stopped", gr.skip()]]
     assert asked == [{"step": 3}, {"step": 4}]
 
 
 def test_job_without_turn_reports_end_after_stop():
-    wired = Wired(counting, in_turn=False)
+    wired = Wired(counting, kind=FileJobs)
     wired.request()
     running = wired.run()
     next(running)
@@ -217,16 +226,21 @@ def test_job_without_turn_reports_end_after_stop():
 
 
 def test_notice_repeats_until_newer_call():
-    job = Job()
-    ticket = Ticket(job)
-    speak = speaker(ticket, job)
-    assert speak(Update(news="Loading …")).value == "Loading …"
-    assert speak(Update("drawn")).visible is False
-    assert speak(Update("more")).visible is False  # repeated, since the client may have lost it
-    ticket.latest(3)
-    assert speak(Update("more")) == gr.skip()  # or it would hide the newer call's notice
-    assert speak(Update()) == gr.skip()
-    assert speak(Update(note="done")).value == "done"
+    def work(_):
+        yield Update(news="Loading …")
+        yield Update("drawn")
+        yield Update("more")
+        wired.ticket.latest(3)
+        yield Update("even more")
+        yield Update()
+        yield Update(note="done")
+
+    wired = Wired(work)
+    wired.request()
+    loading, *empty, newer, nothing, done = (notice for _, notice in wired.run())
+    assert (loading.value, done.value) == ("Loading …", "done")
+    assert [notice.visible for notice in empty] == [False, False]  # repeated, since the client may have lost it
+    assert (newer, nothing) == (gr.skip(), gr.skip())  # or it would hide the newer call's notice
 
 
 def test_overtaken_answer_changes_nothing():
@@ -328,23 +342,19 @@ def test_turns_news_gives_queue_place_and_wait_time():
     now = [0.0]
     turns, mine = jobs.ModelTurns(lambda: now[0]), Ticket()
     assert turns.news(mine) == ""
-    others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
-    next(others)
-    assert turns.news(mine) == NEXT  # no turn has ended yet
-    assert turns.news("others") == ""
-    now[0] = 40.0
-    list(others)
-    list(turns.taken("nothing to do", iter([])))
+    with turns.turn("others"):
+        assert turns.news(mine) == NEXT  # no turn has ended yet
+        assert turns.news("others") == ""
+        now[0] = 40.0
     assert turns.news(mine) == ""
     assert turns.line(0).endswith("the wait is about 40 s.")
-    others = turns.taken("others", iter([Update(news="a")]))
-    next(others)
-    now[0] = 55.0
-    assert "2 more are ahead of yours. You are number 3 in the queue" in turns.news(mine, 2)
-    waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
-    assert waits == ["about 30 s.", "about 70 s.", "about 2 minutes."]
-    now[0] = 90.0  # longer than the previous turns
-    assert turns.line(0).endswith("about 30 s.")
+    with turns.turn("others"):
+        now[0] = 55.0
+        assert "2 more are ahead of yours. You are number 3 in the queue" in turns.news(mine, 2)
+        waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
+        assert waits == ["about 30 s.", "about 70 s.", "about 2 minutes."]
+        now[0] = 90.0  # longer than the previous turns
+        assert turns.line(0).endswith("about 30 s.")
 
 
 @pytest.mark.parametrize("gone", [0, 3, 6, 9, 12, 18, 25])
@@ -352,14 +362,11 @@ def test_turns_news_promises_a_third_of_the_wait_or_more(gone):
     now = [0.0]
     turns = jobs.ModelTurns(lambda: now[0])
     for kind, seconds in (*[("run", 2)] * 7, ("run", 13), ("race", 300)):  # most are short, such as stopped runs
-        running = turns.taken("others", iter([Update(news="a")]), kind)
-        next(running)
-        now[0] += seconds
-        list(running)
-    running = turns.taken("others", iter([Update(news="a")]), "run")
-    next(running)
-    now[0] += gone
-    promised = turns.line(0).rpartition("wait is ")[2]
+        with turns.turn("others", kind):
+            now[0] += seconds
+    with turns.turn("others", "run"):
+        now[0] += gone
+        promised = turns.line(0).rpartition("wait is ")[2]
     seconds = 10 if promised.startswith("less") else int(promised.split()[1])
     assert 3 * seconds >= 26 - gone  # of a 26 s run: twice the longest before it
     assert seconds < 300  # other kinds of work are not counted

@@ -11,12 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from app import machine, model_choice, models
-from app.jobs import Job, updates_of
+from app.jobs import Job
 from app.layout import build
 from app.models import Pair, listed, planned
 from d2sd import InputError
 from d2sd.folders import store
 from d2sd.folders.store import MEGABYTE, REMOTE
+from tests.app.event import updates_of
 from tests.unit.test_plan import PAIRS, folders
 
 

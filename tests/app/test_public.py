@@ -13,7 +13,7 @@ from msgspec import structs
 from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
-from app.jobs import Job, updates_of
+from app.jobs import Job
 from app.models import Chosen
 from app.race import run as race
 from app.runs import recordings
@@ -22,6 +22,7 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
 from d2sd.folders.loading import BUNDLED
+from tests.app.event import updates_of
 from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from app import presets
-from app.jobs import Job, updates_of
+from app.jobs import Job
 from app.models import Chosen
 from app.race import run as race
 from app.race.run import RECORDED, Lane, recorded_race
@@ -20,6 +20,7 @@ from d2sd import DecodeConfig, Trace
 from d2sd.costs.runs import ThreadShare
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
+from tests.app.event import updates_of
 from tests.clocks import Ticking
 
 VALUES = {

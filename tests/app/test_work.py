@@ -7,7 +7,7 @@ import pytest
 from app import models
 from app.calibrate import measure
 from app.explore import run as explore
-from app.jobs import Job, updates_of
+from app.jobs import Job
 from app.models import Chosen
 from app.race import run as race
 from app.runs.recordings import Recording, Recordings
@@ -15,6 +15,7 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd.doctor import examination
 from d2sd.trace.run import RecordedRun
+from tests.app.event import updates_of
 
 VALUES = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 12}
 PROMPT = "One day, a cat"

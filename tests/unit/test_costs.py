@@ -90,7 +90,8 @@ def test_thread_share_is_measured_over_steps_only(computed, disturbed, bundled):
             wall.now += 0 if isinstance(event, StepDone) else 99
             yield event
 
-    for _ in share.watched(run()):
+    events = run()
+    while share.next(events):
         wall.now += 99  # time between two events does not count
     assert share.disturbed is disturbed
 
