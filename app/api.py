@@ -35,12 +35,12 @@ RUNS = History(MAX_RUNS)  # the latest runs of all callers
 
 def recorded(key: object) -> Trace:
     """Returns the run with this key. Raises ``InputError`` if it is not among the latest runs."""
-    found = RUNS.find(key)
-    if found is None:
+    recording = RUNS.find(key)
+    if recording is None:
         raise InputError(
             f"there is no run {str(key)[:40]!r}; use the name that generate returned (only the latest runs are kept)"
         )
-    return found.run.trace()
+    return recording.run.trace()
 
 
 def generate(
@@ -113,8 +113,8 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     wanted = settings.whole(number, "number")
     if not wanted or not -len(steps) <= wanted <= len(steps):
         raise InputError(f"there is no step {wanted}; the run has {len(steps)}")
-    found = steps[wanted - 1 if wanted > 0 else wanted]
-    return {"words": list(describe_step(found, len(steps))), "step": json.loads(to_line(found))}
+    chosen = steps[wanted - 1 if wanted > 0 else wanted]
+    return {"words": list(describe_step(chosen, len(steps))), "step": json.loads(to_line(chosen))}
 
 
 def calibrate(runs: list[str]) -> dict[str, Any]:
@@ -134,11 +134,11 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
 
 def publish(page: gr.Blocks) -> None:
     """Add the endpoints to a page, and hide all its other endpoints. Call it in the page's context, after wiring all events."""
-    own = list(page.fns)
+    endpoints_of_controls = list(page.fns)
     gr.api(generate, api_name="generate", concurrency_id=MODEL, concurrency_limit=1)
     gr.api(step, api_name="step")
     gr.api(calibrate, api_name="calibrate")
-    leave_out(page, own)
+    leave_out(page, endpoints_of_controls)
 
 
 def mcp() -> dict[str, bool]:

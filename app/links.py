@@ -93,8 +93,8 @@ def read_link(query: Mapping[str, str]) -> Link:
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
     """Returns the query fields that repeat a recorded run: the prompt, models and settings in the run's header."""
     model, method = header["models"].get("preset"), header["method"]
-    known = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
-    return {name: _written(known[name]) for name in RUN_FIELDS if known.get(name) is not None}
+    values = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
+    return {name: _written(values[name]) for name in RUN_FIELDS if values.get(name) is not None}
 
 
 def _written(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +18,7 @@ from app.jobs import Ticket
 from app.links import Link
 from app.race.run import Race
 from app.runs.recordings import LABEL, Recording, RunSet, prompt_label, short
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, Origin, RecordedRun
 
 MAX_RUNS = 24
 MAX_RUN_BYTES = 64 * 2**20  # compressed runs of one window
@@ -51,9 +52,9 @@ class History:
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
         """Add a run unless it is already in the list, and return the run in the list. If a limit is exceeded, the oldest runs are dropped."""
-        known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
-        if known is not None:
-            return known
+        kept = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
+        if kept is not None:
+            return kept
         self.runs.insert(0, Recording(short(label, LABEL) if label else prompt_label(run.header), run, source))
         while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
@@ -69,15 +70,15 @@ class History:
 
     def rename(self, key: object, label: object) -> None:
         """Rename a run; an empty name changes nothing."""
-        found, words = self.find(key), " ".join(str(label).split())
-        if found and words:
-            found.label = short(words)
+        recording, words = self.find(key), " ".join(str(label).split())
+        if recording and words:
+            recording.label = short(words)
 
     def move(self, key: object, by: object) -> None:
         """Move a run ``by`` places down the list, which also changes its number."""
-        at = next((n for n, k in enumerate(self.runs) if k.run.key == key), None)
-        if at is not None and isinstance(by, int) and 0 <= at + by < len(self.runs):
-            self.runs.insert(at + by, self.runs.pop(at))
+        index = next((n for n, k in enumerate(self.runs) if k.run.key == key), None)
+        if index is not None and isinstance(by, int) and 0 <= index + by < len(self.runs):
+            self.runs.insert(index + by, self.runs.pop(index))
 
     def remove(self, key: object) -> None:
         self.runs = [k for k in self.runs if k.run.key != key]
@@ -158,18 +159,19 @@ class Session(Ticket):
             if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
                 self.own[name] = value
 
-    def show(self, run: RecordedRun, source: str, label: str = "", **notes: Any) -> str:
+    def show(self, run: RecordedRun, source: str, label: str = "", selection: Mapping[str, Any] | None = None) -> str:
         """Add a run to the window's history and show it. A previously shown run that is in progress continues in the background.
 
         source: where the run comes from, such as ``"Explore"``.
         label: name of the run in the list; empty for a default one.
-        notes: further fields of the segment.
+        selection: the ``step`` and ``node`` to open; None: the view chooses a step.
 
         Returns the segment for the view.
         """
         self.shown = self.history.keep(run, source, label)
         opened = label if source == "Opened" else ""
-        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, opened=opened, **notes)
+        origin = Origin(not self.shown.live, source in OWN, opened)
+        return self.shown.segment(0, Message.select(selection), origin)
 
 
 def _same(one: Any, other: Any) -> bool:

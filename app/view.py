@@ -41,11 +41,11 @@ def _font(request: Request) -> Response:
 
 def fonts() -> str:
     """Returns the markup of the fonts. With it, browsers load the fonts before the page's scripts."""
-    at = FONT_PATH.removeprefix("/")  # relative, since a proxy may serve the page under a path
+    path = FONT_PATH.removeprefix("/")  # relative, since a proxy may serve the page under a path
     early = "".join(
-        f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values()
+        f'<link rel="preload" as="font" type="font/woff2" href="{path}{n}" crossorigin>' for n in FAMILIES.values()
     )
-    return f"{early}<style>{font_faces(lambda name: at + name)}</style>"
+    return f"{early}<style>{font_faces(lambda name: path + name)}</style>"
 
 
 ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]

@@ -71,7 +71,7 @@ def calibration_drawing(
     return orjson.dumps(data).decode()
 
 
-def shown(recordings: Recordings, run: RecordedRun) -> str:
+def measure_shown(recordings: Recordings, run: RecordedRun) -> str:
     """Measure the run shown in Explore, and return the drawing."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
@@ -80,7 +80,7 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
     return calibration_drawing(MeasuredRuns(traces), recordings.runs, title)
 
 
-def recorded(recordings: Recordings) -> str | None:
+def measure_recorded(recordings: Recordings) -> str | None:
     """Use the bundled measurement, which the tab shows first. Returns the drawing; None if the file is missing."""
     if not RECORDED.exists():
         return None
@@ -91,12 +91,12 @@ def recorded(recordings: Recordings) -> str | None:
 
 @cache
 def _recorded() -> tuple[list[Recording], str]:
-    runs = [replace(found, label=prompt_label(found.header)) for found, _ in read_uploads([RECORDED])[0]]
+    runs = [replace(recording, label=prompt_label(recording.header)) for recording, _ in read_uploads([RECORDED])[0]]
     title = f"A recording: {len(runs)} prompts with {run_title(runs[0].header)} on {runs[0].header['models']['preset']}. Press Measure to measure on this machine."
     return runs, calibration_drawing(MeasuredRuns(r.run.trace() for r in runs), runs, title)
 
 
-def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
+def measure_files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
     """Measure uploaded traces. Returns the drawing, and a sentence that names left-out files.
 
     Raises ``InputError`` if no file can be read; ``recordings`` is then unchanged.
@@ -116,10 +116,10 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
     return calibration_drawing(MeasuredRuns(t for _, t in good), runs, recordings.title), left_out(bad, len(paths))
 
 
-def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
+def read_logs(paths: Sequence[str] | None, pasted: str | None) -> str:
     """Returns the findings of uploaded logs and a pasted log as Markdown; empty if there are no logs.
 
-    Raises ``InputError`` if the pasted text is not a log. Files that cannot be read are skipped; ``files`` names them.
+    Raises ``InputError`` if the pasted text is not a log. Files that cannot be read are skipped; ``measure_files`` names them.
     """
     said: list[Answer] = []
     for path in (paths or ())[:MAX_FILES]:
@@ -180,7 +180,7 @@ class PromptSource:
         return read_prompts(self.name, count)
 
 
-def prompts(
+def measure_prompts(
     job: Job,
     recordings: Recordings,
     source: PromptSource,
@@ -242,7 +242,7 @@ def prompts(
         yield Update(so_far(f"{title}, ended by an error"), problem=failure_sentence(error))
 
 
-def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
+def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
     """Replay the measured runs with other choices of prefixes.
 
     Yields progress sentences, then a report about the gain from perfect confidence as Markdown. If the job is cancelled, the
@@ -251,17 +251,17 @@ def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Upd
     if not runs:
         raise InputError("nothing is measured yet; press Measure first")
     yield from announce_loading(chosen)
-    engine, found = models.engine(chosen), list[list[ReplayOutcome]]()
+    engine, outcomes = models.engine(chosen), list[list[ReplayOutcome]]()
     for n, recording in enumerate(runs[:MAX_REPLAYED], 1):
         if job.cancelled():
             break
         yield Update(news=f"Replaying text {n} of {min(len(runs), MAX_REPLAYED)} …")
-        found.append(replay_selections(engine, recording.run.trace()))
-    if found:
-        yield Update(selections_report(found))
+        outcomes.append(replay_selections(engine, recording.run.trace()))
+    if outcomes:
+        yield Update(selections_report(outcomes))
 
 
-def report(
+def examine_drafter(
     job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
     """Examine the chosen drafter.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gradio as gr
@@ -10,7 +10,7 @@ import orjson
 
 import d2sd
 from app import presets
-from app.calibrate import measure as calibrate
+from app.calibrate import measure
 from app.explore.controls import ExploreTab, run_buttons
 from app.gradio_internals import View, hidden_when, inside
 from app.guard import step_number
@@ -37,7 +37,7 @@ SHOW_CONTROLS = """kind => {
 }"""
 RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
 # elements: source, number of prompts, models, method, settings by name
-PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
+PromptRequest = tuple[measure.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
 def runs_prompts(kind: str) -> bool:
@@ -46,7 +46,7 @@ def runs_prompts(kind: str) -> bool:
 
 
 def figures_view() -> View:
-    """Returns the view that draws ``calibrate.calibration_drawing``.
+    """Returns the view that draws ``measure.calibration_drawing``.
 
     Event ``select``: opens ``step`` of ``run`` in Explore; ``loaded``: whether Explore shows this run already.
     """
@@ -168,33 +168,33 @@ def _measure(
 
     For sources of prompts, changes nothing: ``_measure_prompts`` runs them.
     """
-    found, bad, said = Recordings(), "", ""
+    measured, bad, said = Recordings(), "", ""
     if runs_prompts(kind):
         return gr.skip(), gr.skip(), gr.skip()
     call.check()
     call.ticket.replace(None)
     if kind == "shown":
-        value = calibrate.shown(found, session.shown)
+        value = measure.measure_shown(measured, session.shown)
     else:
-        said = calibrate.logs(paths, log)
+        said = measure.read_logs(paths, log)
         try:
-            value, bad = calibrate.files(found, paths)
+            value, bad = measure.measure_files(measured, paths)
         except InputError:
             if not said:
                 raise
             call.check()
             return gr.skip(), gr.Markdown(said, visible=True), sentence()
-        session.history.keep_set(found.title, found.runs)
+        session.history.keep_set(measured.title, measured.runs)
         give_back()
     call.check()
-    recordings.runs, recordings.title = found.runs, found.title
+    recordings.runs, recordings.title = measured.runs, measured.title
     return value, gr.Markdown(said, visible=bool(said)), sentence(problem=bad)
 
 
 def _measure_shown(call: Call, kind: str, recordings: Recordings, *values: Any) -> tuple[Any, Any, Any]:
     if kind == "shown":
         return _measure(call, kind, recordings, *values)
-    drawn = None if recordings.title else calibrate.recorded(recordings)  # if nothing was measured yet
+    drawn = None if recordings.title else measure.measure_recorded(recordings)  # if nothing was measured yet
     return drawn or gr.skip(), gr.skip(), sentence()
 
 
@@ -202,7 +202,7 @@ def _measure_prompts(
     job: Job, kind: str, recordings: Recordings, session: Session, *values: Any
 ) -> Iterator[Update[str]]:
     title, runs = "", list[Recording]()
-    for update in calibrate.prompts(job, recordings, *_prompt_request(kind, *values)):
+    for update in measure.measure_prompts(job, recordings, *_prompt_request(kind, *values)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
         yield update
@@ -212,44 +212,46 @@ def _measure_prompts(
 
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
     source, limit, chosen, _, settings = _prompt_request(*values)
-    for update in calibrate.report(job, source, limit, chosen, settings):
+    for update in measure.examine_drafter(job, source, limit, chosen, settings):
         # a stopped job shows its findings so far; a job replaced by another measurement shows nothing
-        yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
+        yield Update() if job.replaced else update.map(lambda report: gr.Markdown(report, visible=True))
 
 
 def _replay(job: Job, recordings: Recordings, *values: Any) -> Iterator[Update[gr.Markdown]]:
     _, _, chosen, _, _ = _prompt_request("prompts", *values)
-    for update in calibrate.perfect(job, recordings.runs, chosen):
-        yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
+    for update in measure.replay_perfectly(job, recordings.runs, chosen):
+        yield Update() if job.replaced else update.map(lambda report: gr.Markdown(report, visible=True))
 
 
 def _prompt_request(kind: str, *values: Any) -> PromptRequest:
-    """Returns the values of the controls as arguments of ``calibrate.prompts``. Raises ``InputError`` if the file is too large."""
+    """Returns the values of the controls as arguments of ``measure_prompts``. Raises ``InputError`` if the file is too large."""
     pasted, path, limit, model, folder, vp, method, *settings = values
-    source = calibrate.PromptSource.read(kind, pasted, path)
+    source = measure.PromptSource.read(kind, pasted, path)
     return source, limit, Chosen.read(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
 
 
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
-    at = call.data.get("run")
+    index = call.data.get("run")
     if call.data.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
     runs = recordings.runs
-    return _opened(call, session, runs[at] if isinstance(at, int) and 0 <= at < len(runs) else None)
+    return _opened(call, session, runs[index] if isinstance(index, int) and 0 <= index < len(runs) else None)
 
 
 def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
     """Show a step of a run of the measured set or of another set; ``key``: of the run."""
-    runs = [*recordings.runs, *(kept for known in session.history.sets for kept in known.runs)]
-    found = next((kept for kept in runs if kept.run.key == call.data.get("key")), None)
-    return _opened(call, session, found, wanted={"step": step_number(call.data.get("step")) or 0, "node": None})
+    runs = [*recordings.runs, *(kept for kept_set in session.history.sets for kept in kept_set.runs)]
+    recording = next((kept for kept in runs if kept.run.key == call.data.get("key")), None)
+    return _opened(call, session, recording, {"step": step_number(call.data.get("step")) or 0, "node": None})
 
 
-def _opened(call: Call, session: Session, found: Recording | None, **notes: Any) -> tuple[Any, Any, Any]:
-    if found is None:
+def _opened(
+    call: Call, session: Session, recording: Recording | None, selection: Mapping[str, Any] | None = None
+) -> tuple[Any, Any, Any]:
+    if recording is None:
         raise InputError("This run is no longer stored; measure again.")
     call.check()
-    return session.show(found.run, "Calibrate", found.label, **notes), gr.Tabs(selected="explore"), sentence()
+    return session.show(recording.run, "Calibrate", recording.label, selection), gr.Tabs(selected="explore"), sentence()
 
 
 # The measured set against another one.

@@ -96,8 +96,8 @@ def build_controls() -> Controls:
 
 def _build_bar(bar: gr.Column) -> Controls:
     inputs = dict[str, Any]()
-    first = presets.first_model()
-    prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
+    model_at_start = presets.first_model()
+    prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(model_at_start).values())))
     inputs["prompt"] = gr.Textbox(
         prompt,
         label="Prompt",
@@ -113,7 +113,9 @@ def _build_bar(bar: gr.Column) -> Controls:
     drawer_button()
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
-    examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
+    examples = [
+        _examples(inputs["prompt"], model, model == model_at_start) for model in (presets.BUNDLED, presets.FIRST)
+    ]
     notice, told = notice_box("notice"), notice_box("bar-notice")
     with gr.Column(elem_id="drawer"):
         back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
@@ -131,11 +133,15 @@ def _build_bar(bar: gr.Column) -> Controls:
         )
         inputs["cost_aware"] = gr.Checkbox(False, label=ALL["cost_aware"].label, visible=False)
         inputs |= build_models(picker)
-        able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
+        able = gr.Markdown(ABLE, elem_id="able", visible=model_at_start == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
-            own = chosen in presets.OWN
-            return [gr.Markdown(visible=own), gr.Dataset(visible=own), gr.Dataset(visible=not own)]
+            has_examples = chosen in presets.OWN
+            return [
+                gr.Markdown(visible=has_examples),
+                gr.Dataset(visible=has_examples),
+                gr.Dataset(visible=not has_examples),
+            ]
 
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
         inputs["method"] = method
@@ -168,9 +174,9 @@ def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     """Returns buttons that fill in example prompts for a model."""
-    own = presets.examples(model)
-    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(own)}
-    return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
+    texts = presets.examples(model)
+    shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(texts)}
+    return gr.Examples([[text] for text in texts.values()], [prompt], visible=visible, **shown).dataset
 
 
 def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:

@@ -21,7 +21,7 @@ from d2sd.folders.store import REMOTE
 from d2sd.replay.grid import GridProgress, replay_grid
 from d2sd.replay.questions import redraft, verify_typed
 from d2sd.trace.events import Baseline
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, RecordedRun
 
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 NOT_REPLAYED = "Stopped: the other settings were not replayed."
@@ -55,11 +55,11 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
         chosen = _models_of(shown.header)
         yield from announce_loading(chosen)
         models.engine(chosen)
-        found = answered(**_computed(chosen, ask, shown.trace()))
+        answer = answered(**_computed(chosen, ask, shown.trace()))
     except Exception as error:  # reported as the answer
-        found = answered(problem=_problem(error, called))
+        answer = answered(problem=_problem(error, called))
     if not job.cancelled():
-        yield found
+        yield answer
 
 
 def _problem(error: Exception, called: str) -> str:
@@ -76,7 +76,7 @@ def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
     shown, number, kept = session.shown, step_number(job.data.get("number")), session.history.find(session.shown.key)
 
     def told(**fields: Any) -> Update[str]:
-        return Update(session.shown.note(replays={"number": number, **fields}))
+        return Update(shown.message(Message("replays", {"number": number, **fields})))
 
     if job.cancelled():
         yield told(problem=NOT_REPLAYED)
@@ -121,8 +121,8 @@ def _read_redraft(data: dict[str, Any]) -> Ask:
 
 
 def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
-    found = redraft(engine, trace, step, prefix)
-    return {**asdict(found), "draft": None, "texts": found.draft.texts, "confidence": found.draft.confidence}
+    outcome = redraft(engine, trace, step, prefix)
+    return {**asdict(outcome), "draft": None, "texts": outcome.draft.texts, "confidence": outcome.draft.confidence}
 
 
 def _read_typed(data: dict[str, Any]) -> Ask:

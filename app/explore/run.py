@@ -30,7 +30,7 @@ from app.streaming import Pacer, announce_loading, get_ready, never, prepare_run
 from d2sd import DecodeConfig, Finished, StepDone
 from d2sd.costs.runs import ThreadShare
 from d2sd.trace.events import StageSeconds
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, RecordedRun
 
 log = logging.getLogger(__name__)
 STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
@@ -75,13 +75,13 @@ def wire_run(shown: ExploreTab) -> None:
         boxes = [controls.inputs[name] for name in changes]
         getattr(shown.view, size)(None, None, boxes, js=f"() => {json.dumps([*changes.values()])}", **AT_ONCE)
     pressed(None, None, controls.run, js=STARTING, **AT_ONCE)  # feedback before the server answers
-    first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
+    at_start = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
 
     def chosen(model: str) -> None:
         if model in d2sd.presets() and not TURNS.busy:  # loading would disturb a run
-            budget = first.settings["node_budget"] and models.block_size(model, "")
-            own = {**first.settings, "chat": models.templated(model), "node_budget": budget}
-            get_ready_for(replace(first, models=Chosen(model), settings=own))
+            budget = at_start.settings["node_budget"] and models.block_size(model, "")
+            of_model = {**at_start.settings, "chat": models.templated(model), "node_budget": budget}
+            get_ready_for(replace(at_start, models=Chosen(model), settings=of_model))
 
     gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # on every change, and when the page is opened
 
@@ -152,8 +152,8 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
     tokens, times, finished = 0, list[StageSeconds](), False
     try:
         # send the header now, or the previous run would be taken for this one
-        wanted = session.link.selection if session.link.fits(header) else None
-        yield Update(recorded.segment(wanted=wanted), note=note)
+        selection = session.link.selection if session.link.fits(header) else None
+        yield Update(recorded.segment(0, Message.select(selection)), note=note)
         sent = len(recorded)
         for _ in get_ready(run, stop, plain if compared else ()):
             if pacer.due():

@@ -20,19 +20,20 @@ from app.runs import share
 from app.runs.recordings import read_all
 from app.session import Session
 from d2sd import InputError
+from d2sd.trace.run import Message, MessageKind, Origin
 
 CUT_OFF = "This recording is incomplete. Only the recorded steps are shown."
 
 
 def build_explore(session: gr.State, controls: Controls) -> ExploreTab:
     """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the parts that change with the run."""
-    first = session.value.shown
-    view = explorer_view(first.segment(recorded=True) if len(first) else None)
+    opening = session.value.shown
+    view = explorer_view(opening.segment(0, None, Origin(recorded=True)) if len(opening) else None)
     shown = ExploreTab(session, controls, view, controls.runs)
     wire_run(shown)
     _wire_download(shown)
-    for name, event in ("redraft", view.redraft), ("typed", view.typed):
-        _wire_question(shown, name, event)
+    _wire_question(shown, "redraft", view.redraft)
+    _wire_question(shown, "typed", view.typed)
     _wire_replays(shown)
     opened = answer(
         controls.upload.upload,
@@ -49,7 +50,7 @@ def build_explore(session: gr.State, controls: Controls) -> ExploreTab:
     return shown
 
 
-def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
+def _wire_question(shown: ExploreTab, name: MessageKind, event: Any) -> None:
     """Wire a kind of question about the shown step. A question waits in the queue like a run, but cancels no run.
 
     name: a key of ``QUESTIONS``.
@@ -58,7 +59,7 @@ def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:
         for update in answer_question(name, job, session.shown):
-            yield update.map(lambda answer: session.shown.note(**{name: answer}))
+            yield update.map(lambda answer: session.shown.message(Message(name, answer)))
 
     # the notice of a run stays, unless the question has to show its place in the queue
     jobs = QuestionJobs(gr.State(Ticket()), shown.controls.notice, shown.controls.stop)
@@ -83,9 +84,9 @@ def _wire_download(shown: ExploreTab) -> None:
             return
 
         def select(name: str) -> list[Any]:
-            first = next(iter(presets.examples(name).values()))
-            own = prompt.strip() and prompt not in presets.EXAMPLES.values()
-            return [name, True, gr.skip() if own else first, gone]
+            example = next(iter(presets.examples(name).values()))
+            typed = prompt.strip() and prompt not in presets.EXAMPLES.values()
+            return [name, True, gr.skip() if typed else example, gone]
 
         for update in download(job, wanted):
             yield update.map(select)
@@ -99,7 +100,7 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
 
     A log with only totals has no run to show. If another run was requested while the file was read, the trace is only listed.
     """
-    wanted, session.fetched = session.fetched, None
+    selection, session.fetched = session.fetched, None
     if not path:
         raise InputError("Choose a trace file first.")
     try:
@@ -116,7 +117,7 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
         session.history.keep(runs[0], "Opened", name)
         raise Overtaken
     notice = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
-    return session.show(runs[0], "Opened", name, wanted=wanted), notice
+    return session.show(runs[0], "Opened", name, selection), notice
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:

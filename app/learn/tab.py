@@ -41,8 +41,8 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         if fields.get("own"):  # Explore has this run already
             return gr.skip(), gr.Tabs(selected="explore")
         # the step is sent with the run: a selection that the page receives before the run would be lost
-        wanted = {"step": fields.get("step"), "node": None}
-        return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
+        selection = {"step": fields.get("step"), "node": None}
+        return current.show(presets.opening(), "Recorded", selection=selection), gr.Tabs(selected="explore")
 
     opened = learn.select(
         open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False

@@ -59,10 +59,10 @@ def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
     named = [titles]
     ignored = IGNORED.union(*(unused(str(header.get("method"))) for side in sides for header in side))
     for field in ("config", "models"):
-        known = [recorded_values(side, field) for side in sides]
-        for name in dict.fromkeys(name for values in known for name in values if name not in ignored):
+        values_of_sides = [recorded_values(side, field) for side in sides]
+        for name in dict.fromkeys(name for values in values_of_sides for name in values if name not in ignored):
             label = SYMBOLS.get(name, name.replace("_", " "))
-            said = [f"{label} {of[name][:30]}" if name in of else f"no {label}" for of in known]
+            said = [f"{label} {of[name][:30]}" if name in of else f"no {label}" for of in values_of_sides]
             named.append([f"{title}, {words}" for title, words in zip(titles, said, strict=True)])
     numbered = [f"{title}, {number}" for number, title in enumerate(titles, 1)]
     return next((names for names in named if len(set(names)) == len(names)), numbered)
@@ -70,8 +70,8 @@ def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
 
 def same_machine(*sides: Sequence[Mapping[str, Any]]) -> bool:
     """Returns whether all runs are known to be measured on the same hardware, so that their times can be compared."""
-    known = [header.get("hardware") for side in sides for header in side]
-    return all(known) and len({str({**hardware, "dtype": None}) for hardware in known if hardware}) == 1
+    recorded = [header.get("hardware") for side in sides for header in side]
+    return all(recorded) and len({str({**hardware, "dtype": None}) for hardware in recorded if hardware}) == 1
 
 
 def side_of(trace: Trace) -> dict[str, Any]:

@@ -171,11 +171,11 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
 def disturbed_lanes(race: Race) -> list[int]:
     """Returns the indices of the lanes to run again: lanes with disturbed times and, if there are any, plain decoding."""
     plain = plain_lane(race)
-    doubted = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
+    disturbed = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
     return [
         at
         for at, method in enumerate(race.methods[: len(race.lanes)])
-        if doubted and (at in doubted or method == PLAIN)
+        if disturbed and (at in disturbed or method == PLAIN)
     ]
 
 

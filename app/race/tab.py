@@ -44,8 +44,8 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
     base = reference(race)
     names = race.names or tuple(map(lane_title, race.methods))
     lanes = [{"name": name} | _lane(lane) for name, lane in zip(names, race.lanes, strict=False)]
-    found = lane_figures(race)
-    for lane, figures in zip(lanes, found, strict=True):
+    figures_of = lane_figures(race)
+    for lane, figures in zip(lanes, figures_of, strict=True):
         row = asdict(figures)
         totals = row.pop("totals")
         lane["row"] = {**totals, **row}
@@ -54,25 +54,25 @@ def race_drawing(race: Race, pair: Pair | None = None) -> str:
         state = "running" if running and number == 0 else "waiting" if running else "not run"
         name = lane_title(method)
         lanes.append({"method": method, "name": name, "sentence": lane_sentence(method), "state": state})
-    first = race.lanes[0].trace if race.lanes else None
+    trace = race.lanes[0].trace if race.lanes else None
     data = {
         "status": race.status,
-        "prompt": first.prompt if first else "",
-        "chat": bool(first and first.header["config"].get("chat")),
-        "model": str(first.header["models"].get("preset") or "") if first else "",
+        "prompt": trace.prompt if trace else "",
+        "chat": bool(trace and trace.header["config"].get("chat")),
+        "model": str(trace.header["models"].get("preset") or "") if trace else "",
         "kind": "runs" if race.names else "recorded" if race.recorded else "own",
-        "machine": machine(first.header) if first else "",
+        "machine": machine(trace.header) if trace else "",
         "reference": names[race.lanes.index(base)] if base else "",
         "plain": bool(base and base.trace.header["method"] == PLAIN),
         "lanes": lanes,
         "query": "" if race.names else race_query(race),
     }
-    at = None if running else pair or default_pair(race)
-    if at:
-        disturbed = any(found[n].disturbed for n in at)
+    compared = None if running else pair or default_pair(race)
+    if compared:
+        disturbed = any(figures_of[n].disturbed for n in compared)
         doubt = DISTURBED if disturbed else "" if one_machine(race) else OTHER_MACHINE
-        a, b = (RunStatistics([race.lanes[n].trace]) for n in at)
-        data["pair"] = {"at": at, **pair_drawing([names[n] for n in at], a, b, doubt)}
+        a, b = (RunStatistics([race.lanes[n].trace]) for n in compared)
+        data["pair"] = {"at": compared, **pair_drawing([names[n] for n in compared], a, b, doubt)}
     return orjson.dumps(data).decode()
 
 
@@ -97,12 +97,12 @@ def lane_sentence(lane: str) -> str:
 
 
 def machine(header: dict[str, Any]) -> str:
-    known = header["hardware"]
-    threads = known.get("threads")
+    hardware = header["hardware"]
+    threads = hardware.get("threads")
     counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
-    inner = [known.get("machine"), counted, known.get("dtype")]
+    inner = [hardware.get("machine"), counted, hardware.get("dtype")]
     words = ", ".join(str(w) for w in inner if w)
-    return f"{known.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
+    return f"{hardware.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
@@ -198,8 +198,8 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
     """Returns whether a race has these values and methods. It may lack methods that have no drafter in its models."""
     if race is None or not set(race.methods) <= set(methods):
         return False
-    own = links.read_link(dict(parse_qsl(race_query(race)))).values
-    return all(own.get(name) == values[name] for name in ("prompt", "model", *RACED))
+    of_race = links.read_link(dict(parse_qsl(race_query(race)))).values
+    return all(of_race.get(name) == values[name] for name in ("prompt", "model", *RACED))
 
 
 def keep_race(history: History, raced: Race) -> None:
@@ -217,28 +217,32 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore, unless another run was requested in the meantime."""
     raced = shown_race(session)
     lanes, step = raced.lanes, step_number(call.data.get("step"))
-    at = call.data.get("lane")
-    if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
+    number = call.data.get("lane")
+    if not isinstance(number, int) or not 0 <= number < len(lanes) or not lanes[number].trace.steps:
         raise InputError(GONE)
-    run, source, label = race.recorded(lanes[at], lane_figures(raced)[at]), "Recorded" if raced.recorded else "Race", ""
-    if kept := lanes[at].kept:
+    run, source, label = (
+        race.recorded(lanes[number], lane_figures(raced)[number]),
+        "Recorded" if raced.recorded else "Race",
+        "",
+    )
+    if kept := lanes[number].kept:
         run, source, label = kept.run, kept.source, kept.label
     call.check()
-    wanted = None if step is None else {"step": step, "node": None}
-    return session.show(run, source, label, wanted=wanted), gr.Tabs(selected="explore"), sentence()
+    selection = None if step is None else {"step": step, "node": None}
+    return session.show(run, source, label, selection), gr.Tabs(selected="explore"), sentence()
 
 
 def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:
     """Compare the two lanes ``at`` of what is shown, or show the race again if there are none."""
-    at = call.data.get("at")
-    if at is None:
+    chosen = call.data.get("at")
+    if chosen is None:
         session.beside = None
         return race_drawing(shown_race(session)), gr.skip()
     raced = shown_race(session)
     steps = [n for n, lane in enumerate(raced.lanes) if lane.trace.steps]
-    if not isinstance(at, list) or len(at) != 2 or not all(n in steps for n in at):
+    if not isinstance(chosen, list) or len(chosen) != 2 or not all(n in steps for n in chosen):
         raise InputError(GONE)
-    return race_drawing(raced, (at[0], at[1])), gr.skip()
+    return race_drawing(raced, (chosen[0], chosen[1])), gr.skip()
 
 
 def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
@@ -247,7 +251,7 @@ def show_runs(call: Call, session: Session) -> tuple[Any, Any, Any]:
     ticked = [kept for kept in session.history.runs if isinstance(keys, list) and kept.run.key in keys][::-1]
     lanes = [lane for lane in (Lane(kept.run.trace(), kept=kept) for kept in ticked) if lane.trace.steps]
     prompts = Counter(lane.trace.prompt for lane in lanes)
-    prompt, times = max(prompts.items(), key=lambda found: found[1], default=("", 0))
+    prompt, times = max(prompts.items(), key=lambda item: item[1], default=("", 0))
     if times < 2:  # the tab is selected all the same, since it shows the notice
         return gr.skip(), gr.Tabs(selected="race"), sentence(problem="Tick at least two runs of the same prompt.")
     shown = [lane for lane in lanes if lane.trace.prompt == prompt][-MAX_LANES:]

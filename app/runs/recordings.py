@@ -143,13 +143,13 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
                 raise InputError(
                     f"all files together have more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer files"
                 )
-            found = _runs_of(path, raw)
+            parts = _runs_of(path, raw)
         except InputError as error:
             bad.append(f"{short(path.name)} was not read: {error}")
             continue
         room -= len(raw)
-        for number, (run, trace) in enumerate(found, 1):
-            label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
+        for number, (run, trace) in enumerate(parts, 1):
+            label = short(path.name) if len(parts) == 1 else f"{number} of {short(path.name, 40)}"
             good.append((Recording(label, run, domain=trace.domain), trace))
     return good, bad
 
@@ -171,7 +171,7 @@ def log_answers(path: str | Path) -> list[Answer]:
 
 
 def _logged(path: str | Path) -> Iterator[Trace]:
-    return (found for found in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(found, Figures))
+    return (item for item in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(item, Figures))
 
 
 def _parts(raw: bytes) -> list[bytes]:

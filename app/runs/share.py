@@ -24,7 +24,7 @@ from app.session import Session
 from d2sd import InputError
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import graph
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, RecordedRun
 
 TITLE = "D²SD Explorer"
 MAX_TITLE = 120  # characters
@@ -135,7 +135,7 @@ def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         file = make_file(session.shown, fields.get("kind"), fields.get("step"), fields.get("node"))
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
-    return session.shown.note(file=file), sentence()
+    return session.shown.message(Message("file", file)), sentence()
 
 
 def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[str, str]:

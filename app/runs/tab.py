@@ -21,7 +21,7 @@ from app.runs.share import class_page, file_name, window_file
 from app.session import HISTORIES, History, Session
 from app.settings import remember
 from d2sd import InputError
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, RecordedRun
 
 TABS = ("explore", "race", "calibrate", "learn")
 PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # fields that select a place in the shown run
@@ -127,11 +127,11 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
     """
     problem = sentence(problem=link.sentence) if link.sentence else gr.skip()
     run = query.get("run", "")
-    if found := session.history.find(run) or session.history.numbered(run):
-        return Opened(session.show(found.run, found.source, wanted=link.selection), problem, stored=True)
+    if recording := session.history.find(run) or session.history.numbered(run):
+        return Opened(session.show(recording.run, recording.source, selection=link.selection), problem, stored=True)
     fits = link.fits(session.shown.header)
     if link.selection and len(session.shown) and (fits or query.keys() <= PLACE):
-        return Opened(session.shown.note(wanted=link.selection), problem)
+        return Opened(session.shown.message(Message.select(link.selection)), problem)
     if link.sentence:  # an invalid link starts nothing, and the shown run stays
         stays = STAYS if link.values.get("prompt") else ""
         return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))
@@ -146,14 +146,14 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
 def show_run(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show a run of the list, with a step and node if given, unless another run was requested in the meantime. ``open``: whether to
     open Explore."""
-    found = session.history.find(call.data.get("key"))
-    if found is None:
+    recording = session.history.find(call.data.get("key"))
+    if recording is None:
         raise InputError(GONE)
     step = step_number(call.data.get("step"))
-    wanted = None if step is None else {"step": step, "node": call.data.get("node")}
+    selection = None if step is None else {"step": step, "node": call.data.get("node")}
     call.check()
     tab = gr.Tabs(selected="explore") if call.data.get("open") else gr.skip()
-    return session.show(found.run, found.source, wanted=wanted), tab, sentence()
+    return session.show(recording.run, recording.source, selection=selection), tab, sentence()
 
 
 def rename(session: Session, data: gr.EventData) -> str:
@@ -175,11 +175,11 @@ def remove(session: Session, data: gr.EventData) -> str:
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    found = session.history.find(event_fields(data).get("key"))
-    if found is None:
+    recording = session.history.find(event_fields(data).get("key"))
+    if recording is None:
         return gr.skip(), sentence(problem=GONE)
-    text = "".join(f"{line}\n" for line in found.run.lines())
-    made = {"name": f"{file_name(found.run.header)}.jsonl", "type": "application/jsonl", "text": text}
+    text = "".join(f"{line}\n" for line in recording.run.lines())
+    made = {"name": f"{file_name(recording.run.header)}.jsonl", "type": "application/jsonl", "text": text}
     return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()
 
 

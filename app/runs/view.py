@@ -85,12 +85,12 @@ def _row(recording: Recording) -> dict[str, Any]:
 
 
 def about(header: Mapping[str, Any]) -> str:
-    known, name = header["config"], header["models"].get("preset")
+    config, name = header["config"], header["models"].get("preset")
     model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
     words = [f"{run_title(header)}{f' on {model}' if name else ''}"]
     words += [f"drafter {str(d)[:40]}" for d in _drafters(header) if not str(d).startswith(f"{name}/")]
-    shown = (n for n in ABOUT if known.get(n) not in (None, DEFAULTS[n]))
-    words += [f"{SYMBOLS[n]} {known[n]}"[:24] for n in shown]
+    shown = (n for n in ABOUT if config.get(n) not in (None, DEFAULTS[n]))
+    words += [f"{SYMBOLS[n]} {config[n]}"[:24] for n in shown]
     return ", ".join(words)
 
 

@@ -281,17 +281,17 @@ class Explorer {
 
   // Incoming data
 
-  /** Called when the store has read new steps, or one of the other messages of a segment. */
-  receive({ reset, wanted, file, redraft, typed, replays }) {
-    if (replays) return this.pays.replays.receive(replays);
-    if (redraft) return this.redraft.receive(redraft);
-    if (typed) return this.typed.receive(typed);
-    if (file) return saveFile(file.name, file.type, file.text);
-    // steps count from 0; a link also has the fingerprint of its text
-    if (wanted)
-      this.state.set({
-        wanted: { step: whole(wanted.step, 0, 1e9, 0), node: readNode(wanted.node) },
-        mark: text(wanted.text),
+  /** Called when the store has read new steps or a message of the server, and when another run begins. */
+  receive({ reset, message }) {
+    const { state, redraft, typed, pays } = this;
+    if (message?.kind === "file") return saveFile(message.name, message.type, message.text);
+    const asked = { redraft, typed, replays: pays.replays }[message?.kind];
+    if (asked) return asked.receive(message);
+    // select: steps count from 0; a link also has the fingerprint of its text
+    if (message)
+      state.set({
+        wanted: { step: whole(message.step, 0, 1e9, 0), node: readNode(message.node) },
+        mark: text(message.text),
       });
     if (reset) {
       this.state.reset();

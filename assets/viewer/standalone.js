@@ -77,7 +77,7 @@ class RunsPage {
     const { value } = this.runs[at];
     if (!this.wanted) return value;
     const [head, ...lines] = value.split("\n");
-    return [JSON.stringify({ ...JSON.parse(head), wanted: this.wanted }), ...lines].join("\n");
+    return [JSON.stringify({ ...JSON.parse(head), message: { kind: "select", ...this.wanted } }), ...lines].join("\n");
   }
 
   /** Number of steps of a run, from its head. */

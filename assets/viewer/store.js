@@ -79,8 +79,8 @@ export class Resend {
 export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
 export class Store {
-  /** `changed({reset, wanted, file, redraft, typed, replays})` is called after every parsed slice, when another run begins, and for other fields
-   *  of a segment; `missed(key, start)` is called when lines from `start` are missing. */
+  /** `changed({reset, message})` is called after every parsed slice, when another run begins, and for a segment's message (`kind` and
+   *  fields, see d2sd/trace/run.py); `missed(key, start)` is called when lines from `start` are missing. */
   constructor(changed, missed) {
     Object.assign(this, { changed, missed, round: 0 });
     this.clear(null);
@@ -138,7 +138,7 @@ export class Store {
       recorded: true,
       own: this.own || !this.recorded,
       instructive: index,
-      wanted: { step: index, node: null },
+      message: { kind: "select", step: index, node: null },
     };
     const outcomes = new Map(this.steps.map((place, at) => [place, this.outcomes[at] ?? []]));
     const lines = this.lines.flatMap((line, at) => [outcomes.get(at) ?? [], line].flat());
@@ -180,8 +180,7 @@ export class Store {
       this.changed({ reset: true });
     }
     this.instructive = segment.instructive;
-    for (const name of ["wanted", "file", "redraft", "typed", "replays"])
-      if (segment[name]) this.changed({ [name]: segment[name] });
+    if (segment.message) this.changed({ message: segment.message });
     this.early.set(from, lines);
     for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined;) {
       const more = this.early.get(at).slice(this.received - at);

@@ -17,7 +17,7 @@ from d2sd.errors import InputError
 from d2sd.figures.modules import html_page, join_modules, view_script
 from d2sd.figures.style import VIEWER
 from d2sd.trace.events import to_line
-from d2sd.trace.run import RecordedRun
+from d2sd.trace.run import Message, Origin, RecordedRun
 from d2sd.trace.trace import Trace, load_trace
 
 STYLES = ("colours.css", "parts.css", "explorer.css", "drawing.css", "presenter.css", "pays.css")
@@ -64,8 +64,8 @@ class PageRun:
 
     def value(self, key: str) -> str:
         """Returns the run in the viewer's input format. ``key``: identifies the run on the page."""
-        wanted = None if self.step is None else {"step": self.step, "node": self.node}
-        value = self.run.segment(key=key, recorded=True, wanted=wanted)
+        selected = None if self.step is None else Message("select", {"step": self.step, "node": self.node})
+        value = self.run.segment(0, selected, Origin(recorded=True), key)
         return value if self.run.ended else value + to_line(CUT_OFF)
 
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import base64
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, cast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast
 
 from d2sd.trace.events import Baseline, Record, StepDone, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
@@ -25,7 +25,40 @@ LONG = 2048  # characters; longer lines are compressed
 BLOCK = 1 << 16  # characters of a compressed block
 PACKED = "~"
 OUTCOME = '{"event":"Outcome"'
+MessageKind = Literal["select", "file", "redraft", "typed", "replays"]
 OF_PAGE = (OUTCOME, '{"event":"Replays"')  # lines that are not part of the trace
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What an update of the page says besides new lines of the run.
+
+    kind: "select": the ``step`` and ``node`` to open. "file": ``name``, ``type`` and ``text`` of a file to save. "redraft", "typed",
+        "replays": the answer to the question with this ``number``.
+    fields: the content.
+    """
+
+    kind: MessageKind
+    fields: Mapping[str, Any]
+
+    @classmethod
+    def select(cls, selection: Mapping[str, Any] | None) -> Message | None:
+        """Returns the message that opens ``step`` and ``node`` of a selection; None without a selection."""
+        return None if selection is None else cls("select", selection)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a run comes from.
+
+    recorded: whether it was complete when the page received it, so that the page does not follow it.
+    own: whether it was made in this window.
+    opened: name of the file that it was opened from.
+    """
+
+    recorded: bool = False
+    own: bool = False
+    opened: str = ""
 
 
 @dataclass(slots=True)
@@ -81,22 +114,29 @@ class RecordedRun:
     def append(self, added: Iterable[Record]) -> None:
         self._entries += [_pack(line) for record in added for line in self._lines(record)]
 
-    def segment(self, start: int = 0, **notes: Any) -> str:
+    def segment(
+        self, start: int = 0, message: Message | None = None, origin: Origin | None = None, key: str = ""
+    ) -> str:
         """Returns the value for the page: a head, then the entries from ``start`` on.
 
-        The head holds the run's key, ``start``, the number of steps, the number of the most instructive step, and the notes.
+        The head holds ``key``, ``start``, the number of steps, the number of the most instructive step, the message and the origin.
+
+        key: identifies the run on the page; empty: the run's own key.
         """
         head = {
             "event": "Segment",
-            "key": self.key,
+            "key": key or self.key,
             "from": start,
             "steps": self.steps,
             "instructive": self.instructive,
+            "message": None if message is None else {"kind": message.kind, **message.fields},
+            **({} if origin is None else asdict(origin)),
         }
-        return "".join([to_line(head | notes), *(entry + "\n" for entry in self._entries[start:])])
+        return "".join([to_line(head), *(entry + "\n" for entry in self._entries[start:])])
 
-    def note(self, **notes: Any) -> str:
-        return self.segment(len(self), **notes)
+    def message(self, message: Message | None) -> str:
+        """Returns a segment that only holds a message."""
+        return self.segment(len(self), message)
 
     def lines(self, outcomes: bool = False) -> list[str]:
         """Returns the trace lines, without newlines. outcomes: whether to include lines that are not part of the trace."""

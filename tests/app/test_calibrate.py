@@ -16,7 +16,7 @@ from unittest.mock import Mock
 import pytest
 
 from app import models, presets
-from app.calibrate import measure as calibrate
+from app.calibrate import measure
 from app.calibrate.tab import _measure, _measure_prompts, _measure_shown, _open
 from app.jobs import Call, Job, Ticket
 from app.models import Chosen
@@ -37,10 +37,10 @@ VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens
 
 def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes):
     job = job or Job()
-    work = calibrate.prompts(
+    work = measure.measure_prompts(
         job,
         recordings if recordings is not None else Recordings(),
-        calibrate.PromptSource(source or "your prompts", text),
+        measure.PromptSource(source or "your prompts", text),
         limit,
         Chosen(model),
         method,
@@ -58,7 +58,7 @@ def opening(tmp_path) -> Path:
 
 def test_calibrate_measures_run_shown_in_explore():
     recordings = Recordings()
-    drawn = json.loads(calibrate.shown(recordings, presets.opening()))
+    drawn = json.loads(measure.measure_shown(recordings, presets.opening()))
     trace = load_trace(presets.OPENING_TRACE)
     assert drawn["report"]["steps"] == len(trace.steps)
     assert drawn["runs"] == [{"label": recordings.runs[0].label, "run": trace.header["run"], "domain": "all"}]
@@ -118,14 +118,14 @@ def test_trace_files_are_measured_together(opening, tmp_path):
     packed = tmp_path / "other.jsonl.gz"
     packed.write_bytes(gzip.compress(opening.read_bytes()))
     recordings = Recordings()
-    one = json.loads(calibrate.files(recordings, [str(opening)])[0])
-    both = json.loads(calibrate.files(recordings, [str(opening), str(packed)])[0])
+    one = json.loads(measure.measure_files(recordings, [str(opening)])[0])
+    both = json.loads(measure.measure_files(recordings, [str(opening), str(packed)])[0])
     assert both["report"]["positions"] == 2 * one["report"]["positions"]
     assert one["progress"]["title"] == "opening.jsonl"
     assert both["progress"]["title"] == "2 trace files"
     assert [r.label for r in recordings.runs] == ["opening.jsonl", "other.jsonl.gz"]
     with pytest.raises(InputError, match="at most"):
-        calibrate.files(recordings, [str(opening)] * (calibrate.MAX_FILES + 1))
+        measure.measure_files(recordings, [str(opening)] * (measure.MAX_FILES + 1))
 
 
 @pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])
@@ -133,13 +133,13 @@ def test_bad_trace_file_is_left_out_and_named(opening, tmp_path, content):
     bad = tmp_path / "bad one.jsonl"
     bad.write_bytes(content)
     recordings = Recordings()
-    drawn, said = calibrate.files(recordings, [str(bad), str(opening)])
+    drawn, said = measure.measure_files(recordings, [str(bad), str(opening)])
     assert said.startswith("1 of 2 files were left out: bad one.jsonl was not read: ")
     assert str(tmp_path) not in said
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
     assert len(json.loads(drawn)["runs"]) == 1
     with pytest.raises(InputError, match=r"^bad one\.jsonl was not read: "):
-        calibrate.files(recordings, [str(bad)])
+        measure.measure_files(recordings, [str(bad)])
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
 
 
@@ -151,33 +151,33 @@ def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
     assert recordings.runs[1].header["domain"] == "sum"
     report = json.loads(last.value)["report"]
     assert [g["name"] for g in report["domains"]] == ["story", "sum"]
-    alone = models.engine(Chosen("tiny")).generate("One day, a cat", calibrate.settings.config("d2sd", VALUES))
+    alone = models.engine(Chosen("tiny")).generate("One day, a cat", measure.settings.config("d2sd", VALUES))
     first, second = (recording.run.trace().steps for recording in recordings.runs)
     assert [s.committed for s in first] == [s.committed for s in alone.steps]
     assert report["steps"] == len(first) + len(second)
 
 
 def test_prompt_source_splits_pasted_lines(tmp_path):
-    longer = calibrate.PromptSource.read("own", "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
+    longer = measure.PromptSource.read("own", "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
     assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
-    source = calibrate.PromptSource.read("own", " One day\n\n  a cat ", None)
+    source = measure.PromptSource.read("own", " One day\n\n  a cat ", None)
     assert [p.text for p in source.prompts(5)] == ["One day", "a cat"]
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffOne day\n".encode())
-    assert [p.text for p in calibrate.PromptSource.read("own", "", str(path)).prompts(5)] == ["One day"]
+    assert [p.text for p in measure.PromptSource.read("own", "", str(path)).prompts(5)] == ["One day"]
 
 
 def test_too_large_prompt_file_is_refused_unread(tmp_path, monkeypatch):
     path = tmp_path / "mine.txt"
-    path.write_bytes(b"a" * (calibrate.MAX_PROMPT_BYTES + 1))
+    path.write_bytes(b"a" * (measure.MAX_PROMPT_BYTES + 1))
     monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
     with pytest.raises(InputError, match=r"^mine\.txt is larger than 5 MB$"):
-        calibrate.PromptSource.read("own", "", str(path))
+        measure.PromptSource.read("own", "", str(path))
 
 
 def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening):
     recordings, session = Recordings(), Session()
-    calibrate.files(recordings, [str(opening)])
+    measure.measure_files(recordings, [str(opening)])
     opening.unlink()  # the run is kept without its file
     segment, tab, _ = _open(Call(session, data={"run": 0, "step": 3, "loaded": False}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()
@@ -191,7 +191,7 @@ def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening)
 def drawn(traces: list[Trace]) -> dict[str, Any]:
     """Returns the figures and steps that the page gets for these runs."""
     runs = [Recording("a run", RecordedRun.of([t.header])) for t in traces]
-    return json.loads(calibrate.calibration_drawing(MeasuredRuns(traces), runs, "Some runs"))
+    return json.loads(measure.calibration_drawing(MeasuredRuns(traces), runs, "Some runs"))
 
 
 @pytest.fixture(scope="module")
@@ -320,9 +320,9 @@ def test_tab_opens_with_recorded_measurement_whose_steps_open():
 def test_perfect_confidence_is_answered_for_measured_runs():
     recordings = Recordings()
     with pytest.raises(InputError, match="nothing is measured yet"):
-        list(calibrate.perfect(Job(), [], Chosen("tiny")))
-    calibrate.recorded(recordings)
-    *progress, last = calibrate.perfect(Job(), recordings.runs[:4], Chosen("tiny"))
+        list(measure.replay_perfectly(Job(), [], Chosen("tiny")))
+    measure.measure_recorded(recordings)
+    *progress, last = measure.replay_perfectly(Job(), recordings.runs[:4], Chosen("tiny"))
     assert progress[-1].news == "Replaying text 4 of 4 …"
     assert "The replays cover 4 texts" in last.value
     assert "at 4 random prefixes" in last.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.calibrate import measure as doctor
+from app.calibrate import measure
 from app.calibrate.measure import PromptSource
 from app.jobs import Job
 from app.models import Chosen, drafter_folder
@@ -14,7 +14,7 @@ from tests.app.event import updates_of
 
 
 def updates(job, limit=1, model="tiny"):
-    return updates_of(job, doctor.report(job, PromptSource("heldout"), limit, Chosen(model), {"chat": False}))
+    return updates_of(job, measure.examine_drafter(job, PromptSource("heldout"), limit, Chosen(model), {"chat": False}))
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
 
 def test_doctor_stops_when_job_is_cancelled():
     job, seen = Job(), []
-    for update in doctor.report(job, PromptSource("heldout"), 1, Chosen("tiny"), {"chat": False}):
+    for update in measure.examine_drafter(job, PromptSource("heldout"), 1, Chosen("tiny"), {"chat": False}):
         seen.append(update)
         job.stopped = job.stopped or update.news.startswith("Drafting over the texts")
     assert job.stopped

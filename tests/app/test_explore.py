@@ -112,7 +112,7 @@ def runs(monkeypatch):
             yield event
 
     monkeypatch.setattr(engine, "run", watched)
-    monkeypatch.setattr(explore, "_warm", {})
+    monkeypatch.setattr(streaming, "_warm", {})
     return seen
 
 
@@ -260,7 +260,7 @@ def test_linked_run_selects_step_and_names_expected_text():
     for settings, asked in (({}, wanted), ({"seed": 1}, None)):  # another seed: not the run of the link
         updates = outcome(Session(link=Link(values, wanted)), **settings)
         segment = next(update.value for update in updates if update.value)  # news of loading may come first
-        assert json.loads(segment.split("\n")[0])["wanted"] == asked
+        assert json.loads(segment.split("\n")[0])["message"] == (asked and {"kind": "select", **asked})
 
 
 @pytest.mark.parametrize(("folders", "path"), [("refuse", "…/late"), ("allow", "/srv/own/late")])

@@ -72,7 +72,7 @@ def test_listed_run_opens_with_its_step():
     run = session.history.keep(presets.opening(), "Recorded")
     segment, *_ = answered(show_run, session, session, key=run.key, step=3, node=None)
     head = json.loads(segment.split("\n")[0])
-    assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
+    assert (head["key"], head["message"]["step"], head["recorded"]) == (run.key, 3, True)
     assert session.shown is run
     assert answered(show_run, session, session, key="gone", outputs=2)[2].value == GONE
     assert session.shown is run

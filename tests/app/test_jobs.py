@@ -10,7 +10,7 @@ import gradio as gr
 import pytest
 
 from app import jobs, presets
-from app.calibrate import measure as calibrate
+from app.calibrate import measure
 from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _measure, _measure_shown
 from app.explore import tab as explore_tab
@@ -270,7 +270,7 @@ def test_doctor_report_is_shown_after_stop_not_replacement(monkeypatch, change, 
         setattr(job, change, True)
         yield Update("# Report")
 
-    monkeypatch.setattr(calibrate, "report", report)
+    monkeypatch.setattr(measure, "examine_drafter", report)
     ticket = Ticket()
     monkeypatch.setattr(calibrate_tab, "_prompt_request", lambda: (None, 1, None, "", {}))
     wired = Wired(calibrate_tab._examine, ticket)
@@ -310,7 +310,7 @@ def test_figures_of_overtaken_file_read_are_dropped(trace, monkeypatch):
     def press():
         newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, number=2))
 
-    meanwhile(monkeypatch, calibrate, "read_uploads", press)
+    meanwhile(monkeypatch, measure, "read_uploads", press)
     assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
     assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
     assert kept.title == "The run in Explore"

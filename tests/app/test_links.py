@@ -118,8 +118,8 @@ def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, w
     assert opened.stored == (query.get("run") in (run.key, "1"))
     assert len(session.shown) == (0 if starts or notice == PRESS_RUN else len(run))
     head = json.loads(opened.segment.split("\n")[0]) if isinstance(opened.segment, str) else {}
-    assert (head.get("wanted") or {}).get("step") == wanted
-    assert (head.get("wanted") or {}).get("text", "") == query.get("text", "")
+    assert (head.get("message") or {}).get("step") == wanted
+    assert (head.get("message") or {}).get("text", "") == query.get("text", "")
 
 
 @pytest.mark.parametrize(

@@ -200,9 +200,9 @@ def test_lanes_are_chosen_and_open_at_a_step(session):
     for at in ([1], [1, 99], "x", [1, "2"]):
         assert "no longer shown" in answered(choose_lanes, Ticket(), session, at=at)[1].value
     segment, tab, _ = answered(open_lane, session, session, lane=1, step=2)
-    assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
+    assert json.loads(segment.split("\n")[0])["message"]["step"] == 2
     first = answered(open_lane, session, session, lane=2, step=0)[0]
-    assert json.loads(first.split("\n")[0])["wanted"]["step"] == 0
+    assert json.loads(first.split("\n")[0])["message"]["step"] == 0
     assert tab.selected == "explore"
 
 
@@ -264,7 +264,7 @@ def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(sessio
     assert "more prompts" in [name for _, name in box.choices]
     for key, method in zip(drawn_pair["keys"], ("dflash", "d2sd"), strict=True):
         segment, _, _ = answered(_open_side, session, session, mine, key=key, step=2)
-        assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
+        assert json.loads(segment.split("\n")[0])["message"]["step"] == 2
         assert session.shown.header["method"] == method
     assert "no longer stored" in answered(_open_side, session, session, mine, key="gone", step=2, outputs=2)[2].value
     assert answered(compare_sets, Ticket(), session, Recordings(), "first")[1] == ""  # a measurement has begun

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from app import links, models, presets
-from app.calibrate import measure as calibrate
+from app.calibrate import measure
 from app.explore import run as explore
 from app.jobs import Job
 from app.models import Chosen
@@ -43,7 +43,7 @@ def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     ways = (
         explore.stream_run(Session(), job, asked),
         race.run_race(job, "One day", chosen, ["dflash"], DEFAULTS),
-        calibrate.prompts(job, Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
+        measure.measure_prompts(job, Recordings(), measure.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
     )
     said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
@@ -123,8 +123,8 @@ def test_total_size_of_measured_files_is_limited(tmp_path, monkeypatch):
     paths = [str(trace_file(tmp_path, name=f"{n}.jsonl")) for n in range(3)]
     monkeypatch.setattr(recordings, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
     kept = Recordings()
-    assert calibrate.files(kept, paths[:2])[1] == ""
-    assert "together have more than" in calibrate.files(kept, paths)[1]
+    assert measure.measure_files(kept, paths[:2])[1] == ""
+    assert "together have more than" in measure.measure_files(kept, paths)[1]
     assert len(kept.runs) == 2
 
 
@@ -156,12 +156,12 @@ def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):
     low = "SpecDecoding metrics: Mean acceptance length: 1.50, Accepted: 500 tokens, Drafted: 3000 tokens, Per-position acceptance rate: 0.300, 0.200, 0.000\n"
     log = tmp_path / "served.log"
     log.write_text(low, encoding="utf-8")
-    pasted = calibrate.logs(None, f"<img src=x onerror=alert(1)> model='<b>'\n{low}")
+    pasted = measure.read_logs(None, f"<img src=x onerror=alert(1)> model='<b>'\n{low}")
     assert "Position 1 is accepted in 30% of the steps, which is low." in pasted
     assert "z-lab/dflash issue 133" in pasted
-    assert calibrate.logs([str(log)], None) == pasted
-    assert calibrate.logs([str(trace_file(tmp_path))], "") == ""
+    assert measure.read_logs([str(log)], None) == pasted
+    assert measure.read_logs([str(trace_file(tmp_path))], "") == ""
     named = "ServerArgs(model_path='own_<b>*x*')\n[2026-05-27 20:14:38 TP0] Decode batch. accept len: 3.17, accept rate: 0.20\n"
-    assert calibrate.logs(None, named).splitlines()[2].startswith(r"sglang, own\_\<b\>\*x\*, α 3.17.")
+    assert measure.read_logs(None, named).splitlines()[2].startswith(r"sglang, own\_\<b\>\*x\*, α 3.17.")
     with pytest.raises(InputError, match="no figures of speculative decoding"):
-        calibrate.logs(None, "hello")
+        measure.read_logs(None, "hello")

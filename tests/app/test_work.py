@@ -40,10 +40,10 @@ class Window:
     def measure(self, source="heldout", text=None, limit=3, model="tiny", method="d2sd", **settings):
         source = measure.PromptSource(source, text)
         values = VALUES | settings
-        return measure.prompts(self.job, self.recordings, source, limit, Chosen(model), method, values)
+        return measure.measure_prompts(self.job, self.recordings, source, limit, Chosen(model), method, values)
 
     def examine(self, limit=1, model="tiny"):
-        return measure.report(self.job, measure.PromptSource("heldout"), limit, Chosen(model), {"chat": False})
+        return measure.examine_drafter(self.job, measure.PromptSource("heldout"), limit, Chosen(model), {"chat": False})
 
 
 @pytest.mark.parametrize(

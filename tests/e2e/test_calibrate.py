@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.calibrate.measure import shown as measured_run
+from app.calibrate.measure import measure_shown as measured_run
 from app.runs.recordings import Recordings
 from tests.e2e.driving import (
     PATIENCE,

@@ -85,12 +85,12 @@ test("another view reads the same run from valueAt, and opens at that step", asy
   await settled(store);
   const wanted = [];
   const other = new Store(
-    (change) => change.wanted && wanted.push(change.wanted),
+    ({ message }) => message && wanted.push(message),
     () => {},
   );
   other.feed(store.valueAt(1));
   await settled(other);
-  assert.deepEqual(wanted, [{ step: 1, node: null }]);
+  assert.deepEqual(wanted, [{ kind: "select", step: 1, node: null }]);
   assert.deepEqual([other.lines, other.summaries, other.live], [store.lines, store.summaries, false]);
 });
 

@@ -9,7 +9,7 @@ import pytest
 from d2sd import DecodeConfig
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import StepOutcome, instructiveness
-from d2sd.trace.run import OUTCOME, RecordedRun, pack_line, unpack_line
+from d2sd.trace.run import OUTCOME, Message, RecordedRun, pack_line, unpack_line
 
 
 @pytest.fixture(scope="module", params=["d2sd", "random_prefix", "dflash"])
@@ -63,7 +63,7 @@ def test_recorded_run_segment_separates_header_and_packs_lines(trace):
     run = RecordedRun.of(trace.records())
     assert run.segment(1).count("\n") == len(run) < len(run.lines())
     assert json.loads(unpack_line(run.segment().split("\n")[1])) == run.header
-    assert run.note(file="f").count("\n") == 1
+    assert run.message(Message("file", {"name": "f"})).count("\n") == 1
     assert RecordedRun.of([]).lines() == []
 
 

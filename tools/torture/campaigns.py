@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import d2sd
 from app import links, presets
-from app.calibrate import measure as calibrate
+from app.calibrate import measure
 from app.guard import control_value, event_data
 from app.layout import build
 from app.runs import recordings as uploads
@@ -105,7 +105,7 @@ def _read_everywhere(path: Path) -> str | None:
     except InputError as error:
         if fault := one_sentence(error):
             return fault
-    json.loads(calibrate.shown(Recordings(), run))
+    json.loads(measure.measure_shown(Recordings(), run))
     standalone_page(run, "x")
     return None if run.ended in (True, False) and run.segment() else "no segment"
 
