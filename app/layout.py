@@ -9,10 +9,11 @@ from starlette.middleware import Middleware
 
 from app import api, guard, presets
 from app.calibrate.tab import build_calibrate
-from app.explore.controls import ExploreTab, build_controls
+from app.explore.controls import build_controls, opens_run
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyHead, look_less_often
 from app.guard import GuardedBlocks
+from app.jobs import Call
 from app.learn.tab import build_learn
 from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
@@ -20,6 +21,7 @@ from app.runs.tab import wire_runs
 from app.session import Session
 from app.view import ROUTES, STATIC, drawn_view, fonts
 from d2sd.figures.modules import join_modules
+from d2sd.trace.run import RecordedRun
 
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # queued calls
@@ -99,17 +101,10 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
-    """Wire the button that shows the recorded run of another model."""
-
-    def show(current: Session) -> tuple[Any, gr.Tabs]:
-        return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
-
-    explore_tab.after(
-        explore_tab.controls.example.click(
-            show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False
-        )
-    )
+@opens_run
+def open_example(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
+    """Returns the recorded run of another model."""
+    return presets.second(), "Recorded", ""
 
 
 def build() -> gr.Blocks:
@@ -128,18 +123,18 @@ def build() -> gr.Blocks:
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
                 opening = drawn_view(None, "explore/opening.js", elem_id="opening")
-                shown = build_explore(session, controls)
+                shown = build_explore(session, controls, tabs)
             with gr.Tab("Race", id="race"):
-                race = build_race(tabs, shown)
+                race = build_race(shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
-                build_calibrate(tab, tabs, shown)
+                build_calibrate(tab, shown)
             with gr.Tab("Learn", id="learn"):
-                build_learn(tabs, shown)
+                build_learn(shown)
         opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
-        _wire_example(tabs, shown)
+        shown.open_on(controls.example.click, open_example, controls.told)
         words.click(None, js=SHOW_WORDS, show_progress="hidden", queue=False)
         theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
-        wire_runs(page, tabs, shown, race)
+        wire_runs(page, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)
     look_less_often(page)

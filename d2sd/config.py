@@ -34,9 +34,11 @@ class Setting:
     least, most: smallest and largest allowed number; if ``above``, ``least`` itself is not allowed.
     bounds: the bounds in words, for error messages; by default "between ``least`` and ``most``".
     symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    help: help text of the command-line option; None if there is no option.
+    meaning: what the setting does. After "auto:", what the engine chooses without a value. A setting without a meaning has no
+        command-line option.
     metavar: placeholder of the option's value.
-    label, meaning: name and explanation on the page. A setting without a label is not on the page.
+    label: name on the page. A setting without a label is not on the page.
+    note: addition to the meaning on the page.
     control: element id on the page.
     step: increment of the number field on the page.
     """
@@ -51,12 +53,23 @@ class Setting:
     above: bool = False
     bounds: str = ""
     symbol: str = ""
-    help: str | None = None
+    meaning: str = ""
     metavar: str | None = None
     label: str = ""
-    meaning: str = ""
+    note: str = ""
     control: str = ""
     step: float = 1
+
+    @property
+    def help(self) -> str:
+        """Help text of the command-line option."""
+        if self.kind == "flag" or self.default is None:
+            return self.meaning.replace("auto: ", "default: ")
+        return (
+            f"{self.meaning} (default {self.default:g})"
+            if self.kind == "real"
+            else f"{self.meaning} (default {self.default})"
+        )
 
     def check(self, value: Any) -> None:
         """Raise ``InputError`` for a value of the wrong type or out of bounds."""
@@ -119,81 +132,66 @@ class DecodeConfig:
     # The only declaration of every setting: default, bounds, command-line option, and control on the page (``SETTINGS``).
     method: str = "d2sd"
     max_new_tokens: int = setting(
-        128, "whole", least=1, most=MAX_NEW_TOKENS, help="maximum number of generated tokens (default 128)", metavar="N",
-        label="max tokens", meaning="maximum number of generated tokens", control="max-tokens", step=16,
+        128, "whole", least=1, most=MAX_NEW_TOKENS, metavar="N", label="max tokens", control="max-tokens", step=16,
+        meaning="maximum number of generated tokens",
     )  # fmt: skip
     block_size: int | None = setting(
-        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma",
-        help="block size γ, anchor included (default: as trained)", metavar="G", label="block γ", control="gamma",
+        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma", metavar="G", label="block γ", control="gamma",
         meaning="tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum",
     )  # fmt: skip
     second_block_size: int | None = setting(
-        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2",
-        help="block size γ₂ ≥ γ of re-drafts (default: γ)", metavar="G2", label="block γ₂", control="gamma-2",
+        None, "whole", optional=True, least=2, most=MAX_BLOCK, symbol="gamma2", metavar="G2", label="block γ₂", control="gamma-2",
         meaning="tokens per block of the second drafter, at least γ; auto: same as γ",
     )  # fmt: skip
     num_branches: int = setting(
-        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", help="number of prefixes to re-draft from (default 4)", metavar="K",
-        label="branches K", control="branches", meaning="number of likely boundaries to re-draft from",
+        4, "whole", least=1, most=MAX_BRANCHES, symbol="K", metavar="K", label="branches K", control="branches",
+        meaning="number of likely boundaries to re-draft from",
     )  # fmt: skip
     node_budget: int | None = setting(
-        None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B",
-        help="maximum number of nodes verified per step, without the anchor (default: 64 for ddtree and d2sd_tree, 59 for eagle3, no limit for other methods)",
-        label="nodes B", control="budget",
-        meaning="maximum number of tree nodes verified per step, without the anchor (node counts on the page include it); auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods. On a CPU, the page starts with γ; in a race, B does not limit “quickest here”",
+        None, "whole", optional=True, least=1, most=MAX_NODES, symbol="B", metavar="B", label="nodes B", control="budget",
+        meaning="maximum number of tree nodes verified per step, without the anchor; auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods",
+        note="Node counts on the page include the anchor. On a CPU, the page starts with γ; in a race, B does not limit “quickest here”",
     )  # fmt: skip
     draft_depth: int = setting(
-        5, "whole", least=1, most=MAX_DEPTH, symbol="depth", help="eagle3: passes after the first, one per level (default 5)",
-        metavar="N", label="depth", meaning="eagle3: passes after the first one; each adds a level to the tree",
+        5, "whole", least=1, most=MAX_DEPTH, symbol="depth", metavar="N", label="depth",
+        meaning="eagle3: passes after the first one; each adds a level to the tree",
     )  # fmt: skip
     draft_top_k: int = setting(
-        10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K",
-        help="eagle3: nodes kept per level, and children scored per node (default 10)", label="top k",
+        10, "whole", least=1, most=MAX_TOP_K, symbol="topk", metavar="K", label="top k",
         meaning="eagle3: nodes kept per level, and children scored per node",
     )  # fmt: skip
     cost_aware: bool = setting(
-        False, "flag",
-        help="draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits",
-        label="quickest here",
-        meaning="cost-aware: draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow",
+        False, "flag", label="quickest here",
+        meaning="draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits",
+        note="Full tree: draft and verify all tokens that the settings allow",
     )  # fmt: skip
     temperature: float = setting(
-        0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="sampling temperature; 0: greedy (default)", metavar="T",
-        label="temperature", meaning="0: the target’s likeliest token; above 0: sampled from its probabilities", step=0.1,
+        0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", metavar="T", label="temperature", step=0.1,
+        meaning="0: the target’s likeliest token; above 0: sampled from its probabilities",
     )  # fmt: skip
     top_p: float = setting(
-        1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", help="sample from the likeliest tokens with this total probability; 1: off (default)", metavar="P",
-        label="top-p", meaning="sample only from the likeliest tokens with this total probability", step=0.05,
+        1.0, "real", least=0, above=True, most=1, bounds="above 0 and at most 1", metavar="P", label="top-p", step=0.05,
+        meaning="sample only from the likeliest tokens with this total probability; 1: off",
     )  # fmt: skip
     top_k: int = setting(
-        0,
-        "whole",
-        least=0,
-        bounds="0 (off) or more",
-        help="sample from this number of likeliest tokens; 0: off (default)",
-        metavar="N",
-    )
+        0, "whole", least=0, bounds="0 (off) or more", metavar="N",
+        meaning="sample only from this number of likeliest tokens; 0: off",
+    )  # fmt: skip
     seed: int = setting(
-        0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", help="seed of all sampling (default 0)", metavar="S",
-        label="seed", meaning="seed of all sampling: the same seed gives the same text",
+        0, "whole", least=0, most=MAX_SEED, bounds="between 0 and 2^63 - 1", metavar="S", label="seed",
+        meaning="seed of all sampling: the same seed gives the same text",
     )  # fmt: skip
     backend: str = setting(
-        "auto",
-        "choice",
-        choices=BACKENDS,
-        help="attention: auto (default), cascade, dense or flashinfer",
-        metavar="NAME",
-    )
-    chat: bool = setting(
-        False, "flag", help="put prompts into the target's chat template (default: leave prompts unchanged)",
-        label="chat template", meaning="put the prompt into the target’s chat template",
+        "auto", "choice", choices=BACKENDS, metavar="NAME", meaning="attention backend: auto, cascade, dense or flashinfer"
     )  # fmt: skip
-    thinking: bool = setting(False, "flag", help="with --chat: let the model think first (Qwen3)")
+    chat: bool = setting(
+        False, "flag", label="chat template", meaning="put the prompt into the target’s chat template"
+    )  # fmt: skip
+    thinking: bool = setting(False, "flag", meaning="with chat template: let the model think first (Qwen3)")
     inspect: bool = setting(True, "flag")
     confidence: str = setting(
         "softmax", "choice", choices=CONFIDENCES, metavar="KIND", label="confidence",
-        help="how rejection boundaries are predicted: softmax (from token probabilities; default) or head (by the trained head of a DSpark drafter)",
-        meaning="prediction of where the target rejects the first draft. Softmax: from the drafted tokens’ probabilities. Head: by a trained confidence head, for drafters that have one",
+        meaning="prediction of where the target rejects the first draft. softmax: from the drafted tokens’ probabilities; head: by a trained confidence head, for drafters that have one",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -44,7 +44,14 @@ def source() -> str:
             _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),
             "",
             "// Meanings of settings, by the labels of their controls.",
-            _array("MEANINGS", [[_capital(s.label), s.meaning] for s in SETTINGS.values() if s.label]),
+            _array(
+                "MEANINGS",
+                [
+                    [_capital(s.label), ". ".join(filter(None, (s.meaning, s.note)))]
+                    for s in SETTINGS.values()
+                    if s.label
+                ],
+            ),
             "",
         ]
     )

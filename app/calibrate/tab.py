@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -11,9 +11,8 @@ import orjson
 import d2sd
 from app import presets
 from app.calibrate import measure
-from app.explore.controls import ExploreTab, run_buttons
+from app.explore.controls import ExploreTab, opens_run, run_buttons
 from app.gradio_internals import View, hidden_when, inside
-from app.guard import step_number
 from app.jobs import AT_ONCE, BESIDE, Call, Job, ModelJobs, Ticket, Update, answer, notice_box, sentence
 from app.machine import give_back
 from app.model_choice import method_picker
@@ -26,6 +25,7 @@ from app.settings import MEASURED, remember
 from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
+from d2sd.trace.run import RecordedRun
 
 OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
 # Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload. A source with fields of
@@ -54,7 +54,7 @@ def figures_view() -> View:
     return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
+def build_calibrate(tab: gr.Tab, shown: ExploreTab) -> None:
     """Lay out the tab and wire it. ``shown``: the Explore tab, which has the run to measure and opens steps."""
     session, controls, form = shown.session, shown.controls, shown.controls.inputs
     shape: dict[str, Any] = {"filterable": False, "min_width": 60}
@@ -149,11 +149,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     close.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
     jobs.on(why.click, _examine, [source, *asked], [report])
     jobs.on(perfect.click, _replay, [recordings, *asked], [report])
-    for event, opens, given in (
-        (figures.select, _open, [session, recordings]),
-        (compared.select, _open_side, [session, recordings]),
-    ):
-        shown.after(answer(event, opens, session, given, [shown.view, tabs], notice, show_progress="hidden"))
+    shown.open_on(figures.select, _open, notice, [recordings])
+    shown.open_on(compared.select, _open_side, notice, [recordings])
 
 
 def _measure(
@@ -230,28 +227,25 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
     return source, limit, Chosen.read(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
 
 
-def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
-    index = call.data.get("run")
+@opens_run
+def _open(call: Call, session: Session, recordings: Recordings) -> tuple[RecordedRun, str, str] | None:
     if call.data.get("loaded"):
-        return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
-    runs = recordings.runs
-    return _opened(call, session, runs[index] if isinstance(index, int) and 0 <= index < len(runs) else None)
+        return None
+    index, runs = call.data.get("run"), recordings.runs
+    return _stored(runs[index] if isinstance(index, int) and 0 <= index < len(runs) else None)
 
 
-def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
-    """Show a step of a run of the measured set or of another set; ``key``: of the run."""
+@opens_run
+def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[RecordedRun, str, str]:
+    """Returns the run with this ``key``, of the measured set or of another set."""
     runs = [*recordings.runs, *(kept for kept_set in session.history.sets for kept in kept_set.runs)]
-    recording = next((kept for kept in runs if kept.run.key == call.data.get("key")), None)
-    return _opened(call, session, recording, {"step": step_number(call.data.get("step")) or 0, "node": None})
+    return _stored(next((kept for kept in runs if kept.run.key == call.data.get("key")), None))
 
 
-def _opened(
-    call: Call, session: Session, recording: Recording | None, selection: Mapping[str, Any] | None = None
-) -> tuple[Any, Any, Any]:
+def _stored(recording: Recording | None) -> tuple[RecordedRun, str, str]:
     if recording is None:
         raise InputError("This run is no longer stored; measure again.")
-    call.check()
-    return session.show(recording.run, "Calibrate", recording.label, selection), gr.Tabs(selected="explore"), sentence()
+    return recording.run, "Calibrate", recording.label
 
 
 # The measured set against another one.

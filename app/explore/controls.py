@@ -5,7 +5,9 @@ Race and Calibrate use the same prompt, models and settings, and add their own b
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 import gradio as gr
@@ -13,7 +15,8 @@ import gradio as gr
 import d2sd
 from app import links, models, presets
 from app.gradio_internals import View
-from app.jobs import AT_ONCE, hide_problem_on, notice_box, sentence
+from app.guard import step_number
+from app.jobs import AT_ONCE, Call, answer, hide_problem_on, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
 from app.model_choice import build_models, download_label, follow_block, follow_model, method_picker, model_picker
@@ -25,6 +28,7 @@ from app.view import drawer_button, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
+from d2sd.trace.run import RecordedRun
 
 METHOD = d2sd.DecodeConfig().method
 # Settings that `filled_in` always contains: a number field that was never set shows None as 0.
@@ -227,20 +231,49 @@ def explorer_view(value: str | None = None) -> View:
     return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
 
+def opens_run(find: Callable[..., tuple[RecordedRun, str, str] | None]) -> Callable[..., tuple[Any, Any, Any]]:
+    """Returns the answer to a call that opens a run in Explore, at ``step`` and ``node`` of the call's data if they are given.
+
+    The answer has updates of the view, the tabs and the notice. The tab stays the same if the data has a false ``open``.
+
+    find: called with the ``Call``, the ``Session`` and further values; returns the run with its source and its label, or None if the
+        view shows the run already.
+    """
+
+    @wraps(find)
+    def answered(call: Call, session: Session, *values: Any) -> tuple[Any, Any, Any]:
+        opened, step = find(call, session, *values), step_number(call.data.get("step"))
+        call.check()
+        tab = gr.Tabs(selected="explore") if call.data.get("open", True) else gr.skip()
+        if opened is None:
+            return gr.skip(), tab, gr.skip()
+        selection = None if step is None else {"step": step, "node": call.data.get("node")}
+        return session.show(*opened, selection), tab, sentence()
+
+    return answered
+
+
 @dataclass(frozen=True, slots=True)
 class ExploreTab:
-    """The parts of Explore that change when another run is shown."""
+    """The parts of the page that change when another run is shown in Explore."""
 
     session: gr.State
     controls: Controls
     view: View
     runs: View
+    tabs: gr.Tabs
 
     @property
     def outputs(self) -> list[Any]:
         return [*self.controls.values, self.controls.back, self.runs, self.controls.notice]
 
+    def open_on(self, event: Any, answered: Callable[..., Any], notice: gr.Textbox, inputs: Sequence[Any] = ()) -> None:
+        """Wire an event that opens a run. ``answered``: result of ``opens_run``."""
+        outputs = [self.view, self.tabs]
+        self.after(answer(event, answered, self.session, [self.session, *inputs], outputs, notice, **AT_ONCE))
+
     def after(self, event: Any) -> None:
+        """Fill in the settings of the shown run after an event that may show another one."""
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:

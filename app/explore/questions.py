@@ -76,7 +76,7 @@ def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
     shown, number, kept = session.shown, step_number(job.data.get("number")), session.history.find(session.shown.key)
 
     def told(**fields: Any) -> Update[str]:
-        return Update(shown.message(Message("replays", {"number": number, **fields})))
+        return Update(session.shown.message(Message("replays", {"number": number, **fields})))
 
     if job.cancelled():
         yield told(problem=NOT_REPLAYED)

@@ -25,11 +25,11 @@ from d2sd.trace.run import Message, MessageKind, Origin
 CUT_OFF = "This recording is incomplete. Only the recorded steps are shown."
 
 
-def build_explore(session: gr.State, controls: Controls) -> ExploreTab:
+def build_explore(session: gr.State, controls: Controls, tabs: gr.Tabs) -> ExploreTab:
     """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns the parts that change with the run."""
     opening = session.value.shown
     view = explorer_view(opening.segment(0, None, Origin(recorded=True)) if len(opening) else None)
-    shown = ExploreTab(session, controls, view, controls.runs)
+    shown = ExploreTab(session, controls, view, controls.runs, tabs)
     wire_run(shown)
     _wire_download(shown)
     _wire_question(shown, "redraft", view.redraft)

@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import gradio as gr
 import orjson
 
 from app import presets
-from app.explore.controls import ExploreTab
-from app.gradio_internals import event_fields
+from app.explore.controls import ExploreTab, opens_run
+from app.jobs import Call
 from app.session import Session
 from app.view import APP, drawn_view, panel_sheets
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace
 
 SHEETS = ("learn/learn.css",)
 HANDOUT = APP / "learn" / "handout.js"
 
 
-def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
+def build_learn(explore_tab: ExploreTab) -> None:
     """Lay out the tab and wire it. ``explore_tab``: the tab that opens the recorded run."""
     # When the view is built, it requests the tour. Event ``select``: opens a ``step`` in Explore.
     learn = drawn_view(
@@ -36,18 +36,13 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         server_functions=[tour],
     )
 
-    def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
-        fields = event_fields(event)
-        if fields.get("own"):  # Explore has this run already
-            return gr.skip(), gr.Tabs(selected="explore")
-        # the step is sent with the run: a selection that the page receives before the run would be lost
-        selection = {"step": fields.get("step"), "node": None}
-        return current.show(presets.opening(), "Recorded", selection=selection), gr.Tabs(selected="explore")
+    @opens_run
+    def open_recorded(call: Call, session: Session) -> tuple[RecordedRun, str, str] | None:
+        return (
+            None if call.data.get("own") else (presets.opening(), "Recorded", "")
+        )  # Explore has one's own run already
 
-    opened = learn.select(
-        open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False
-    )
-    explore_tab.after(opened)
+    explore_tab.open_on(learn.select, open_recorded, explore_tab.controls.told)
 
 
 def tours_page(runs: Sequence[PageRun], title: str) -> str:

@@ -12,9 +12,8 @@ import gradio as gr
 import orjson
 
 from app import links, models
-from app.explore.controls import ExploreTab, filled_in, run_buttons
+from app.explore.controls import ExploreTab, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
-from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
 from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
 from app.models import Chosen
@@ -28,6 +27,7 @@ from app.settings import RACED
 from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.calibration import RunStatistics
+from d2sd.trace.run import RecordedRun
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # the engine fills these in for each method
 MAX_LANES = 8  # of runs of the list
@@ -144,7 +144,7 @@ class RaceTab:
         return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
 
 
-def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
+def build_race(shown: ExploreTab) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: the Explore tab, which opens lanes and whose session stores the race."""
     session, opening, controls = shown.session, recorded_race(), shown.controls
     with inside(controls.bar):
@@ -184,8 +184,8 @@ def build_race(tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     ticket, outputs = gr.State(Ticket()), [lanes, shown.runs]
     ModelJobs(ticket, notice, stop).on(start.click, run, [session, *asked], outputs)
     answer(lanes.choose, choose_lanes, ticket, [session], [lanes], notice, **AT_ONCE)
-    answer(shown.runs.race, show_runs, ticket, [session], [lanes, tabs], notice, **AT_ONCE)
-    shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
+    answer(shown.runs.race, show_runs, ticket, [session], [lanes, shown.tabs], notice, **AT_ONCE)
+    shown.open_on(lanes.select, open_lane, notice)
     return RaceTab(form, ticked, lanes)
 
 
@@ -213,23 +213,16 @@ def shown_race(session: Session) -> Race:
     return session.beside or session.history.race or recorded_race()
 
 
-def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
-    """Show a lane of the race in Explore, unless another run was requested in the meantime."""
-    raced = shown_race(session)
-    lanes, step = raced.lanes, step_number(call.data.get("step"))
-    number = call.data.get("lane")
+@opens_run
+def open_lane(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
+    raced, number = shown_race(session), call.data.get("lane")
+    lanes = raced.lanes
     if not isinstance(number, int) or not 0 <= number < len(lanes) or not lanes[number].trace.steps:
         raise InputError(GONE)
-    run, source, label = (
-        race.recorded(lanes[number], lane_figures(raced)[number]),
-        "Recorded" if raced.recorded else "Race",
-        "",
-    )
     if kept := lanes[number].kept:
-        run, source, label = kept.run, kept.source, kept.label
-    call.check()
-    selection = None if step is None else {"step": step, "node": None}
-    return session.show(run, source, label, selection), gr.Tabs(selected="explore"), sentence()
+        return kept.run, kept.source, kept.label
+    run = race.recorded(lanes[number], lane_figures(raced)[number])
+    return run, "Recorded" if raced.recorded else "Race", ""
 
 
 def choose_lanes(call: Call, session: Session) -> tuple[str, Any]:

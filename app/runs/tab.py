@@ -10,10 +10,10 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
-from app.explore.controls import ExploreTab
+from app.explore.controls import ExploreTab, opens_run
 from app.gradio_internals import event_fields
 from app.guard import step_number
-from app.jobs import AT_ONCE, FILES, Call, answer, sentence
+from app.jobs import AT_ONCE, FILES, Call, sentence
 from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
@@ -53,11 +53,11 @@ NAME_WINDOW = """(...values) => {
 }"""
 
 
-def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> None:
+def wire_runs(page: gr.Blocks, shown: ExploreTab, race: Any) -> None:
     """Wire the list, the form and the load event of the page. ``race``: the Race tab."""
     session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
     notice, told = controls.notice, controls.told
-    shown.after(answer(runs.show, show_run, session, [session], [view, tabs], told, **AT_ONCE))
+    shown.open_on(runs.show, show_run, told)
     for event, change in ((runs.rename, rename), (runs.move, move), (runs.remove, remove)):
         event(change, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, told], **AT_ONCE)
@@ -86,12 +86,12 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
             runs: runs_view.runs_drawing(current.history, current.shown.key),
             notice: opened.notice,
             view: opened.segment,
-            tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
+            shown.tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
             button: starts,
             own_form: "yes" if opened.stored or not link.values else "",
         }
 
-    outputs = [*controls.values, controls.back, runs, notice, view, tabs, button, own_form, *race.outputs]
+    outputs = [*controls.values, controls.back, runs, notice, view, shown.tabs, button, own_form, *race.outputs]
     restored = page.load(restore, [session, window], outputs, js=NAME_WINDOW, **AT_ONCE)
     restored.then(None, button, None, js=PRESS_BUTTON, **AT_ONCE)
     recall = remember("explore", controls.values)
@@ -143,17 +143,12 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
     return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())
 
 
-def show_run(call: Call, session: Session) -> tuple[Any, Any, Any]:
-    """Show a run of the list, with a step and node if given, unless another run was requested in the meantime. ``open``: whether to
-    open Explore."""
+@opens_run
+def show_run(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
     recording = session.history.find(call.data.get("key"))
     if recording is None:
         raise InputError(GONE)
-    step = step_number(call.data.get("step"))
-    selection = None if step is None else {"step": step, "node": call.data.get("node")}
-    call.check()
-    tab = gr.Tabs(selected="explore") if call.data.get("open") else gr.skip()
-    return session.show(recording.run, recording.source, selection=selection), tab, sentence()
+    return recording.run, recording.source, ""
 
 
 def rename(session: Session, data: gr.EventData) -> str:

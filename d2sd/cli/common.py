@@ -96,9 +96,9 @@ def add_text_arguments(parser: argparse.ArgumentParser, default_limit: str = "al
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds an option for each setting of ``DecodeConfig`` that has a help text."""
+    """Adds an option for each setting of ``DecodeConfig`` that has a meaning."""
     for entry in SETTINGS.values():
-        if entry.help is None:
+        if not entry.meaning:
             continue
         option = f"--{entry.name.replace('_', '-')}"
         if entry.kind == "flag":
@@ -261,7 +261,7 @@ def load_engine(arguments: argparse.Namespace) -> Engine:
 
 
 def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
-    values = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.help is not None}
+    values = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.meaning}
     return DecodeConfig(method=method, inspect=inspect, **values)
 
 

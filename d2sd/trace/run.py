@@ -123,15 +123,17 @@ class RecordedRun:
 
         key: identifies the run on the page; empty: the run's own key.
         """
-        head = {
+        head: dict[str, Any] = {
             "event": "Segment",
             "key": key or self.key,
             "from": start,
             "steps": self.steps,
             "instructive": self.instructive,
-            "message": None if message is None else {"kind": message.kind, **message.fields},
-            **({} if origin is None else asdict(origin)),
         }
+        if message is not None:
+            head["message"] = {"kind": message.kind, **message.fields}
+        if origin is not None:
+            head |= asdict(origin)
         return "".join([to_line(head), *(entry + "\n" for entry in self._entries[start:])])
 
     def message(self, message: Message | None) -> str:

@@ -49,7 +49,7 @@ def test_class_page_holds_runs_step_and_tours(kept):
     runs = data_of(class_page(kept.runs, kept.runs[0].run.key, 4))
     assert [run["label"] for run in runs] == [f"D²SD: prompt {n} </script>" for n in range(3)]
     heads = [json.loads(run["value"].partition("\n")[0]) for run in runs]
-    assert [(head["message"] or {}).get("step") for head in heads] == [None, None, 4]
+    assert [head.get("message", {}).get("step") for head in heads] == [None, None, 4]
     assert len({head["key"] for head in heads}) == 3
     tours = [json.loads(zlib.decompress(base64.b64decode(run["tour"]), -zlib.MAX_WBITS)) for run in runs]
     assert all("lines" not in tour for tour in tours)  # "value" has them already

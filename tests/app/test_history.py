@@ -161,7 +161,7 @@ class Form:
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "chat", *(s.name for s in SETTINGS))
         self.controls = Controls(dict.fromkeys(inputs), *[None] * 13)
-        self.shown = ExploreTab(None, self.controls, None, None)
+        self.shown = ExploreTab(None, self.controls, None, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "chat": True, **values}
 

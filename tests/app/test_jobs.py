@@ -389,7 +389,7 @@ def test_run_button_label_resets_after_stop():
     session = Session()
     with gr.Blocks() as page:
         controls = build_controls()
-        build_explore(gr.State(session), controls)
+        build_explore(gr.State(session), controls, gr.Tabs())
     pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
     *_, rest = (f.fn for f in page.fns.values() if f.fn and f.outputs == [controls.run])
     pressed(WINDOW, Event(), session, None)

@@ -50,10 +50,10 @@ def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch)
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
     updates = run()
     states = [u.value for u in updates if u.value]
-    warming = [
+    warming = dict.fromkeys(
         (s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status and "again" not in s.status
-    ]
-    assert warming == [("1 of 2: Plain decoding", 0), ("2 of 2: D²SD", 1)]
+    )
+    assert [*warming] == [("1 of 2: Plain decoding", 0), ("2 of 2: D²SD", 1)]
     assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
     assert [u.note for u in updates if u.note] == ["Drafter late reads layer 5."]
 

@@ -131,7 +131,8 @@ def replays(session, job=None, **changes):
     job.data = {"key": session.shown.key, "number": 3, **changes}
     for update in questions.replay_settings(job, session):
         head, *lines = (update.value or "{}").splitlines()
-        yield json.loads(head).get("replays") or (lines and json.loads(unpack_line(lines[0]))) or {"news": update.news}
+        message = {k: v for k, v in json.loads(head).get("message", {}).items() if k != "kind"}
+        yield message or (lines and json.loads(unpack_line(lines[0]))) or {"news": update.news}
 
 
 def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(session):
