@@ -50,7 +50,7 @@ def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
         page.fns[key].api_visibility = "private"
 
 
-def look_less_often(page: gr.Blocks) -> None:
+def set_poll_interval(page: gr.Blocks) -> None:
     """Make Gradio poll its queue every ``SECONDS_BETWEEN_POLLS`` seconds. Call it after ``page.queue()``."""
     page._queue.sleep_when_free = page._queue.progress_update_sleep_when_free = SECONDS_BETWEEN_POLLS
 

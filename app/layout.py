@@ -11,7 +11,7 @@ from app import api, guard, presets
 from app.calibrate.tab import build_calibrate
 from app.explore.controls import build_controls, opens_run
 from app.explore.tab import build_explore
-from app.gradio_internals import EarlyHead, look_less_often
+from app.gradio_internals import EarlyHead, set_poll_interval
 from app.guard import GuardedBlocks
 from app.jobs import Call
 from app.learn.tab import build_learn
@@ -137,5 +137,5 @@ def build() -> gr.Blocks:
         wire_runs(page, shown, race)
         api.publish(page)
     page.queue(max_size=MAX_WAITING)
-    look_less_often(page)
+    set_poll_interval(page)
     return page

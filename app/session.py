@@ -156,7 +156,7 @@ class Session(Ticket):
             self.own, self.filled = dict(values), []
             return
         for name, value in values.items():
-            if not any(name in filled and _same(value, filled[name]) for filled in self.filled):
+            if not any(name in filled and _look_equal(value, filled[name]) for filled in self.filled):
                 self.own[name] = value
 
     def show(self, run: RecordedRun, source: str, label: str = "", selection: Mapping[str, Any] | None = None) -> str:
@@ -174,8 +174,7 @@ class Session(Ticket):
         return self.shown.segment(0, Message.select(selection), origin)
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Returns whether both values would look the same in a control."""
+def _look_equal(one: Any, other: Any) -> bool:
     if isinstance(one, str) and isinstance(other, str):
         return one.splitlines() == other.splitlines()  # text fields change line ends
     numbers = isinstance(one, int | float) and isinstance(other, int | float)

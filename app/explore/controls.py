@@ -177,7 +177,6 @@ def run_buttons(name: str, run: str, stop: str, tab: str) -> tuple[gr.Button, gr
 
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
-    """Returns buttons that fill in example prompts for a model."""
     texts = presets.examples(model)
     shown: dict[str, Any] = {"label": "Examples", "elem_id": f"examples-{model}", "example_labels": list(texts)}
     return gr.Examples([[text] for text in texts.values()], [prompt], visible=visible, **shown).dataset

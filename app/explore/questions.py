@@ -62,9 +62,8 @@ def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[
         yield answer
 
 
-def _problem(error: Exception, called: str) -> str:
-    """Returns a sentence about an error. called: name of the question."""
-    words = f"{error}" if isinstance(error, InputError) else failure_sentence(error, f"{called} failed").rstrip(".")
+def _problem(error: Exception, question: str) -> str:
+    words = f"{error}" if isinstance(error, InputError) else failure_sentence(error, f"{question} failed").rstrip(".")
     return without_paths(f"{words[:1].upper()}{words[1:]}.")
 
 

@@ -39,12 +39,12 @@ class Lane:
 
     problem: why the run failed; empty if it did not.
     kept: the run in the list, if the lane shows one.
-    pushed: whether other programs took processor time from the run's thread (``d2sd.costs.runs.ThreadShare``).
+    slowed: whether other programs took processor time from the run's thread (``d2sd.costs.runs.ThreadShare``).
     """
 
     trace: Trace
     problem: str = ""
-    pushed: bool = False
+    slowed: bool = False
     kept: Recording | None = None
 
     @property
@@ -163,7 +163,7 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
     except Exception as error:  # the other methods still run
         problem = failure_sentence(error)
     lane = Lane(prepared.trace(events), problem, share.disturbed)
-    if prepared.request.config.method == PLAIN and lane.complete and not lane.pushed:
+    if prepared.request.config.method == PLAIN and lane.complete and not lane.slowed:
         PlainStep(prepared, job.cancelled).correct([step.seconds for step in lane.trace.steps])
     return lane
 
@@ -171,7 +171,7 @@ def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Upda
 def disturbed_lanes(race: Race) -> list[int]:
     """Returns the indices of the lanes to run again: lanes with disturbed times and, if there are any, plain decoding."""
     plain = plain_lane(race)
-    disturbed = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
+    disturbed = [at for at, lane in enumerate(race.lanes) if _times_disturbed(lane, plain)]
     return [
         at
         for at, method in enumerate(race.methods[: len(race.lanes)])
@@ -179,13 +179,11 @@ def disturbed_lanes(race: Race) -> list[int]:
     ]
 
 
-def _doubted(lane: Lane, plain: Lane | None) -> bool:
-    """Returns whether a lane's own times are disturbed or impossible."""
-
+def _times_disturbed(lane: Lane, plain: Lane | None) -> bool:
     def verified(lane: Lane) -> float:
         return lane.trace.totals.stage_seconds["verify"] / max(1, lane.trace.totals.steps)
 
-    return lane.complete and (lane.pushed or bool(plain and impossible(verified(lane), verified(plain))))
+    return lane.complete and (lane.slowed or bool(plain and impossible(verified(lane), verified(plain))))
 
 
 def baseline(figures: LaneFigures) -> Baseline | None:
@@ -246,7 +244,7 @@ def default_pair(race: Race) -> tuple[int, int] | None:
 
 def lane_figures(race: Race) -> list[LaneFigures]:
     base, plain = reference(race), plain_lane(race) if (same := one_machine(race)) else None
-    clean = same and not any(_doubted(lane, plain) for lane in race.lanes)
+    clean = same and not any(_times_disturbed(lane, plain) for lane in race.lanes)
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete and clean)
     return [_figures(lane, base, plain, order) for lane in race.lanes]
 
@@ -262,7 +260,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[floa
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete and order else None,
         there=mean_cost(h200(lane.trace.header["method"]), lane.trace),
-        disturbed=_doubted(lane, plain) or bool(plain and plain.pushed and lane.complete),
+        disturbed=_times_disturbed(lane, plain) or bool(plain and plain.slowed and lane.complete),
         identical=differs is None if comparable else None,
         differs_at=differs,
     )

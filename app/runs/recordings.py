@@ -124,7 +124,7 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
         more = f"Only the first {MAX_OPENED} runs of this log are in the list; Calibrate reads all its runs."
         notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(log_answers(path))]
         return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
-    parts = _parts(raw)
+    parts = _split_runs(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
         raise InputError("the trace has no steps, so there is nothing to show")
@@ -157,7 +157,7 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
 def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
     """Returns each run of a trace file or log, as a stored and as a parsed run. Raises ``InputError``."""
     if not is_log(path):
-        readers = [(Reader(), part) for part in _parts(raw)]
+        readers = [(Reader(), part) for part in _split_runs(raw)]
         return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
     runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
     if not runs:
@@ -174,8 +174,7 @@ def _logged(path: str | Path) -> Iterator[Trace]:
     return (item for item in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(item, Figures))
 
 
-def _parts(raw: bytes) -> list[bytes]:
-    """Splits a trace file into its runs, usually one."""
+def _split_runs(raw: bytes) -> list[bytes]:
     starts = [0, *(m.start() + 1 for m in NEXT_RUN.finditer(raw))]
     return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
 

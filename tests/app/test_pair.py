@@ -117,7 +117,7 @@ def test_running_race_compares_nothing_and_disturbed_lanes_have_no_times():
     race = recorded_race()
     assert "pair" not in json.loads(race_drawing(replace(race, status="DFlash is running.")))
     one, other = default_pair(race)
-    busy = replace(race, lanes=tuple(replace(lane, pushed=n == other) for n, lane in enumerate(race.lanes)))
+    busy = replace(race, lanes=tuple(replace(lane, slowed=n == other) for n, lane in enumerate(race.lanes)))
     assert json.loads(race_drawing(busy))["pair"]["more"] == DISTURBED
     calm = next(n for n in range(1, len(race.lanes)) if n not in (one, other))
     assert json.loads(race_drawing(busy, (one, calm)))["pair"]["more"] != DISTURBED

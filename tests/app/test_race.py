@@ -43,7 +43,7 @@ def idle_machine(monkeypatch):
 @pytest.fixture(scope="module")
 def done():
     raced = run()[-1].value
-    return replace(raced, lanes=tuple(replace(lane, pushed=False) for lane in raced.lanes))
+    return replace(raced, lanes=tuple(replace(lane, slowed=False) for lane in raced.lanes))
 
 
 def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch):
@@ -106,15 +106,15 @@ def timed(lane, seconds):
     return Lane(Trace.of(trace.header, [trace.prefill, *steps, trace.finished]))
 
 
-@pytest.mark.parametrize(("pushed", "expected"), [((False, True), [False, True]), ((True, False), [True, True])])
-def test_race_lane_is_disturbed_if_its_or_plain_decodings_thread_was(done, pushed, expected):
-    lanes = tuple(replace(timed(lane, 0.01), pushed=aside) for lane, aside in zip(done.lanes, pushed, strict=True))
+@pytest.mark.parametrize(("slowed", "expected"), [((False, True), [False, True]), ((True, False), [True, True])])
+def test_race_lane_is_disturbed_if_its_or_plain_decodings_thread_was(done, slowed, expected):
+    lanes = tuple(replace(timed(lane, 0.01), slowed=aside) for lane, aside in zip(done.lanes, slowed, strict=True))
     figures = race.lane_figures(replace(done, lanes=lanes))
     assert [lane.disturbed for lane in figures] == expected
     assert [lane.place for lane in figures] == [None, None]  # a disturbed race has no ranks
     again = race.disturbed_lanes(replace(done, lanes=lanes))
     assert again == (
-        [0, 1] if pushed[1] else [0]
+        [0, 1] if slowed[1] else [0]
     )  # a clean lane is not run again only because plain decoding was disturbed
     assert race.recorded(lanes[1], figures[1]).baseline.disturbed
 
