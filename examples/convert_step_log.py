@@ -4,7 +4,7 @@
     python -m d2sd trace to-html RUN.jsonl -o run.html
 
 ``d2sd trace import`` reads the usual logs of vLLM, SGLang and llama.cpp. This example is for an engine that you changed to
-print token ids. The first line of its log is the request; every further line is a draft-and-verify step:
+print token ids. The first line of its log is the request; every further line is one step:
 
     {"engine": "vllm", "prompt": "One day", "prompt_token_ids": [11, 12], "first_token": 20}
     {"drafted": [21, 22, 23], "accepted": 2, "bonus": 31, "draft_probs": [0.9, 0.8, 0.4]}
@@ -37,7 +37,7 @@ UNKNOWN: dict[str, object] = {"config": {}, "models": {}, "versions": {}, "hardw
 
 
 class Request(Struct, forbid_unknown_fields=True):
-    """The first line."""
+    """The first line of a log."""
 
     engine: str
     prompt: str | None
@@ -46,7 +46,7 @@ class Request(Struct, forbid_unknown_fields=True):
 
 
 class Step(Struct, forbid_unknown_fields=True):
-    """Every further line."""
+    """A further line of a log: one draft-and-verify step."""
 
     drafted: list[Count]
     accepted: Count
@@ -70,10 +70,10 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
         return Token(number, texts.label(number, f"line {line}"))
 
     written = [token(n, 1) for n in request.prompt_token_ids]
-    first = () if request.first_token is None else (token(request.first_token, 1),)
-    own = tuple(Committed(t.id, t.text, "target", None) for t in first)
-    yield PrefillDone(tuple(request.prompt_token_ids), tuple(t.text for t in written), 0.0, own)
-    written += first
+    from_prefill = () if request.first_token is None else (token(request.first_token, 1),)
+    committed = tuple(Committed(t.id, t.text, "target", None) for t in from_prefill)
+    yield PrefillDone(tuple(request.prompt_token_ids), tuple(t.text for t in written), 0.0, committed)
+    written += from_prefill
     start, elapsed, count = len(request.prompt_token_ids), 0.0, 0
     for number, line in enumerate(filter(str.strip, lines)):
         row = read(line, Step, number + 2)

@@ -29,7 +29,7 @@ from d2sd.tree.walk import walk
 
 
 class Drafter:
-    """A block drafter with the keys and values of the committed tokens, its context."""
+    """A block drafter, and its context: keys and values of the committed tokens."""
 
     def __init__(self, name: DrafterName, model: DFlashDraftModel, target: Target, capacity: int):
         self.name, self.model, self.target = name, model, target
@@ -39,7 +39,7 @@ class Drafter:
         self.attend = partial(attention, c.head_dim**-0.5)
 
     def read(self, rows: Tensor | slice) -> None:
-        """Append these rows of the target's last pass, which are committed tokens, to the context."""
+        """Append rows of the target's last pass to the context. They must be committed tokens."""
         features = self.target.features(self.model.target_layer_ids, rows)  # (1, T, taps · hidden)
         positions = self.context.length + torch.arange(features.shape[1])
         for layer, (keys, values) in enumerate(self.model.project_context(features, positions[None])):
@@ -61,14 +61,14 @@ class Drafter:
 
 
 def attention(scale: float, query: Tensor, *context_and_block: Tensor) -> Tensor:
-    """Every row of a block attends to the whole context and to the whole block."""
+    """Attention of a block drafter: every row of a block attends to the whole context and to the whole block."""
     context_keys, context_values, keys, values = context_and_block
     return attend(query, (context_keys, context_values), (keys, values), None, scale)
 
 
 @torch.inference_mode()
 def generate(models: Models, prompt: str, max_new_tokens: int = 64, branches: int = 4) -> tuple[str, int]:
-    """Continue a prompt at temperature 0; returns the text and the number of steps. ``branches``: K."""
+    """Continue a prompt at temperature 0. Returns the text and the number of steps. ``branches`` is K."""
     target, ends = models.target, models.target.end_ids
     assert models.first is not None
     assert models.second is not None

@@ -1,8 +1,9 @@
 """Measures the gain from static key-value buffers on this machine: plain decoding with static and with growing buffers.
 
-Both kinds use the same target, attention and loop, and their rounds alternate. The static cache is written in place;
-transformers' DynamicCache is concatenated again in every layer at every token. Prints milliseconds of CPU time per token
-on one thread: the median of the rounds, and the fastest round, which other work on the machine disturbs least.
+Both kinds use the same target, attention and loop, and their rounds alternate. The static buffers are written in place;
+the growing buffers (transformers' DynamicCache) are copied by concatenation in every layer at every token. Prints
+milliseconds of CPU time per token on one thread: the median of the rounds, and the fastest round, which other work on
+the machine disturbs least.
 
     python -m examples.static_buffers [context …]
 """
