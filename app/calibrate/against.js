@@ -1,6 +1,6 @@
 // The measured set against another one: the finding, the rows that differ, and the texts of the prompts that both have.
 
-import { h, list, readJson, text } from "../../assets/viewer/dom.js";
+import { h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { DifferencesView } from "../race/differences.js";
 import { TextsView, readSide } from "../race/texts.js";
@@ -15,7 +15,7 @@ export function start(element, trigger, props, watch) {
   const choice = h("select", { "aria-label": "Prompt" });
   const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
-  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].asked);
+  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
   choice.addEventListener("change", () => use(Number(choice.value)));
   const root = h(
     "section",
@@ -34,16 +34,11 @@ export function start(element, trigger, props, watch) {
     root.hidden = !data;
     element.dataset.state = data ? "done" : "empty";
     if (!data) return;
-    names = list(data.names).map(text);
-    [result.textContent, more.textContent] = [text(data.title), text(data.more)];
-    titles.textContent = `${names.map((name, n) => `${name}: ${text(data.titles[n])}`).join("; ")}.`;
+    ({ names } = data);
+    [result.textContent, more.textContent] = [data.title, data.more];
+    titles.textContent = `${names.map((name, n) => `${name}: ${data.titles[n]}`).join("; ")}.`;
     rows.show(data);
-    pairs = list(data.pairs).map(({ prompt, chat, keys, sides }) => ({
-      prompt: text(prompt),
-      asked: chat === true,
-      keys,
-      sides: sides.map((side) => readSide(side)),
-    }));
+    pairs = data.pairs.map((pair) => ({ ...pair, sides: pair.sides.map((side) => readSide(side)) }));
     texts.box.hidden = !pairs.length;
     choice.hidden = pairs.length < 2;
     const differ = ({ sides: [one, other] }) => (one.words === other.words ? "" : " (differ)");

@@ -1,10 +1,11 @@
 // Calibrate: the verdict and its reasons, figures, and lists of the steps of a figure's mark.
 
-import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, oneWait, readJson } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, capital, count, percent, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
+import { explorer } from "../static/explorer.js";
 
 const TONES = {
   good: ["✓", "good"],
@@ -23,39 +24,26 @@ class SummaryView {
     this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
     this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
-    this.reading.addEventListener("click", (event) => {
-      const chosen = event.target.closest("button[data-chart]");
-      if (chosen) this.choose(chosen.dataset.chart, chosen.dataset.places.split(",").map(Number));
-    });
   }
 
   show(data) {
     const [verdict, ...rest] = data.reading;
-    const [title, more, exact] = verdictWords(verdict ? text(verdict.text) : "");
+    const [title, more, exact] = verdictWords(verdict?.text ?? "");
     [this.result.textContent, this.more.textContent] = [title, more];
-    const line = (sentence) => {
-      const [mark, meaning] = TONES[sentence.tone] || TONES.note;
-      const words = [
+    const line = ({ tone, text: words, chart, places }) => {
+      const [mark, meaning] = TONES[tone];
+      const show = () => this.choose(chart, places);
+      return h(
+        "li",
+        { class: tone },
         h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark),
-        h("span", { class: "words" }, text(sentence.text)),
-      ];
-      if (!sentence.chart || !list(sentence.places).length) return h("li", { class: sentence.tone }, ...words);
-      const show = h(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          "data-chart": sentence.chart,
-          "data-places": sentence.places.join(","),
-          "aria-label": `Show the steps: ${text(sentence.text)}`,
-        },
-        "steps",
+        h("span", { class: "words" }, words),
+        places?.length > 0 && button("steps", { class: "small", "aria-label": `Show the steps: ${words}` }, show),
       );
-      return h("li", { class: sentence.tone }, ...words, show);
     };
-    const lines = [...(exact ? [{ text: exact, tone: "note" }] : []), ...rest];
+    const lines = exact ? [{ text: exact, tone: "note" }, ...rest] : rest;
     this.reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
-    if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
+    if (!data.progress.running && verdict) this.spoken.textContent = verdict.text;
     const stat = ({ name, value, note, meaning }) =>
       h(
         "div",
@@ -111,39 +99,29 @@ class MembersView {
       this.list,
       this.more,
     );
-    this.kinds.addEventListener("click", ({ target }) => {
-      const kind = target.closest("[data-kind]")?.dataset.kind;
-      if (kind) this.showWorth(this.data, kind);
-    });
     this.group.addEventListener("change", () => this.showWorth(this.data));
-    this.list.addEventListener("click", (event) => {
-      const chosen = event.target.closest("button");
-      const item = chosen && this.items[Number(chosen.dataset.item)];
-      if (item) this.open(item.row, item.at);
-    });
   }
 
   /** Lists steps worth seeing of one kind, in the selected group of prompts. */
   showWorth(data, kind = this.kind) {
-    const groups = [...new Set(data.runs.map(({ domain }) => text(domain)))].filter(Boolean).sort();
+    const groups = [...new Set(data.runs.map(({ domain }) => domain))].filter(Boolean).sort();
     const group = groups.includes(this.group.value) ? this.group.value : "";
     this.kind = kind;
     this.group.replaceChildren(
       h("option", { value: "" }, "all prompts"),
       ...groups.map((name) => h("option", { value: name, selected: name === group }, visible(name, 40, " "))),
     );
-    const found = KINDS.map(([id, name]) => [id, name, worthSeeing(data, id, group)]);
     this.kinds.replaceChildren(
-      ...found.map(([id, name, { length }]) =>
-        button(h("span", {}, name, h("b", {}, length)), {
-          class: "small",
-          "data-kind": id,
-          "aria-pressed": String(id === kind),
-        }),
+      ...KINDS.map(([id, name]) =>
+        button(
+          h("span", {}, name, h("b", {}, worthSeeing(data, id, group).length)),
+          { class: "small", "aria-pressed": String(id === kind) },
+          () => this.showWorth(this.data, id),
+        ),
       ),
       groups.length > 1 ? this.group : "",
     );
-    this.show(data, null, found.find(([id]) => id === kind)[2]);
+    this.show(data, null, worthSeeing(data, kind, group));
   }
 
   /** Lists items. `title`: name of the mark whose steps these are; null for steps worth seeing. */
@@ -153,11 +131,9 @@ class MembersView {
     this.title.textContent = none ? "Steps worth seeing" : title;
     this.close.hidden = none;
     this.kinds.hidden = !none;
-    const rows = new Set(items.map((i) => i.row)).size;
-    const what =
-      items.length && items[0].at !== null
-        ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first`
-        : count(items.length, "step");
+    const steps = count(new Set(items.map(({ row }) => row)).size, "step");
+    const positions = items.length > 0 && items[0].at !== null;
+    const what = positions ? `${count(items.length, "position")} in ${steps}, the most surprising first` : steps;
     this.count.textContent = none
       ? "Click a line to open its step in Explore. To list other steps, click a mark in a figure, or a number in a figure’s table."
       : `${what}. Click a line to open its step in Explore.`;
@@ -165,63 +141,50 @@ class MembersView {
   }
 
   draw() {
-    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
+    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item) => this.row(item)));
     const rest = Math.max(0, this.items.length - this.shown);
     this.more.hidden = !rest;
     this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
   }
 
-  row({ row, at }, index) {
+  row({ row, at }) {
     const { steps, runs } = this.data;
-    const run = runs[steps.run[row]];
-    const words = at === null ? this.stepWords(row) : this.positionWords(row, at);
+    const [step, run] = [`Step ${steps.step[row] + 1}`, runs[steps.run[row]].label];
+    const where = h("span", { class: "where" }, h("b", {}, step), h("bdi", {}, run));
+    const what = h("span", { class: "what" }, ...(at === null ? this.stepWords(row) : this.positionWords(row, at)));
     return h(
       "li",
       {},
-      h(
-        "button",
-        { type: "button", "data-item": index },
-        h(
-          "span",
-          { class: "where" },
-          h("b", {}, `Step ${steps.step[row] + 1}`),
-          h("bdi", {}, run ? text(run.label) : ""),
-        ),
-        h("span", { class: "what" }, ...words),
-      ),
+      button([where, what], {}, () => this.open(row, at)),
     );
   }
 
   positionWords(row, at) {
-    const { data } = this;
-    const { steps } = data;
-    const right = at < steps.matched[row];
-    const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
-    return right
-      ? [token, said, h("b", {}, "accepted ✓")]
-      : [
-          token,
-          said,
-          h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
-          ...(data.report.of_paths
-            ? []
-            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
-        ];
+    const { steps, report } = this.data;
+    const accepted = at < steps.matched[row];
+    const chip = (kind, token) => h("bdi", { class: `chip ${kind}` }, visible(token, 14));
+    return [
+      chip(accepted ? "first" : "rejected", steps.tokens[row][at]),
+      ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `,
+      ...(accepted
+        ? [h("b", {}, "accepted ✓")]
+        : report.of_paths
+          ? [h("b", { class: "reject" }, "not accepted ✕")]
+          : [h("b", { class: "reject" }, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
+    ];
   }
 
   stepWords(row) {
     const { steps, report } = this.data;
     const all = report.matrix.counts.length - 1;
     if (steps.happened[row] < 0) return ["boundary unknown"];
-    const name = (outcome) => (outcome === all ? "all" : String(outcome));
+    const name = (boundary) => (boundary === all ? "all" : boundary);
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
     const outcome = OUTCOMES[steps.outcome[row]];
     return [
       `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
-      ...(outcome
-        ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)]
-        : []),
+      outcome && ": ",
+      outcome && h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`),
     ];
   }
 }
@@ -235,44 +198,37 @@ function figuresJson({ progress, runs, reading, report }) {
 /** Items of the list for these places. For a figure that counts positions, these are scored positions, the most surprising first;
  *  for other figures, whole steps. */
 export function stepsBehind({ places, steps }, figure, wanted) {
-  const items = [];
-  const positions = places.positions[figure];
-  if (positions) {
-    positions.forEach((own, row) => own.forEach((place, at) => wanted.includes(place) && items.push({ row, at })));
-    return bySurprise(items, steps);
-  }
-  (places.steps[figure] || []).forEach(
-    (own, row) => own.some((place) => wanted.includes(place)) && items.push({ row, at: null }),
+  const among = (place) => wanted.includes(place);
+  const positions = places.positions[figure]?.flatMap((marks, row) =>
+    marks.flatMap((place, at) => (among(place) ? [{ row, at }] : [])),
   );
-  return items;
+  if (positions) return bySurprise(positions, steps);
+  return (places.steps[figure] ?? []).flatMap((marks, row) => (marks.some(among) ? [{ row, at: null }] : []));
 }
 
 /** The places of a figure that a step belongs to. */
-export function placesOf({ places }, figure, row) {
-  return (places.positions[figure] || places.steps[figure] || [])[row] || [];
-}
+export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?? places.steps[figure])?.[row] ?? [];
 
 /** A common name of these places. */
 export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
-  const names = wanted.map((place) => text(panel && panel.names[place])).filter(Boolean);
+  const names = wanted.map((place) => panel?.names[place]).filter(Boolean);
   return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
 }
 
 /** Sorts items, the most surprising first: rejected with high confidence, or accepted with low confidence. */
 function bySurprise(items, steps) {
-  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
+  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row]) - steps.confidence[row][at]);
   return items.sort((a, b) => surprise(b) - surprise(a));
 }
 
 /** Items of the list before a mark is selected: rejected tokens, the highest confidence first. */
 export function surprises({ steps }) {
-  const items = [];
-  steps.confidence.forEach(
-    (own, row) =>
-      steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }),
+  const items = steps.matched.map((at, row) => ({ row, at }));
+  return bySurprise(
+    items.filter(({ row, at }) => at >= 0 && at < steps.confidence[row].length),
+    steps,
   );
-  return bySurprise(items, steps);
 }
 
 const SURE = 0.9; // confidence above which a rejected first token is worth seeing
@@ -287,15 +243,16 @@ const KINDS = [
 /** Items of the list for one kind of steps and one group of prompts (empty: all groups). */
 export function worthSeeing(data, kind, group) {
   const { steps, runs } = data;
-  const own = ({ row }) => !group || text(runs[steps.run[row]].domain) === group;
-  const rejected = surprises(data).filter(own);
+  const inGroup = ({ row }) => !group || runs[steps.run[row]].domain === group;
+  const rejected = surprises(data).filter(inGroup);
   if (kind === "surest") return rejected;
   if (kind === "first") return rejected.filter(({ row, at }) => at === 0 && steps.confidence[row][0] > SURE);
-  return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(own);
+  return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(inGroup);
 }
 
 // The view, with one selection for all charts.
 
+const NOTHING = { chart: "", places: [] };
 const PATIENCE_MS = 20000;
 const ROOM = 200; // pixels of the list in sight that suffice
 // Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
@@ -304,7 +261,7 @@ const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
-  let choice = { chart: "", places: [] };
+  let choice = NOTHING;
   const whenShown = oneWait(PATIENCE_MS); // opening another step ends the wait for an earlier one
   const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
   const choose = (chart, places) => {
@@ -319,14 +276,11 @@ export function start(element, trigger, props, watch, server, options) {
   const title = h("span", { class: "what" });
   const here = h("span", { class: "here", hidden: true });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
+  const save = () => saveFile("calibration.json", "application/json", figuresJson(data));
   const tools = h(
     "div",
     { class: "tools", hidden: true },
-    button(
-      "JSON",
-      { class: "small", "data-save": "json" },
-      () => data && saveFile("calibration.json", "application/json", figuresJson(data)),
-    ),
+    button("JSON", { class: "small", "data-save": "json" }, save),
   );
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h(
@@ -377,38 +331,36 @@ export function start(element, trigger, props, watch, server, options) {
     notice.hidden = true;
     if (!some) return;
     const { progress } = data;
-    title.textContent =
-      progress.running || progress.done < progress.total
-        ? `${text(progress.title)}: ${progress.done} of ${progress.total} done`
-        : text(progress.title);
+    const unfinished = progress.running || progress.done < progress.total;
+    const done = unfinished ? `: ${progress.done} of ${progress.total} done` : "";
+    title.textContent = progress.title + done;
     bar.hidden = !progress.running;
     Object.assign(bar, { max: Math.max(1, progress.total), value: progress.done });
     element.dataset.positions = data.report.positions;
     element.dataset.done = progress.running ? "" : progress.done;
     summary.show(data);
-    for (const figure of figures) figure.show(data.panels.find(({ id }) => id === figure.id) || null, progress.title);
-    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = { chart: "", places: [] };
+    for (const figure of figures)
+      figure.show(
+        data.panels.find(({ id }) => id === figure.id),
+        progress.title,
+      );
+    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = NOTHING;
     showChoice(false);
   }
 
+  /** The row of the step pinned in Explore; -1 if there is none. */
   function pinnedRow() {
-    const view = document.querySelector("#explorer [data-run]");
-    if (!view || !view.dataset.pinned) return null;
-    const row = data.steps.run.findIndex(
-      (run, at) => data.runs[run].run === view.dataset.run && data.steps.step[at] === Number(view.dataset.pinned),
-    );
-    return row < 0 ? null : row;
+    const { run, pinned } = explorer()?.dataset ?? {};
+    const { steps, runs } = data;
+    return pinned ? steps.run.findIndex((n, row) => runs[n].run === run && steps.step[row] === Number(pinned)) : -1;
   }
 
   function mark() {
     const row = pinnedRow();
-    here.hidden = row === null;
-    here.textContent = row === null ? "" : `Dashed frame: step ${data.steps.step[row] + 1}, chosen in Explore`;
+    here.hidden = row < 0;
+    here.textContent = row < 0 ? "" : `Dashed frame: step ${data.steps.step[row] + 1}, chosen in Explore`;
     for (const figure of figures)
-      figure.select(
-        figure.id === choice.chart ? choice.places : [],
-        row === null ? [] : placesOf(data, figure.id, row),
-      );
+      figure.select(figure.id === choice.chart ? choice.places : [], placesOf(data, figure.id, row));
   }
 
   function showChoice(chosen) {
@@ -429,36 +381,26 @@ export function start(element, trigger, props, watch, server, options) {
   function putAway() {
     const from = figures.find(({ id }) => id === choice.chart);
     const [place] = choice.places;
-    choice = { chart: "", places: [] };
+    choice = NOTHING;
     showChoice(false);
     if (!from) return;
     from.box.scrollIntoView({ block: "nearest" });
-    const mark = from.numbers.querySelector(`button[data-place="${place}"]`);
-    if (mark) mark.focus();
+    from.numbers.querySelector(`button[data-place="${place}"]`)?.focus();
   }
 
   /** Opens a step in Explore. The server sends the run unless Explore already shows it. */
   function open(row, at) {
-    const view = document.querySelector("#explorer [data-run]");
-    const run = data.runs[data.steps.run[row]];
-    const step = data.steps.step[row];
-    const node = at === null ? null : (data.steps.nodes[row][at] ?? null);
-    trigger("select", {
-      run: data.steps.run[row],
-      step,
-      loaded: Boolean(view && run.run && view.dataset.run === run.run),
-    });
+    const { steps, runs } = data;
+    const { run } = runs[steps.run[row]];
+    const step = steps.step[row];
+    const node = at === null ? null : (steps.nodes[row][at] ?? null);
+    trigger("select", { run: steps.run[row], step, loaded: Boolean(run) && explorer()?.dataset.run === run });
     const find = () => {
-      const target = document.querySelector("#explorer [data-run]");
-      return target &&
-        target.offsetParent &&
-        target.dataset.run === run.run.slice(0, 200) &&
-        Number(target.dataset.steps) > step
-        ? target
-        : null;
+      const view = explorer();
+      return view?.offsetParent && view.dataset.run === run.slice(0, 200) && Number(view.dataset.steps) > step && view;
     };
     const select = (target) => {
-      target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+      emit(target, "explorer:select", { step, node });
       const { top } = target.getBoundingClientRect();
       if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
     };

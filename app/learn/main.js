@@ -1,11 +1,12 @@
 // Learn: explains a step chapter by chapter beside its drawing; the appendices follow.
 
 import { PAYS, readAddress } from "../../assets/viewer/address.js";
-import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, markCurrent, oneWait } from "../../assets/viewer/dom.js";
 import { withTerms } from "../../assets/viewer/glossary.js";
 import { start as startView } from "../../assets/viewer/main.js";
-import { STAGE_SECONDS, playIcon } from "../../assets/viewer/player.js";
+import { STAGE_SECONDS, showPlaying } from "../../assets/viewer/player.js";
 import { inflate } from "../../assets/viewer/store.js";
+import { explorer } from "../static/explorer.js";
 import { chaptersOf } from "./chapters.js";
 import { sampling } from "./draws.js";
 
@@ -80,7 +81,7 @@ class Tour {
   }
 
   async begin(tour, ownLines, { chapter, step }) {
-    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: text(tour.about) };
+    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: tour.about ?? "" };
     this.view = drawingIn(this.stage, this.styles, this.example.value);
     await this.tell({ ...this.example, step: chapter && step ? step - 1 : tour.start }, chapter ?? 1);
     this.element.addEventListener("learn:go", ({ detail }) => this.follow(detail));
@@ -168,7 +169,7 @@ class Tour {
     this.next.disabled = at === this.chapters.length - 1;
     this.showPlayer();
     Object.assign(this.element.dataset, { chapter: id, step: this.step });
-    this.element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+    emit(this.element, "learn:moved");
   }
 
   /** The foldable details below a chapter. */
@@ -242,10 +243,7 @@ class Tour {
   }
 
   showPlayer() {
-    const label = this.timer ? "Pause" : "Play the story";
-    this.player.replaceChildren(playIcon(Boolean(this.timer)));
-    this.player.setAttribute("aria-label", label);
-    this.player.title = `${label} (space)`;
+    showPlaying(this.player, this.timer > 0, "Play the story", "space");
   }
 
   /** Pixels to scroll from a chapter to the next. */
@@ -311,12 +309,12 @@ class Tour {
     trigger("select", { step, game, own });
     const { run } = this.view.store;
     const find = () => {
-      const view = document.querySelector("#explorer [data-run]");
+      const view = explorer();
       return view?.offsetParent && view.dataset.run === run && (own || view.dataset.pinned === String(step)) && view;
     };
     this.whenShown(find, (view) => {
-      view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: null } }));
-      if (game) view.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game, on: true } }));
+      emit(view, "explorer:select", { step, node: null });
+      if (game) emit(view, "explorer:guess", { name: game, on: true });
     });
   }
 }
@@ -326,7 +324,7 @@ const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "su
 
 export async function start(element, trigger, props, watch, server, options) {
   const tour = new Tour(element, trigger, options);
-  await tour.load(() => server.tour(), props.lines, readAddress(text(props.address) || location.search));
+  await tour.load(() => server.tour(), props.lines, readAddress(props.address || location.search));
 }
 
 /** Waits until `test()` is true; fails after `READ_MS`. */

@@ -1,6 +1,6 @@
 // What differs between two sides: a row for each figure, with the interval of the difference drawn and in words. `tools` are buttons for it.
 
-import { button, h, list, text } from "../../assets/viewer/dom.js";
+import { button, h } from "../../assets/viewer/dom.js";
 import { saveFile } from "../../assets/viewer/share.js";
 
 const SHOWN = 4; // rows; the others are shown on request
@@ -46,11 +46,11 @@ export class DifferencesView {
     if (!data) return;
     const { names, rows, title, more, differs, how, comparison } = data;
     this.saved = { names, reading: [title, more, differs].filter(Boolean), comparison };
-    this.rows = list(rows).map((row, n) => this.row(row, n));
-    this.names.forEach((head, n) => (head.textContent = text(names[n])));
-    this.whose.textContent = `${text(names[1])} has, with 95% confidence for all rows`;
+    this.rows = rows.map((row) => this.row(row));
+    this.names.forEach((head, n) => (head.textContent = names[n]));
+    this.whose.textContent = `${names[1]} has, with 95% confidence for all rows`;
     this.body.replaceChildren(...this.rows);
-    this.fine.replaceChildren(`${text(differs)} ${text(how)}`);
+    this.fine.replaceChildren(`${differs} ${how}`);
     this.unfold(!this.fine.hidden);
   }
 
@@ -64,17 +64,16 @@ export class DifferencesView {
   }
 
   row({ name, values, counts, change, drawn, clear, words }) {
-    const value = (n) =>
-      h("td", { "data-name": text(this.saved.names[n]) }, text(values[n]), h("small", {}, ` n ${text(counts[n])}`));
+    const value = (n) => h("td", { "data-name": this.saved.names[n] }, values[n], h("small", {}, ` n ${counts[n]}`));
     return h(
       "tr",
       { class: clear ? "clear" : null },
-      h("th", { scope: "row" }, text(name)),
+      h("th", { scope: "row" }, name),
       value(0),
       value(1),
-      h("td", { "data-name": "difference" }, text(change)),
-      h("td", { class: "drawn", "aria-hidden": "true" }, list(drawn).length ? interval(drawn) : ""),
-      h("td", { class: "words" }, text(words)),
+      h("td", { "data-name": "difference" }, change),
+      h("td", { class: "drawn", "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
+      h("td", { class: "words" }, words),
     );
   }
 }

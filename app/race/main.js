@@ -2,7 +2,7 @@
 // of all. A new value is a new state of a race, another race, or another choice of two lanes.
 
 import { PAYS } from "../../assets/viewer/address.js";
-import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, readJson } from "../../assets/viewer/dom.js";
 import { quoted, visible } from "../../assets/viewer/words.js";
 import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
@@ -31,7 +31,7 @@ export function start(element, trigger, props, watch) {
   const controls = new Controls(player);
   const axis = h("div", {});
   const pays = button("When does it pay? →", { id: "race-pays" }, () =>
-    element.dispatchEvent(new CustomEvent("explorer:learn", { bubbles: true, detail: { chapter: PAYS, value: "" } })),
+    emit(element, "explorer:learn", { chapter: PAYS }),
   );
   const copied = h("span", { class: "said", role: "status" });
   const link = button(
@@ -80,40 +80,38 @@ export function start(element, trigger, props, watch) {
 
   function tell() {
     const order = lanes
-      .map((view) => view.lane)
-      .filter((lane) => lane.row && lane.row.place)
+      .map(({ lane }) => lane)
+      .filter(({ row }) => row?.place)
       .sort((a, b) => a.row.place - b.row.place);
     const words = order.length ? `Finish order: ${order.map((lane) => lane.name).join("; ")}.` : "";
     if (spoken.textContent !== words) spoken.textContent = words;
   }
 
   function show() {
-    data = readJson(props.value) || { lanes: [] };
-    const running = text(data.status);
-    const { pair, ...race } = data;
+    data = readJson(props.value) ?? { lanes: [], status: "" };
+    const { pair = null, ...race } = data;
+    const running = data.status;
     const state = JSON.stringify(race);
     if (state !== drawn) showRace(running);
     drawn = state;
     const told = resultWords(lanes.map(({ lane }) => lane));
-    result.textContent = running ? "One method at a time …" : pair ? text(pair.title) : told.title || ALONE;
-    more.textContent = running ? "Methods that run together would slow each other down." : pair ? text(pair.more) : "";
+    result.textContent = running ? "One method at a time …" : (pair?.title ?? (told.title || ALONE));
+    more.textContent = running ? "Methods that run together would slow each other down." : (pair?.more ?? "");
     all.textContent = running ? "" : [pair ? told.title : "", told.more].filter(Boolean).join(" ");
-    compare(running ? null : (pair ?? null));
+    compare(running ? null : pair);
   }
 
   function showRace(running) {
-    const raw = list(data.lanes).map(readLane);
+    const raw = data.lanes.map(readLane);
     empty.hidden = raw.length > 0;
     for (const part of [stage, last]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
     heading.textContent = running ? "" : TITLES[data.kind];
     // prompt and model of the race: the form may have changed since
-    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
-      .filter(Boolean)
-      .join(" ");
-    const machine = data.machine && data.kind !== "runs" ? `measured on ${text(data.machine)}` : "";
-    const said = [what, machine].filter(Boolean).join(", ");
+    const what = [data.prompt && quoted(data.prompt, 40), data.model && `on ${visible(data.model, 40)}`];
+    const machine = data.machine && data.kind !== "runs" ? `measured on ${data.machine}` : "";
+    const said = [what.filter(Boolean).join(" "), machine].filter(Boolean).join(", ");
     const here = data.kind === "recorded" ? "Press Race to run a race here." : "";
     status.textContent = running || [said && `${said}.`, here].filter(Boolean).join(" ");
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
@@ -158,7 +156,7 @@ export function start(element, trigger, props, watch) {
     trigger("choose", { at: pair });
   }
   /** Shows the texts of the two lanes, and what differs between them; `pair`: the comparison, null until it arrives. */
-  function compare(pair, at = pair ? list(pair.at) : []) {
+  function compare(pair, at = pair ? pair.at : []) {
     const same = String(at) === String(chosen) && texts.race === drawn;
     chosen = at;
     if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
@@ -169,10 +167,10 @@ export function start(element, trigger, props, watch) {
     texts.race = drawn;
     const two = at.map((n) => lanes[n].lane);
     texts.show(
-      text(data.prompt),
+      data.prompt,
       two,
       two.map(({ name }) => name),
-      data.chat === true,
+      data.chat,
     );
     texts.play(player.time);
   }

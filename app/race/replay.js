@@ -1,29 +1,19 @@
 // The replay of a race. Each method has a lane: a bar in the overview and a text, both growing at the measured
 // speed. A player with controls advances the time of the race, at full speed or slower.
 
-import { button, h, number, sum, text } from "../../assets/viewer/dom.js";
-import { playIcon } from "../../assets/viewer/player.js";
-import { count, fixed, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
-import { readSide } from "./texts.js";
+import { button, clamp, h, sum } from "../../assets/viewer/dom.js";
+import { showPlaying } from "../../assets/viewer/player.js";
+import { count, milliseconds } from "../../assets/viewer/words.js";
+import { paceOf } from "./results.js";
+import { proposersOf, readSide } from "./texts.js";
 
-const ORDINALS = ["", "1st", "2nd", "3rd"];
-export const ordinal = (place) => ORDINALS[place] || `${place}th`;
+export const ordinal = (place) => ["", "1st", "2nd", "3rd"][place] ?? `${place}th`;
 
-/** Parses a lane; `end` is in seconds since the prompt was read. */
+/** A lane of `app/race/tab.py` with its steps parsed, its number of tokens (`total`), and its `end` in seconds since the prompt was read. */
 export function readLane(raw) {
   const side = readSide(raw);
-  const row = raw.row && typeof raw.row === "object" ? raw.row : null;
-  return {
-    ...side,
-    method: text(raw.method),
-    name: text(raw.name),
-    sentence: text(raw.sentence),
-    state: text(raw.state),
-    problem: text(raw.problem),
-    row,
-    total: sum(side.steps.map((step) => step.tokens.length)),
-    end: side.steps.at(-1)?.end ?? 0,
-  };
+  const total = sum(side.steps.map((step) => step.tokens.length));
+  return { ...raw, ...side, total, end: side.steps.at(-1)?.end ?? 0 };
 }
 
 export class LaneView {
@@ -55,14 +45,11 @@ export class LaneView {
   blocks() {
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
     return this.lane.steps.map(({ tokens, seconds, end }) => {
-      const counts = PROPOSERS.map((who) => [who, tokens.filter((token) => token.proposer === who).length]).filter(
-        ([, n]) => n,
-      );
       const title = `${count(tokens.length, "token")} in ${milliseconds(seconds)}`;
       return h(
         "span",
         { class: "block", title, style: `left:${share(end - seconds)};width:${share(seconds)}` },
-        ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
+        ...proposersOf(tokens).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
       );
     });
   }
@@ -100,9 +87,8 @@ export class LaneView {
     const { row, state, end, steps } = this.lane;
     if (!end) return [`${count(steps.length, "step")}, no times`];
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
-    const place = row && this.decided && number(row.place, 1, 99, null);
-    const words = `${place ? ordinal(place) : state} · ${time} · ${count(steps.length, "step")}`;
-    return [words, ` of ${fixed((1000 * end) / steps.length, 1)} ms`];
+    const place = this.decided && row?.place ? ordinal(row.place) : state;
+    return [`${place} · ${time} · ${count(steps.length, "step")}`, ` of ${paceOf(this.lane)} ms`];
   }
 }
 
@@ -168,7 +154,7 @@ export class Player {
   /** Stops at a time. */
   seek(time) {
     this.playing = false;
-    this.time = Math.min(this.duration, Math.max(0, time));
+    this.time = clamp(time, 0, this.duration);
     this.changed();
   }
 
@@ -188,7 +174,6 @@ export class Controls {
   constructor(player) {
     this.player = player;
     this.play = button("", { class: "play" }, () => player.toggle());
-    this.playing = null;
     this.restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
     this.slider = h("input", {
       type: "range",
@@ -227,11 +212,7 @@ export class Controls {
   show() {
     const { time, duration, playing, speed } = this.player;
     this.box.hidden = duration <= 0;
-    if (this.playing !== playing) {
-      this.playing = playing;
-      this.play.replaceChildren(playIcon(playing));
-      this.play.setAttribute("aria-label", playing ? "Pause" : "Play the race");
-    }
+    showPlaying(this.play, playing, "Play the race");
     this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
     const words = clockWords(this.player);
     this.slider.setAttribute("aria-valuetext", words);

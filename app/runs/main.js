@@ -3,7 +3,8 @@
 import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
-import { Address, explorer, openLinked } from "./address.js";
+import { explorer } from "../static/explorer.js";
+import { Address, openLinked } from "./address.js";
 
 /** Hours and minutes, with the date if it is not today. */
 function clock(seconds) {
@@ -224,9 +225,9 @@ class RunsView {
 
   /** Requests one file: the traces of all runs, or the class file, which opens at the pinned step. */
   together(kind) {
-    const { pinned } = explorer() ? explorer().dataset : {};
-    const [keys, title] = [this.ticked, this.heading.value];
-    this.trigger("together", { kind, step: pinned ? Number(pinned) : null, keys, title });
+    const pinned = explorer()?.dataset.pinned;
+    const step = pinned ? Number(pinned) : null;
+    this.trigger("together", { kind, step, keys: this.ticked, title: this.heading.value });
   }
 
   /** The keys of the ticked runs. */

@@ -13,7 +13,6 @@ const PARTS = [
 ];
 const LEAST = 0.05; // passes; smaller parts are not named
 
-export const passCount = (n) => `${n} ${n === 1 ? "pass" : "passes"}`;
 export const passes = (cost) => (fixed(cost, 1) === "1.0" ? "1 pass" : `${fixed(cost, 1)} passes`);
 
 /** The result of a step, from its tokens and its cost: passes saved or lost. */
@@ -27,7 +26,7 @@ export function savedWords(brought, cost) {
 
 /** A row for `barRows`: the parts of the cost of a step that brings `brought` tokens. */
 export function costRow(name, note, parts, brought) {
-  const cost = sum(Object.values(parts));
+  const cost = sum(parts);
   const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
   return { name, note, parts, brought, total: passes(cost), words };
 }
@@ -39,9 +38,7 @@ export function costRow(name, note, parts, brought) {
  * and lines of `words`: text at the end of the row; `brought`: tokens of a step, marked in the row.
  */
 export function barRows(rows) {
-  const most =
-    1.02 *
-    Math.max(1, ...rows.map(({ brought }) => brought), ...rows.map(({ parts }) => sum(Object.values(parts ?? {}))));
+  const most = 1.02 * Math.max(1, ...rows.map(({ brought }) => brought), ...rows.map(({ parts }) => sum(parts ?? {})));
   const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
   const bar = ({ parts, tokens }) =>
     tokens

@@ -1,7 +1,7 @@
 // Details of one node, or of the whole step if no node is selected: in the panel beside the tree and in the tooltip.
 
 import { BONUS, nodeOf } from "./step.js";
-import { button, h, sum } from "./dom.js";
+import { clamp, closeButton, h, sum } from "./dom.js";
 import {
   alternativesOf,
   bonusSentence,
@@ -118,7 +118,7 @@ function alternativeRow(a, proposer, sampled, draw) {
 }
 
 /** The number of sequential drafter passes, if known. */
-const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
+const passWords = (step) => (step.passes ? `, ${count(step.passes, "pass")}` : "");
 
 /** Where the second drafts start, or if no prefixes were selected, the number of further drafts; null without further drafts. */
 function redraftFact({ branches, selected }) {
@@ -129,7 +129,7 @@ function redraftFact({ branches, selected }) {
 
 /** The card of a step: a table of its stages with their times, then sentences. */
 function stepCard(step, total) {
-  const spent = sum(Object.values(step.seconds));
+  const spent = sum(step.seconds);
   const facts = {
     first_draft: step.levels.length
       ? count(step.levels.length, "level") + passWords(step)
@@ -181,9 +181,7 @@ export class DetailsView {
   constructor({ details: host, redraft: below }, state, redraft, places, strip) {
     Object.assign(this, { host, below, redraft, places, strip });
     this.inView = 0; // number of the latest answer that was scrolled into view
-    this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () =>
-      state.set({ node: null }),
-    );
+    this.close = closeButton("Release the node", () => state.set({ node: null }));
     this.body = h("div", { class: "body" });
     host.append(this.close, this.body);
   }
@@ -202,7 +200,7 @@ export class DetailsView {
   placeCard({ prefix, answer, number }) {
     const { below, strip } = this;
     const room = strip.viewport.size.width - below.offsetWidth;
-    below.style.left = `${Math.max(0, Math.min(room, strip.x(prefix + 0.5) * strip.scale - below.offsetWidth / 2))}px`;
+    below.style.left = `${clamp(strip.x(prefix + 0.5) * strip.scale - below.offsetWidth / 2, 0, room)}px`;
     if (this.inView !== number) below.scrollIntoView({ block: "nearest" });
     this.inView = answer ? number : this.inView;
   }

@@ -20,12 +20,25 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 /** An SVG element; children are nodes or text. */
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-/** A button that calls `act` when clicked; `label`: text or an element. */
+/** A button that calls `act` when clicked; `label`: text, an element, or a list of these. */
 export function button(label, attributes, act = null) {
-  const made = h("button", { type: "button", ...attributes }, label);
+  const made = h("button", { type: "button", ...attributes }, ...[label].flat());
   if (act) made.addEventListener("click", act);
   return made;
 }
+
+/** The button ✕ that closes a panel. */
+export const closeButton = (label, act, title = null) =>
+  button("✕", { class: "icon close", "aria-label": label, title }, act);
+
+/** A summary that unfolds `parts`. */
+export const fold = (summary, ...parts) => h("details", {}, h("summary", {}, summary), ...parts);
+
+/** Dispatches an event that bubbles up to the document. */
+export const emit = (element, name, detail) => element.dispatchEvent(new CustomEvent(name, { bubbles: true, detail }));
+
+/** The value, or the nearest end of the range; `low` if the range is empty. */
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** Sets aria-current=step on parts[at] only. */
 export function markCurrent(parts, at) {
@@ -46,7 +59,7 @@ export const icon = (path) =>
 /** Converts to a number and clamps it to [low, high]; returns `fallback` if it is not finite. */
 export function number(value, low, high, fallback) {
   const n = value === null || value === undefined || value === "" ? NaN : Number(value);
-  return Number.isFinite(n) ? Math.min(high, Math.max(low, n)) : fallback;
+  return Number.isFinite(n) ? clamp(n, low, high) : fallback;
 }
 
 /** Like `number`, rounded. */
@@ -55,7 +68,8 @@ export const whole = (value, low, high, fallback) => {
   return n === fallback ? n : Math.round(n);
 };
 
-export const sum = (values) => values.reduce((total, value) => total + value, 0);
+/** The sum of the values of a list or an object. */
+export const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) =>
   typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);

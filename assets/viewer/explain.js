@@ -4,6 +4,7 @@ import { oddsAfter } from "./sampling.js";
 import {
   capital,
   count,
+  countInWords,
   inWords,
   joined,
   ordinal,
@@ -163,7 +164,7 @@ function storyPieces(step) {
 function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0
-    ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} before the break`
+    ? ` that had started ${countInWords(early, "token")} before the break`
     : " that had started where the first one broke";
 }
 

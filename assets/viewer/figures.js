@@ -1,6 +1,6 @@
 // Draws plotly figures in the colours of the theme and the width of their box, with a table of their numbers.
 
-import { button, h, oncePerFrame, text } from "./dom.js";
+import { button, h, oncePerFrame } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
 // Looks of the marks in the legend above a figure; the second drafter has another colour.
@@ -35,7 +35,7 @@ function configOf(library, name) {
 export function plotly(address) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   window.plotlyOnItsWay ??= new Promise((resolve, reject) => {
-    const root = (window.gradio_config && window.gradio_config.root) || location.origin + location.pathname;
+    const root = window.gradio_config?.root || location.origin + location.pathname;
     const script = h("script", { src: root.replace(/\/$/, "") + address });
     script.addEventListener("load", () => resolve(window.Plotly));
     script.addEventListener("error", () => {
@@ -58,23 +58,15 @@ function themed(figure, element, colours) {
 /** Frames around the marks (columns, rows or cells) whose place is in `places`. */
 export function frames(data, places, line) {
   const shapes = [];
-  const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
-  for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data) {
-    if (type === "heatmap")
-      customdata.forEach((row, down) =>
-        row.forEach((place, across) =>
-          add(place, { x0: across - 0.5, x1: across + 0.5, y0: down - 0.5, y1: down + 0.5 }),
-        ),
-      );
-    else if (orientation === "h")
-      customdata.forEach((place, n) =>
-        add(place, { xref: "paper", x0: 0, x1: 1, yref: yaxis || "y", y0: y[n] - 0.5, y1: y[n] + 0.5 }),
-      );
-    else
-      customdata.forEach((place, n) =>
-        add(place, { xref: xaxis || "x", x0: x[n] - 0.5, x1: x[n] + 0.5, yref: "paper", y0: 0, y1: 1 }),
-      );
-  }
+  const add = (place, ...sides) => places.has(place) && shapes.push(Object.assign({ type: "rect", line }, ...sides));
+  const across = (middle, xref = "x") => ({ xref, x0: middle - 0.5, x1: middle + 0.5 });
+  const down = (middle, yref = "y") => ({ yref, y0: middle - 0.5, y1: middle + 0.5 });
+  for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data)
+    for (const [n, place] of customdata.entries()) {
+      if (type === "heatmap") place.forEach((cell, column) => add(cell, across(column), down(n)));
+      else if (orientation === "h") add(place, { xref: "paper", x0: 0, x1: 1 }, down(y[n], yaxis));
+      else add(place, across(x[n], xaxis), { yref: "paper", y0: 0, y1: 1 });
+    }
   return shapes;
 }
 
@@ -111,10 +103,6 @@ export class FigureView {
       this.host,
       this.numbers,
     );
-    this.numbers.addEventListener("click", (event) => {
-      const mark = event.target.closest("button");
-      if (mark) this.take(Number(mark.dataset.place));
-    });
     this.draw = oncePerFrame(() => this.redraw());
     new ResizeObserver(([entry]) => {
       const width = Math.floor(entry.contentRect.width);
@@ -209,22 +197,14 @@ export class FigureView {
 
   fillTable() {
     const { head, rows } = this.panel.table;
-    const content = (cell) =>
-      !Array.isArray(cell)
-        ? cell
-        : this.choose
-          ? h(
-              "button",
-              {
-                type: "button",
-                class: "small",
-                "data-place": cell[1],
-                "aria-pressed": String(this.chosen.has(cell[1])),
-                "aria-label": `${text(this.panel.names[cell[1]])}: list ${cell[0]}`,
-              },
-              cell[0],
-            )
-          : cell[0];
+    const content = (cell) => {
+      if (!Array.isArray(cell)) return cell;
+      const [words, place] = cell;
+      const name = `${this.panel.names[place] ?? ""}: list ${words}`;
+      const pressed = String(this.chosen.has(place));
+      const state = { class: "small", "data-place": place, "aria-pressed": pressed, "aria-label": name };
+      return this.choose ? button(words, state, () => this.take(place)) : words;
+    };
     const row = (cells) =>
       h(
         "tr",

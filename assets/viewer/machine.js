@@ -53,7 +53,7 @@ export function meanParts(machine, method, works) {
 /** The mean cost of the steps of a run, in passes over one token; null if unknown. */
 export function meanCost(machine, method, works) {
   const parts = meanParts(machine, method, works);
-  return parts && sum(Object.values(parts));
+  return parts && sum(parts);
 }
 
 /** Parses the work of a step, [first, [again, …], nodes]; null stays null. */

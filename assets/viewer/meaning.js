@@ -1,7 +1,7 @@
 // Tooltips with the meaning of terms and settings: one box for the whole document.
 
 import { MEANINGS } from "./constants.js";
-import { h } from "./dom.js";
+import { clamp, h } from "./dom.js";
 import { capital } from "./words.js";
 
 const CONTROLS = new Map(MEANINGS);
@@ -45,6 +45,6 @@ export function explainTerms() {
 /** Puts the box above the element, or below it if there is no space. */
 function place(box, { left, top, bottom }) {
   const { offsetWidth: width, offsetHeight: height } = box;
-  box.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+  box.style.left = `${clamp(left, 8, innerWidth - width - 8)}px`;
   box.style.top = `${top - height - 6 > 4 ? top - height - 6 : bottom + 6}px`;
 }

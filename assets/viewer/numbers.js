@@ -1,7 +1,7 @@
 // Results of a run: the sentence of the last line, the clock of a step, and the totals.
 
 import { STAGES, count, fixed, milliseconds, percent, visible } from "./words.js";
-import { button, h, remember, remembered, sum } from "./dom.js";
+import { button, emit, h, remember, remembered, sum } from "./dom.js";
 import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
 
@@ -28,7 +28,7 @@ export function gist({
 }) {
   if (!steps) return [];
   const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · the run was stopped early" : ""}`;
+  const run = `${count(tokens, "token")} in ${count(steps, "pass")}${live ? " so far" : cut ? " · the run was stopped early" : ""}`;
   if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
   if (!cycle) return [t(run)];
   if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
@@ -53,7 +53,7 @@ export function timesWords(gain, than = "one by one") {
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`), and the cost of its pass of the large model (`pass`)
  *  in passes over one token; null if a time is unknown or was disturbed. */
 export function clockOf({ baseline, disturbed }, step) {
-  const own = step ? sum(Object.values(step.seconds)) : 0;
+  const own = step ? sum(step.seconds) : 0;
   return own && baseline && !disturbed
     ? { own, plain: step.committed.length / baseline, pass: step.seconds.verify * baseline }
     : null;
@@ -93,7 +93,7 @@ export function cycleOf(store) {
   const { tokens, steps, seconds } = store.sums;
   const brought = tokens / steps;
   const cost = (brought * store.baseline) / timed;
-  const all = sum(Object.values(seconds));
+  const all = sum(seconds);
   const parts = partsOf(seconds, all ? cost / all : 0);
   return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
@@ -136,7 +136,7 @@ function speedsOf({ sums, summaries, length, baseline, unwatched }) {
 export function totalsOf(store) {
   const { speed, timed } = speedsOf(store);
   const { tokens, steps, nodes, outcomes, gained, redrafts, seconds } = store.sums;
-  const [cases, all] = [judged(store.sums), sum(Object.values(seconds))];
+  const [cases, all] = [judged(store.sums), sum(seconds)];
   const shares = STAGES.map(([stage, name]) => [name.toLowerCase(), all ? seconds[stage] / all : 0]);
   const drawing = store.unwatched ? `, ${perSecond(speed)} with drawing` : "";
   return [
@@ -174,59 +174,48 @@ export function totalsOf(store) {
 export class NumbersView {
   uses = ["data", "why"];
 
-  /** `ways`: null without a server, else functions: `quickest()` runs the form's prompt as *quickest here*, `full()` with the full tree,
-   *  and `again()` unchanged. */
-  constructor(host, store, state, ways) {
-    Object.assign(this, { host, store, ways });
+  /** `server(event, data)` sends an event; null without a server. */
+  constructor(host, store, state, server) {
+    Object.assign(this, { store, server });
     this.gist = h("p", { class: "gist" });
     this.why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
       state.set({ why: !state.now.why }),
     );
-    this.quick = button(
+    const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);
+    this.quickest = offer(
+      "quickest",
       "Run quickest here",
-      {
-        class: "offer",
-        id: "quickest",
-        hidden: true,
-        title: "Writes the same text, but drafts and verifies only as much as saves time on this machine",
-      },
-      ways?.quickest,
+      "Writes the same text, but drafts and verifies only as much as saves time on this machine",
+      () => server("quickest", { quickest: true }),
     );
-    this.full = button(
+    this.full = offer(
+      "full-tree",
       "Full tree",
-      {
-        class: "offer",
-        id: "full-tree",
-        hidden: true,
-        title: "Runs the prompt again and verifies all drafted tokens, without the limit B",
-      },
-      ways?.full,
+      "Runs the prompt again and verifies all drafted tokens, without the limit B",
+      () => server("full", { full: true }),
     );
-    this.again = button(
-      "Again?",
-      { class: "offer", id: "again", hidden: true, title: "Run the prompt again" },
-      ways?.again,
-    );
+    this.again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
     this.recording = h("b", { class: "recording", hidden: true });
-    host.append(h("div", { class: "line" }, this.recording, this.gist, this.quick, this.full, this.again, this.why));
+    const offers = [this.quickest, this.full, this.again];
+    host.append(h("div", { class: "line" }, this.recording, this.gist, ...offers, this.why));
   }
 
   show({ why }) {
-    const { store, ways } = this;
+    const { store, server } = this;
     const { method, config } = store.header;
     this.why.setAttribute("aria-expanded", why);
     const { tokens } = store.sums;
     const steps = store.length;
     const cycle = cycleOf(store);
-    const made = ways !== null && (!store.recorded || store.own);
-    this.quick.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    const made = server !== null && (!store.recorded || store.own);
+    this.quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
     const limited = config.node_budget && config.node_budget <= config.block_size && config.cost_aware === false;
     this.full.hidden = !(made && !store.live && limited && store.sums.most > config.node_budget);
     this.again.hidden = !(made && cycle?.disturbed);
     this.recording.hidden = !store.recorded || store.own;
     this.recording.textContent = store.opened
       ? `Opened from ${visible(store.opened, 40, " ")}.`
-      : ways
+      : server
         ? "A recording. Press Run to run the prompt here."
         : "A recording.";
     const there = cycle ? this.thereCost() : null;
@@ -238,7 +227,7 @@ export class NumbersView {
       live: store.live,
       cut: store.cut,
       place: store.header.hardware?.device === "cpu" ? "this CPU" : "this machine",
-      quickest: this.quickest(cycle),
+      quickest: this.earlier(cycle),
       elsewhere: there === null ? null : tokens / steps / there,
     });
     this.gist.replaceChildren(
@@ -250,9 +239,9 @@ export class NumbersView {
   }
 
   /** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
-  quickest(cycle) {
+  earlier(cycle) {
     const { header, recorded, own } = this.store;
-    if (!this.ways || (recorded && !own) || !cycle || cycle.disturbed) return null;
+    if (!this.server || (recorded && !own) || !cycle || cycle.disturbed) return null;
     const key = `d2sd-quickest ${header.models.target} ${header.hardware?.device}`;
     if (header.config.cost_aware === true) remember(key, String(cycle.gain));
     return Number(remembered(key)) || null;

@@ -12,9 +12,23 @@ const USUAL = { top_p: 1, seed: 0 }; // default values, not worth showing
 
 /** The elements that views draw into and the buttons of the view, by name, all below `root`. */
 export class Page {
-  uses = ["step", "stage", "headline", "summary", "quiet", "facts", "present", "fresh", "notice", "empty", "waits"];
+  uses = [
+    "data",
+    "step",
+    "stage",
+    "headline",
+    "summary",
+    "quiet",
+    "facts",
+    "present",
+    "fresh",
+    "notice",
+    "empty",
+    "waits",
+  ];
 
-  constructor() {
+  constructor(store) {
+    this.store = store;
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
     this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
@@ -99,10 +113,23 @@ export class Page {
     this.notice.hidden = !notice;
     this.empty.hidden = !empty;
     this.views.hidden = empty || waits;
+    this.showParts();
     this.showLacks(step);
     this.showSentence(step, headline ?? words);
     if (words) this.spoken.textContent = `${name}: ${words.title} ${words.more}`;
     else if (!quiet) this.spoken.textContent = summary;
+  }
+
+  /** Tells in data attributes which parts the run has; styles hide everything about missing parts. */
+  showParts() {
+    const { seen, length } = this.store;
+    const yes = (flag) => (flag || !length ? "yes" : "no");
+    Object.assign(this.root.dataset, {
+      drafts: yes(seen.draft || seen.levels),
+      redrafts: yes(seen.second),
+      predicts: yes(seen.selected),
+      levels: yes(seen.levels),
+    });
   }
 
   /** If the log holds no tokens, a sentence replaces tree and strip. */
@@ -230,24 +257,4 @@ export function runWords({ header, seen, length }) {
     config.chat === true ? "chat" : "",
   ];
   return words.filter(Boolean).join(" · ");
-}
-
-/** Sets data attributes on the root that tell which parts the run has; styles hide everything about missing parts. */
-export class RunView {
-  uses = ["data"];
-
-  constructor(root, store) {
-    Object.assign(this, { root, store });
-  }
-
-  show() {
-    const { store } = this;
-    const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, {
-      drafts: yes(store.seen.draft || store.seen.levels),
-      redrafts: yes(store.seen.second),
-      predicts: yes(store.seen.selected),
-      levels: yes(store.seen.levels),
-    });
-  }
 }

@@ -1,13 +1,14 @@
 // When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
 
-import { barRows, costRow, passCount, passes } from "./bars.js";
+import { barRows, costRow, passes } from "./bars.js";
 import { MEASURED, PAPER } from "./constants.js";
-import { button, h, s, sum, text } from "./dom.js";
+import { button, clamp, closeButton, emit, fold, h, s, sum, text } from "./dom.js";
 import { withTerms } from "./glossary.js";
 import { costParts, h200, meanParts, partsOf, passCost } from "./machine.js";
 import { clockOf, cycleOf, machineOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
+import { runWords } from "./page.js";
 import { ReplaysView } from "./replays.js";
-import { count, fixed, inWords, milliseconds, visible } from "./words.js";
+import { count, countInWords, fixed, milliseconds, visible } from "./words.js";
 
 const EDGE = { left: 26, right: 12, top: 14, bottom: 44 };
 const IDEAL = 295; // tokens; see `PAYS_ASKED`
@@ -33,7 +34,7 @@ export function noPoints({ header, live, disturbed, baseline, sums }) {
   if (disturbed) return "Other work kept the machine busy during the run, so its times are not compared.";
   if (header.missing) return "This log has no times of single passes.";
   if (live) return "The passes of this run appear here after its end.";
-  return baseline && sum(Object.values(sums.seconds))
+  return baseline && sum(sums.seconds)
     ? ""
     : "Plain decoding was not timed with this run, so its passes cannot be compared.";
 }
@@ -101,7 +102,7 @@ class PassesView {
   }
 
   put(nodes) {
-    const pass = Math.min(this.limit, Math.max(1, nodes));
+    const pass = clamp(nodes, 1, this.limit);
     if (pass !== this.at) this.state.set({ pass });
   }
 
@@ -123,7 +124,7 @@ class PassesView {
     const shown = here.find((point) => point.at === at) ?? null;
     const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;
     const there = passCost(MEASURED, this.at);
-    const note = shown ? `${milliseconds(step.seconds.verify)}, this step` : `mean of ${passCount(here.length)}`;
+    const note = shown ? `${milliseconds(step.seconds.verify)}, this step` : `mean of ${count(here.length, "pass")}`;
     const focused = this.svg.contains(this.svg.getRootNode().activeElement);
     this.svg.replaceChildren(
       ...costs.flatMap((cost) => [
@@ -199,7 +200,7 @@ class PassesView {
         ? [
             item(
               "here",
-              `${[model, "on", this.machine].filter(Boolean).join(" ")}: the ${passCount(length)} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
+              `${[model, "on", this.machine].filter(Boolean).join(" ")}: the ${count(length, "pass")} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
             ),
           ]
         : []),
@@ -213,28 +214,27 @@ class PassesView {
 export class PaysView {
   uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
 
-  /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`:
-   *  whether the view is part of Learn. */
-  constructor(host, store, state, { ways, words, opener, ask, halt, told }) {
-    Object.assign(this, { host, store, state, words, told, drawn: null });
+  /** `server(event, data)` sends an event, null without a server; `told`: whether the view is part of Learn. */
+  constructor({ pays: host, root }, store, state, server, told) {
+    Object.assign(this, { host, store, told, drawn: null });
     this.pass = new PassesView(state);
-    this.replays = new ReplaysView({ store, state, ask, halt, told });
+    this.replays = new ReplaysView({ store, state, server, told });
     this.title = h("h2", {}, "When does it pay?");
     this.run = h("div", { class: "of-run" });
     this.ofStep = h("section", { class: "of-step" });
     this.totals = h("dl", { class: "totals" });
-    const offer = (name, words) => ways && button(words, { class: "offer" }, ways[name]);
-    this.offers = { quickest: offer("quickest", "Run quickest here"), again: offer("again", "Run again") };
-    const fold = (name, ...parts) => h("details", {}, h("summary", {}, name), ...parts);
+    const offer = (words, act) => server && button(words, { class: "offer" }, act);
+    this.quickest = offer("Run quickest here", () => server("quickest", { quickest: true }));
+    this.again = offer("Run again", () => emit(host, "explorer:begin"));
     const close = () => {
       state.set({ why: false });
-      opener().focus();
+      root.querySelector(".why-open").focus();
     };
     const folds = [...PAYS_ASKED, ["The formula", PAYS_FORMULA.join("")]].map(([name, words]) =>
       fold(name, h("p", {}, words)),
     );
     this.ours = [this.pass.box, this.ofStep, ...folds]; // hidden for the log of an external server
-    const closer = button("✕", { class: "icon close", "aria-label": "Close", title: "Close (Esc)" }, close);
+    const closer = closeButton("Close", close, "Close (Esc)");
     host.append(
       ...(told ? [] : [closer, this.title, this.run]),
       this.pass.box,
@@ -269,7 +269,7 @@ export class PaysView {
   }
 
   showRun() {
-    const { store, offers } = this;
+    const { store, quickest, again } = this;
     const { header, sums, length, opening } = store;
     const cycle = cycleOf(store);
     const alpha = sums.tokens / length;
@@ -279,13 +279,11 @@ export class PaysView {
     const rows = log ? "" : barRows(rowsOf(store, alpha, timed ? cycle.parts : null, there));
     const slow = wasFixed(cycle, header.config.cost_aware);
     this.run.replaceChildren(
-      h("p", { class: "ran", dir: "auto" }, ...withTerms(this.words())),
-      h("p", { class: "sentence" }, runWords(store, cycle, alpha)),
+      h("p", { class: "ran", dir: "auto" }, ...withTerms(runWords(store))),
+      h("p", { class: "sentence" }, paysWords(store, cycle, alpha)),
       rows,
-      ...(slow && offers.quickest
-        ? [h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", offers.quickest)]
-        : []),
-      ...(cycle?.disturbed && offers.again ? [h("p", {}, offers.again)] : []),
+      slow && quickest ? h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", quickest) : "",
+      cycle?.disturbed && again ? h("p", {}, again) : "",
       h(
         "p",
         { class: "source" },
@@ -315,11 +313,7 @@ export class PaysView {
         "h3",
         {},
         "Does this step pay? ",
-        h(
-          "small",
-          {},
-          `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"} and reads ${step.nodes.size}. It costs:`,
-        ),
+        h("small", {}, `Step ${at + 1} brings ${countInWords(n, "token")} and reads ${step.nodes.size}. It costs:`),
       ),
       barRows([alone, ...rowsOf(store, n, here, there)]),
       here ? "" : h("p", { class: "none" }, noPoints(store)),
@@ -328,8 +322,8 @@ export class PaysView {
   }
 }
 
-/** The result of a run in a sentence. */
-function runWords(store, cycle, alpha) {
+/** Whether drafting pays in a run, in a sentence. */
+function paysWords(store, cycle, alpha) {
   const { header, sums } = store;
   const last = store.summaries[store.length - 1].elapsed;
   if (header.missing && last) {

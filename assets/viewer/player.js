@@ -1,11 +1,19 @@
 // Plays the animation of a step: its clock, and the bar with the slider and the names of the stages.
 
-import { button, h, icon, markCurrent } from "./dom.js";
+import { button, clamp, h, icon, markCurrent } from "./dom.js";
 import { capital } from "./words.js";
 import { END, STAGE_NAMES, stageWords, stagesOf } from "./stages.js";
 
 export const STAGE_SECONDS = 3;
-export const playIcon = (playing) => icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z");
+
+/** Shows on a button whether something plays; `label`: what a press plays; `key`: its key, if it has one. */
+export function showPlaying(button, playing, label, key = "") {
+  const words = playing ? "Pause" : label;
+  if (button.ariaLabel === words) return;
+  button.replaceChildren(icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z"));
+  button.setAttribute("aria-label", words);
+  if (key) button.title = `${words} (${key})`;
+}
 
 /** The time of a step (ALONE to END) at a place among its stages; null is the end. */
 export function timeAt(step, place) {
@@ -17,7 +25,7 @@ export function timeAt(step, place) {
 /** The stage at a place, as an index of STAGE_NAMES; null for the whole step. */
 export function stageAt(step, place) {
   const stages = step && place !== null ? stagesOf(step) : [];
-  return stages[Math.min(stages.length - 1, Math.max(0, Math.ceil(place - 1e-6) - 1))] ?? null;
+  return stages[clamp(Math.ceil(place - 1e-6) - 1, 0, stages.length - 1)] ?? null;
 }
 
 // On the line of the bar, a dot in the middle of each stage's name marks the end of the stage.
@@ -112,7 +120,7 @@ export class Player {
     if (!by && event.key !== " ") return;
     event.preventDefault();
     const { place } = this;
-    if (by) this.seek(Math.min(this.end, Math.max(0, by < 0 ? Math.ceil(place) - 1 : Math.floor(place) + 1)));
+    if (by) this.seek(clamp(by < 0 ? Math.ceil(place) - 1 : Math.floor(place) + 1, 0, this.end));
     else this.toggle();
   }
 
@@ -144,12 +152,7 @@ export class Player {
       slider.max = toLine(stages.length);
       box.style.setProperty("--stages", stages.length);
     }
-    const label = playing ? "Pause" : "Play this step, stage by stage";
-    if (this.button.title !== `${label} (space)`) {
-      this.button.replaceChildren(playIcon(playing));
-      this.button.setAttribute("aria-label", label);
-      this.button.title = `${label} (space)`;
-    }
+    showPlaying(this.button, playing, "Play this step, stage by stage", "space");
     const along = Math.max(0, toLine(place));
     slider.value = along;
     this.way.style.setProperty("--at", (along / Math.max(1, stages.length)).toFixed(4));

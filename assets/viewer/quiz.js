@@ -1,7 +1,7 @@
 // Guessing games over the steps of a run. The result of a step stays hidden until the user has guessed. Two games: the quiz (where will
 // the first draft be rejected?) and the user's own draft (typed.js).
 
-import { button, h } from "./dom.js";
+import { button, clamp, h } from "./dom.js";
 import { where } from "./timeline.js";
 import { quoted } from "./words.js";
 
@@ -178,7 +178,7 @@ export function draftedNode(step, node, by) {
     .filter((n) => n.depth > 0 && n.candidates.includes(0))
     .sort((a, b) => a.depth - b.depth);
   const at = trunk.findIndex(({ id }) => id === node);
-  return trunk.length ? trunk[at < 0 ? 0 : Math.min(trunk.length - 1, Math.max(0, at + by))].id : null;
+  return trunk.length ? trunk[at < 0 ? 0 : clamp(at + by, 0, trunk.length - 1)].id : null;
 }
 
 export class QuizView extends Guessing {

@@ -1,6 +1,6 @@
 // What if a second draft had started here? The user picks a position, and the server drafts from it.
 
-import { button, h } from "./dom.js";
+import { button, clamp, closeButton, h } from "./dom.js";
 import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
@@ -44,18 +44,18 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
 }
 
 export class Redraft {
-  /** `ask(question)` sends a question to the server, null without a server. */
-  constructor(store, state, ask) {
-    Object.assign(this, { store, state, ask, number: 0 });
+  /** `server(event, data)` sends an event; null without a server. */
+  constructor(store, state, server) {
+    Object.assign(this, { store, state, server, number: 0 });
   }
 
   request(prefix) {
     const step = this.state.shown;
     if (step === null) return;
     this.number += 1;
-    const question = { step, prefix, number: this.number, answer: this.ask ? null : { problem: NO_ENGINE } };
+    const question = { step, prefix, number: this.number, answer: this.server ? null : { problem: NO_ENGINE } };
     this.state.pin(step, null, { question });
-    if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
+    this.server?.("redraft", { key: this.store.key, step, prefix, number: this.number });
   }
 
   /** Takes the server's answer; answers to older questions are dropped. */
@@ -83,7 +83,7 @@ export class Redraft {
     const { here } = this;
     if (!here) return null;
     const { prefix, answer, all } = here;
-    const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release());
+    const close = closeButton("Close the what-if", () => this.release());
     const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
@@ -149,7 +149,7 @@ export class PlacesView {
       const to = at(event) + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? NaN);
       if (Number.isNaN(to) || event.shiftKey) return;
       event.preventDefault();
-      this.focus(Math.min(this.buttons.length - 1, Math.max(0, to)));
+      this.focus(clamp(to, 0, this.buttons.length - 1));
     });
   }
 

@@ -1,11 +1,11 @@
 // Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
 
 import { barRows, costRow, passes } from "./bars.js";
-import { button, h, s, sum } from "./dom.js";
+import { button, fold, h, s, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
 import { machineOf } from "./numbers.js";
-import { HIDDEN, LONE, count, fixed, milliseconds } from "./words.js";
+import { count, fixed, milliseconds, unhidden } from "./words.js";
 
 const HIGH = 196; // pixels; height of the picture
 const SIDE = 34; // pixels from its edges to the first and the last K
@@ -83,8 +83,8 @@ export function tokensWith({ index, accepted, nodes, left, whole, committed }, m
   return tokens;
 }
 
-/** Why a run has no replays, in a sentence; "" if the server can make them. `ask`: null without a server. */
-export function whyNone({ header, seen, live, finished }, ask, told) {
+/** Why a run has no replays, in a sentence; "" if the server can make them. `server`: null without one. */
+export function whyNone({ header, seen, live, finished }, server, told) {
   const { temperature, cost_aware: aware } = header.config;
   if (header.missing) return "Other K and γ cannot be replayed: this log has no drafts.";
   if (!seen.draft) return "This method has neither K nor γ.";
@@ -92,7 +92,7 @@ export function whyNone({ header, seen, live, finished }, ask, told) {
   if (aware) return "“Quickest here” chose K and γ anew in each step, so they cannot be compared.";
   if (live || !finished)
     return live ? "Other K and γ can be compared after the end of the run." : "This run has no end.";
-  if (ask) return "";
+  if (server) return "";
   return told
     ? "To compare other K and γ for this run, open “why?” in Explore."
     : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
@@ -100,9 +100,9 @@ export function whyNone({ header, seen, live, finished }, ask, told) {
 
 /** Sliders for K and γ, with a picture of tokens per step and time per token. */
 export class ReplaysView {
-  /** `ask(question)` asks the server for replays, null without one; `halt()` stops them; `told`: whether the view is part of Learn. */
-  constructor({ store, state, ask, halt, told }) {
-    Object.assign(this, { store, state, ask, told, number: 0 });
+  /** `server(event, data)` sends an event, null without a server; `told`: whether the view is part of Learn. */
+  constructor({ store, state, server, told }) {
+    Object.assign(this, { store, state, server, told, number: 0 });
     this.inputs = {};
     const slider = (id, words) => {
       const input = h("input", { type: "range", min: 0, step: 1, id: `by-hand-${id}`, "aria-label": words });
@@ -113,7 +113,7 @@ export class ReplaysView {
     };
     this.none = h("p", { class: "none" });
     this.start = button("Compare other K and γ", { class: "offer", id: "replay" }, () => this.request());
-    this.stop = button("Stop", { class: "offer", id: "stop-replay" }, halt);
+    this.stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
     this.progress = h("progress", { "aria-label": "Replays", max: 1 });
     this.said = h("p", { class: "none", role: "status" });
     this.waits = h("div", { class: "waits" }, this.start, this.progress, this.stop, this.said);
@@ -131,7 +131,7 @@ export class ReplaysView {
       this.figures,
       this.rows,
       this.best,
-      h("details", {}, h("summary", {}, "The text, divided into these steps"), this.cut),
+      fold("The text, divided into these steps", this.cut),
     );
     this.box = h(
       "section",
@@ -162,7 +162,7 @@ export class ReplaysView {
   request() {
     this.number += 1;
     this.state.set({ asked: { number: this.number } });
-    this.ask({ key: this.store.key, number: this.number });
+    this.server("replays", { key: this.store.key, number: this.number });
   }
 
   /** Takes the progress of a request, or the reason why it failed. */
@@ -178,7 +178,7 @@ export class ReplaysView {
 
   show({ tried, asked, step }) {
     const { store, replays, inputs } = this;
-    const none = replays ? "" : whyNone(store, this.ask, this.told);
+    const none = replays ? "" : whyNone(store, this.server, this.told);
     const runs = asked !== null && !asked.problem;
     this.none.textContent = none;
     this.none.hidden = !none;
@@ -231,7 +231,7 @@ export class ReplaysView {
     this.cut.replaceChildren(
       ...point.committed.map((size) => {
         const words = tokens.slice(from, (from += size)).join("");
-        return h("span", { title: count(size, "token") }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌"));
+        return h("span", { title: count(size, "token") }, unhidden(words));
       }),
     );
   }

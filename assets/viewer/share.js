@@ -2,7 +2,7 @@
 
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
-import { button, h, text } from "./dom.js";
+import { button, clamp, h, text } from "./dom.js";
 
 const RETAINED_MS = 60000; // a browser may read the URL only after the user has chosen a folder
 
@@ -61,30 +61,28 @@ function linkTo(store, { shown, shownNode }) {
 }
 
 export class ShareView {
-  /** `served`: whether there is a server; `ask(kind, step, node)` requests a file from it. */
-  constructor({ store, state, pictures, served, ask }) {
+  /** `server(event, data)` sends an event; null without a server. */
+  constructor(store, state, pictures, server) {
     Object.assign(this, { store, state, pictures });
     this.said = h("span", { class: "said", role: "status" });
     this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () =>
       this.toggle(this.menu.hidden),
     );
-    const item = (words, hint, act) => {
-      const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
-      row.append(h("span", {}, hint));
-      return row;
-    };
+    const item = (words, hint, act) =>
+      button([h("b", {}, words), h("span", {}, hint)], { role: "menuitem" }, () => this.choose(act));
+    const file = (kind, node) => server("export", { kind, step: state.shown, node });
     this.menu = h(
       "div",
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
-      served && item("Copy link", "prompt, settings, step, node", () => this.copy()),
-      served && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
-      served && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
-      served && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
+      server && item("Copy link", "prompt, settings, step, node", () => this.copy()),
+      server && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
+      server && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
+      server && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
       item("JSONL", "the whole trace; its steps count from 0", () => this.lines()),
-      served && item("GraphML", "this step, for networkx", () => ask("graphml", state.shown)),
+      server && item("GraphML", "this step, for networkx", () => file("graphml", null)),
       item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as a pixel image", () => this.png()),
-      served && item("HTML", "a page that works offline", () => ask("html", state.shown, state.shownNode)),
+      server && item("HTML", "a page that works offline", () => file("html", state.shownNode)),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
     this.listen();
@@ -182,7 +180,7 @@ export class ShareView {
       const image = new Image();
       image.src = address;
       await image.decode();
-      const dense = Math.min(3, Math.max(1, 16000 / Math.max(width, height)));
+      const dense = clamp(16000 / Math.max(width, height), 1, 3);
       const canvas = h("canvas", { width: Math.round(width * dense), height: Math.round(height * dense) });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
       const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));

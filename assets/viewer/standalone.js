@@ -2,7 +2,7 @@
 // selection: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { NO_GAME, readAddress, withFields } from "./address.js";
-import { button, h } from "./dom.js";
+import { button, emit, h } from "./dom.js";
 import { start as startViewer } from "./main.js";
 import { explainTerms } from "./meaning.js";
 import { count } from "./words.js";
@@ -130,8 +130,7 @@ class RunsPage {
   showTour() {
     const { chapter, step } = address();
     if (this.tourBox.hidden) return;
-    if (this.touredRun === this.shown)
-      return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { chapter, step } }));
+    if (this.touredRun === this.shown) return emit(this.tourBox.firstChild, "learn:go", { chapter, step });
     this.touredRun = this.shown;
     const box = h("div");
     this.tourBox.replaceChildren(box);
@@ -178,13 +177,10 @@ class RunsPage {
       this.shown = this.addressed;
       this.props.value = this.valueOf(this.shown);
       for (const act of this.watchers) act();
-    } else if (this.wanted) this.element.dispatchEvent(new CustomEvent("explorer:select", { detail: this.wanted }));
+    } else if (this.wanted) emit(this.element, "explorer:select", this.wanted);
     this.showChoices();
     this.showTour();
-    if (game !== this.game)
-      this.element.dispatchEvent(
-        new CustomEvent("explorer:guess", { detail: { name: game || this.game, on: game !== "" } }),
-      );
+    if (game !== this.game) emit(this.element, "explorer:guess", { name: game || this.game, on: game !== "" });
   }
 }
 

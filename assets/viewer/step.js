@@ -144,9 +144,6 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
   return step;
 }
 
-/** Reads a committed token in its short form [text, proposer]. */
-export const readToken = ([text, proposer]) => ({ text, proposer });
-
 /** The fields of a step that the timeline and the totals need; its tree is not read. */
 export function summarise(raw, outcome) {
   const { actual_boundary: boundary, nodes, seconds, elapsed } = raw;

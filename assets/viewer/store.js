@@ -283,7 +283,7 @@ export class Store {
 
   /** The share of the steps' time that was not spent on drawing them; 1 if unknown. */
   get undrawn() {
-    const all = sum(Object.values(this.sums.seconds));
+    const all = sum(this.sums.seconds);
     return this.unwatched && all ? this.sums.tokens / this.unwatched / all : 1;
   }
 

@@ -1,7 +1,7 @@
 // The strip under the tree, on the same x axis: the drafter's confidence in each token, and the predicted rejection boundaries. On a narrow
 // screen the titles have separate lines, because the drawing has no left margin for them.
 
-import { h, s } from "./dom.js";
+import { clamp, h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
 import { NARROW } from "./tree.js";
 import { capital, count, joined, ordinal, afterToken, probability, quoted, share, visible } from "./words.js";
@@ -106,7 +106,7 @@ export class StripView {
     const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
     const group = s("g", { class: "levels" });
     const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
-    const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
+    const decades = clamp(Math.ceil(-Math.log10(least)), 1, MOST_DECADES);
     const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // log scale: path probabilities are products
     for (let n = 0; n <= decades; n += 1) {
       const y = height(10 ** -n);
@@ -178,7 +178,7 @@ export class StripView {
       const state = fateOf(step, k);
       const height = Math.max(1, c * (bottom - top - 14));
       const x = this.x(k);
-      const w = Math.max(3, Math.min(48, this.width(k) * 0.6));
+      const w = clamp(this.width(k) * 0.6, 3, 48);
       const column = s("g", { class: "column", "data-depth": k });
       bars.append(column);
       column.append(

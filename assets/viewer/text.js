@@ -2,7 +2,6 @@
 
 import { BONUS } from "./step.js";
 import { button, h } from "./dom.js";
-import { LONE } from "./words.js";
 
 const LONG_PROMPT = 72; // characters; of longer prompts only the end is shown
 const MANY_LINES = 60; // from this number on, lines out of view are not laid out
@@ -12,7 +11,7 @@ const SETTLE = 120; // ms until lines that came into view are laid out
 /** Text as nodes, with visible line breaks. */
 export const broken = (text) =>
   text
-    .replace(LONE, "\ufffd")
+    .toWellFormed()
     .split("\n")
     .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
 
@@ -57,7 +56,7 @@ export class TextView {
 
   showPrompt(unfolded) {
     this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers the prompt instead of continuing it
-    const all = this.store.prompt.replace(LONE, "\ufffd");
+    const all = this.store.prompt.toWellFormed();
     if (unfolded || all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
     const more = button("…", { class: "more", title, "aria-label": title }, () => this.state.set({ unfolded: true }));

@@ -1,6 +1,6 @@
 // The steps of a run as bars, and a finder for steps by outcome, length or time.
 
-import { button, h, oncePerFrame, sum } from "./dom.js";
+import { button, clamp, h, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, probability, spoken, took } from "./words.js";
 
 // pixels; few: number of steps that fill the width; worded: from this width on a bar has its text below
@@ -29,7 +29,7 @@ export class TimelineView {
     const found = foundBy(filter, summaries);
     Object.assign(this, { at, pinned, matching: found && new Set(found), told: hidden ?? Infinity });
     const wanted = first ?? (following ? length : (at ?? 0) - this.capacity / 2);
-    this.first = Math.max(0, Math.min(Math.round(wanted), length - this.capacity));
+    this.first = clamp(Math.round(wanted), 0, length - this.capacity);
     this.describe();
     this.draw();
   }
@@ -41,7 +41,7 @@ export class TimelineView {
   /** Width of a bar with its gap. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
-    return Math.max(even, Math.min(BAR.most, even * this.state.now.bars));
+    return clamp(even * this.state.now.bars, even, BAR.most);
   }
 
   get capacity() {
@@ -178,7 +178,7 @@ export class TimelineView {
   tell(at, event) {
     if (at === null || at >= this.told) return this.tooltip.hide();
     const { total, verdict } = this.store.summaries[at];
-    const seconds = sum(Object.values(this.store.secondsOf(at)));
+    const seconds = sum(this.store.secondsOf(at));
     const time = seconds ? took({ drawing: this.store.live }, seconds) : "";
     const facts = [count(total, "token"), OUTCOMES[verdict]?.words, time];
     const card = h(
@@ -226,14 +226,14 @@ export class TimelineView {
       (event) => {
         if (event.ctrlKey || event.metaKey) {
           event.preventDefault();
-          const bars = Math.min(16, Math.max(1, state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8)));
+          const bars = clamp(state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8), 1, 16);
           state.set({ bars, first: null });
           return;
         }
         if (this.store.length <= this.capacity) return;
         event.preventDefault();
         this.first += (event.deltaX + event.deltaY) / this.pitch / 2;
-        state.set({ first: Math.max(0, Math.min(this.first, this.store.length - this.capacity)) });
+        state.set({ first: clamp(this.first, 0, this.store.length - this.capacity) });
       },
       { passive: false },
     );
@@ -263,7 +263,7 @@ const FILTERS = {
     (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE),
   ],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
-  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
+  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(s.seconds))],
 };
 
 export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));

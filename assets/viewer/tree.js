@@ -17,7 +17,7 @@ import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeSha
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
-import { button, s, sum } from "./dom.js";
+import { button, clamp, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
@@ -167,7 +167,7 @@ export class TreeView {
     const row = Math.min(PITCH + 8, pitch(layout));
     const least = (MARGIN.top - at) / k + PILL / 2 + name - row * layout.low;
     const most = (size.height - MARGIN.bottom - at) / k - PILL / 2 - row * layout.high;
-    const first = Math.max(least, Math.min(most, 0));
+    const first = clamp(0, least, most);
     return new Map([...layout.lanes].map(([id, lane]) => [id, first + row * lane]));
   }
 

@@ -1,7 +1,7 @@
 // Layout of a token tree: the lane of every node, the widths of columns, and the next node in a direction.
 
 import { BONUS, nodeOf } from "./step.js";
-import { sum } from "./dom.js";
+import { clamp, sum } from "./dom.js";
 import { quoted } from "./words.js";
 
 const MOST_CHAINS = 64; // more never fit on a screen
@@ -62,7 +62,7 @@ export function layoutTree(main, fits = null, reach = () => 0) {
   widen(main);
   if (!fits) return arrange(main, order, order.length);
   let least = order.filter((chain) => chain.needed).length;
-  let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
+  let most = clamp(order.length, least, MOST_CHAINS);
   const whole = arrange(main, order, most);
   if (fits(whole)) return whole;
   // binary search for the largest number of chains that fits
@@ -317,21 +317,24 @@ export class Columns {
   }
 
   width(depth) {
-    return this.widths[Math.min(this.widths.length - 1, Math.max(0, depth))];
+    return this.widths[clamp(depth, 0, this.widths.length - 1)];
   }
 
   /** x of a depth: whole numbers are the middles of columns, halves the borders between them. */
   x(depth) {
     const at = depth + 0.5;
-    const column = Math.min(this.widths.length - 1, Math.max(0, Math.floor(at)));
+    const column = clamp(Math.floor(at), 0, this.widths.length - 1);
     return this.starts[column] + (at - column) * this.widths[column] - this.widths[0] / 2;
   }
 
   /** The depth at a place; the inverse of `x`. */
   depth(x) {
     const place = x + this.widths[0] / 2;
-    let column = this.starts.findLastIndex((start) => start <= place);
-    column = Math.min(this.widths.length - 1, Math.max(0, column));
+    const column = clamp(
+      this.starts.findLastIndex((start) => start <= place),
+      0,
+      this.widths.length - 1,
+    );
     return column + (place - this.starts[column]) / this.widths[column] - 0.5;
   }
 }
@@ -340,7 +343,7 @@ function slimWidths(needs, wishes, across, matters) {
   const wide = new Map();
   let room = across - needs.length * FITTED.slim;
   const widen = (at) => {
-    const width = Math.min(FITTED.wide, Math.max(WORDLESS, needs[at]));
+    const width = clamp(needs[at], WORDLESS, FITTED.wide);
     // go on after a word that does not fit: a shorter one may still fit
     if (!needs[at] || wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
     wide.set(at, width);
@@ -350,7 +353,7 @@ function slimWidths(needs, wishes, across, matters) {
   for (const at of needs.keys()) widen(at);
   for (const full of [needs, wishes])
     for (const [at, width] of wide) {
-      const more = Math.max(0, Math.min(room, full[at] - width)); // first words that are cut, then words in small type
+      const more = clamp(full[at] - width, 0, room); // first words that are cut, then words in small type
       wide.set(at, width + more);
       room -= more;
     }

@@ -114,11 +114,11 @@ const NO_DRAFTS =
 export class TypedView extends Guessing {
   question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you like." };
 
-  /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
-   *  `rival`: accepted tokens per step to beat, or null. */
-  constructor({ root, store, state, ask, copy, rival }) {
+  /** `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted tokens per step to beat, or
+   *  null. */
+  constructor({ root, store, state, server, share, rival }) {
     super(root, store, state, "draft");
-    Object.assign(this, { ask, rival, number: 0 });
+    Object.assign(this, { server, rival, number: 0 });
     this.before = h("p", { class: "before", dir: "auto", "aria-label": "The text so far" });
     this.field = h("input", {
       type: "text",
@@ -151,7 +151,7 @@ export class TypedView extends Guessing {
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
     this.result = h("ol", { class: "redrafted", "aria-label": "Your tokens" });
     this.facts = h("p", { class: "facts-of" });
-    this.link = copy && button("Copy challenge", {}, () => copy(this.challenge));
+    this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
     this.box = h(
       "div",
       { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" },
@@ -218,8 +218,8 @@ export class TypedView extends Guessing {
     if (!this.asking || !words.trim()) return this.field.focus();
     this.number += 1;
     this.state.set({ waiting: { step, words, number: this.number } });
-    if (!this.ask) return this.settle(RECORDED);
-    this.ask({ key: this.store.key, step, words, number: this.number });
+    if (!this.server) return this.settle(RECORDED);
+    this.server("typed", { key: this.store.key, step, words, number: this.number });
   }
 
   /** Takes the server's answer; answers to older questions are dropped. If the answer is a problem, the recorded text is used. */

@@ -167,7 +167,7 @@ test("a slow run with full trees that was made here offers to run quickest here"
     addEventListener() {},
   };
   const asked = [];
-  const offer = (changes, ways = { quickest: () => asked.push("quickest") }) => {
+  const offer = (changes, server = (event) => asked.push(event)) => {
     const store = {
       ...RUN,
       baseline: 80,
@@ -178,7 +178,7 @@ test("a slow run with full trees that was made here offers to run quickest here"
       sums: { ...RUN.sums, seconds: NO_TIMES },
       ...changes,
     };
-    new NumbersView(element(), store, {}, ways).show({ why: false });
+    new NumbersView(element(), store, {}, server).show({ why: false });
     return made.findLast(({ id }) => id === "quickest");
   };
   assert.equal(offer({}).hidden, false);
