@@ -8,18 +8,17 @@ import { TextsView, readSide } from "../race/texts.js";
 export function start(element, trigger, props, watch) {
   let pairs = [];
   let names = [];
-  const result = h("h2", { class: "result" });
-  const more = h("p", { class: "more" });
-  const titles = h("p", { class: "status" });
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const titles = h("p.status", {});
   const rows = new DifferencesView();
-  const choice = h("select", { "aria-label": "Prompt" });
+  const choice = h("select", { "aria-label": "Prompt", onchange: () => use(choice.value) });
   const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
   const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
-  choice.addEventListener("change", () => use(Number(choice.value)));
   const root = h(
-    "section",
-    { class: "panels race", "aria-label": "Against another set" },
+    "section.panels.race",
+    { "aria-label": "Against another set" },
     result,
     more,
     titles,

@@ -19,11 +19,11 @@ const TONES = {
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
-    this.result = h("h2", { class: "result" });
-    this.more = h("p", { class: "more" });
-    this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
-    this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
-    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    this.result = h("h2.result", {});
+    this.more = h("p.more", {});
+    this.figures = h("dl.panel.figures", { "aria-label": "Figures" });
+    this.reading = h("section.panel.reading", { "aria-label": "Reading" });
+    this.spoken = h("p.spoken", { "aria-live": "polite" });
   }
 
   show(data) {
@@ -36,8 +36,8 @@ class SummaryView {
       return h(
         "li",
         { class: tone },
-        h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark),
-        h("span", { class: "words" }, words),
+        h("i.tone", { title: meaning, "aria-hidden": "true" }, mark),
+        h("span.words", {}, words),
         places?.length > 0 && button("steps", { class: "small", "aria-label": `Show the steps: ${words}` }, show),
       );
     };
@@ -46,10 +46,10 @@ class SummaryView {
     if (!data.progress.running && verdict) this.spoken.textContent = verdict.text;
     const stat = ({ name, value, note, meaning }) =>
       h(
-        "div",
-        { class: "stat" },
+        "div.stat",
+        {},
         h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
-        h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)),
+        h("dd", {}, h("span.value", {}, value), h("span.note", { title: note }, note)),
       );
     this.figures.replaceChildren(...data.stats.map(stat));
   }
@@ -81,25 +81,24 @@ class MembersView {
     Object.assign(this, { open, items: [], shown: AT_ONCE });
     this.title = h("h3", { tabindex: -1 });
     this.kind = "surest";
-    this.kinds = h("div", { class: "kinds", role: "group", "aria-label": "Steps worth seeing" });
-    this.group = h("select", { "aria-label": "Group of prompts" });
-    this.count = h("p", { class: "question", "aria-live": "polite" });
-    this.list = h("ol", { class: "rows" });
+    this.kinds = h("div.kinds", { role: "group", "aria-label": "Steps worth seeing" });
+    this.group = h("select", { "aria-label": "Group of prompts", onchange: () => this.showWorth(this.data) });
+    this.count = h("p.question", { "aria-live": "polite" });
+    this.list = h("ol.rows", {});
     this.more = button("", { class: "small more" }, () => {
       this.shown += AT_ONCE;
       this.draw();
     });
     this.close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
     this.box = h(
-      "section",
-      { class: "panel members", "aria-label": "Steps" },
-      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)),
+      "section.panel.members",
+      { "aria-label": "Steps" },
+      h("div.head", {}, this.title, h("div.tools", {}, this.close)),
       this.kinds,
       this.count,
       this.list,
       this.more,
     );
-    this.group.addEventListener("change", () => this.showWorth(this.data));
   }
 
   /** Lists steps worth seeing of one kind, in the selected group of prompts. */
@@ -150,8 +149,8 @@ class MembersView {
   row({ row, at }) {
     const { steps, runs } = this.data;
     const [step, run] = [`Step ${steps.step[row] + 1}`, runs[steps.run[row]].label];
-    const where = h("span", { class: "where" }, h("b", {}, step), h("bdi", {}, run));
-    const what = h("span", { class: "what" }, ...(at === null ? this.stepWords(row) : this.positionWords(row, at)));
+    const where = h("span.where", {}, h("b", {}, step), h("bdi", {}, run));
+    const what = h("span.what", {}, ...(at === null ? this.stepWords(row) : this.positionWords(row, at)));
     return h(
       "li",
       {},
@@ -169,8 +168,8 @@ class MembersView {
       ...(accepted
         ? [h("b", {}, "accepted ✓")]
         : report.of_paths
-          ? [h("b", { class: "reject" }, "not accepted ✕")]
-          : [h("b", { class: "reject" }, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
+          ? [h("b.reject", {}, "not accepted ✕")]
+          : [h("b.reject", {}, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
     ];
   }
 
@@ -263,7 +262,7 @@ export function start(element, trigger, props, watch, server, options) {
   let data = null;
   let choice = NOTHING;
   const whenShown = oneWait(PATIENCE_MS); // opening another step ends the wait for an earlier one
-  const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
+  const root = h("section.panels.calibrate", { "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
     showChoice(true);
@@ -273,47 +272,36 @@ export function start(element, trigger, props, watch, server, options) {
   const figures = [...main, ...more];
   const [stops, ...others] = more.map((c) => c.box);
   const members = new MembersView(open, () => putAway());
-  const title = h("span", { class: "what" });
-  const here = h("span", { class: "here", hidden: true });
+  const title = h("span.what", {});
+  const here = h("span.here", { hidden: true });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
   const save = () => saveFile("calibration.json", "application/json", figuresJson(data));
-  const tools = h(
-    "div",
-    { class: "tools", hidden: true },
-    button("JSON", { class: "small", "data-save": "json" }, save),
-  );
-  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const tools = h("div.tools", { hidden: true }, button("JSON", { class: "small", "data-save": "json" }, save));
+  const notice = h("p.notice", { role: "alert", hidden: true });
   const empty = h(
-    "p",
-    { class: "empty" },
+    "p.empty",
+    {},
     "Press Measure to run the prompts of the set one by one. The verdict is updated during the measurement.",
   );
   const hint = h(
-    "p",
-    { class: "hint" },
+    "p.hint",
+    {},
     "In a figure, drag to zoom, and double-click to see all. If a figure has a legend of its own, click a name in it to hide its marks. Click a mark to list its steps.",
   );
-  const views = h(
-    "div",
-    { class: "grid", hidden: true },
-    main[0].legend,
-    ...main.map((c) => c.box),
-    members.box,
-    stops,
-  );
+  const views = h("div.grid", { hidden: true }, main[0].legend, ...main.map((c) => c.box), members.box, stops);
   const further = h(
-    "details",
-    { class: "further", hidden: true },
+    "details.further",
+    { hidden: true },
     h("summary", {}, "How sure is this?"),
     summary.reading,
     summary.figures,
     hint,
-    h("div", { class: "charts" }, ...others),
+    h("div.charts", {}, ...others),
   );
   root.prepend(
     summary.result,
     summary.more,
-    h("div", { class: "line" }, title, bar, here, tools),
+    h("div.line", {}, title, bar, here, tools),
     notice,
     empty,
     views,

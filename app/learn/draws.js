@@ -14,7 +14,7 @@ class DrawsView {
     Object.assign(this, { step, place: placeOf(step), redraw, seed: 0, counts: new Map() });
     this.odds = oddsAfter(step, this.place);
     this.rows = h("tbody", {});
-    this.said = h("p", { class: "said", role: "status" });
+    this.said = h("p.said", { role: "status" });
     const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
     const head = h(
       "tr",
@@ -22,9 +22,9 @@ class DrawsView {
       ...["the large model may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
     );
     this.box = h(
-      "div",
-      { class: "draws" },
-      h("div", { class: "row" }, drawer("Draw again", 1), drawer("Draw 100 times", 100)),
+      "div.draws",
+      {},
+      h("div.row", {}, drawer("Draw again", 1), drawer("Draw 100 times", 100)),
       this.said,
       h("table", {}, h("thead", {}, head), this.rows),
     );

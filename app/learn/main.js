@@ -17,7 +17,7 @@ const WORDS_PER_SECOND = 3.6;
 /** The drawing of the step, in a shadow root because Explore uses the same element ids. */
 function drawingIn(host, styles, lines) {
   const root = host.attachShadow({ mode: "open" });
-  const [frame, place] = [h("div", { class: "told-frame" }), h("div", {})];
+  const [frame, place] = [h("div.told-frame", {}), h("div", {})];
   frame.append(place);
   root.append(h("style", {}, styles), frame);
   const dark = () => frame.classList.toggle("dark", document.body.classList.contains("dark"));
@@ -32,31 +32,31 @@ class Tour {
   constructor(element, trigger, { styles }) {
     Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.rail = h("ol", { class: "rail", "aria-label": "Chapters" });
+    this.notice = h("p.notice", { role: "alert", hidden: true });
+    this.rail = h("ol.rail", { "aria-label": "Chapters" });
     this.rail.addEventListener("click", ({ target }) => {
       const at = target.closest("button")?.dataset.at;
       if (at) this.go(Number(at));
     });
-    this.whose = h("p", { class: "whose" });
+    this.whose = h("p.whose", {});
     this.title = h("h3", { tabindex: -1 });
-    this.body = h("div", { class: "body", "aria-live": "polite" });
-    this.stage = h("div", { class: "stage", role: "group", "aria-label": "The step" });
+    this.body = h("div.body", { "aria-live": "polite" });
+    this.stage = h("div.stage", { role: "group", "aria-label": "The step" });
     this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
       this.go(this.at - 1),
     );
     this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
     this.player = button("", { class: "play" }, () => this.toggle());
     this.scene = h(
-      "div",
-      { class: "scene" },
+      "div.scene",
+      {},
       this.rail,
-      h("section", { class: "words", "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
+      h("section.words", { "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
       this.stage,
-      h("div", { class: "ways" }, this.player, this.back, this.next),
+      h("div.ways", {}, this.player, this.back, this.next),
     );
-    this.track = h("div", { class: "track" }, this.scene);
-    element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn" }, this.notice, this.track));
+    this.track = h("div.track", {}, this.scene);
+    element.replaceChildren(h("section.panels.tour", { "aria-label": "Learn" }, this.notice, this.track));
     this.keys = (event) => this.onKey(event);
     this.scrolled = () => this.onScroll();
     document.addEventListener("keydown", this.keys, true);
@@ -174,20 +174,16 @@ class Tour {
 
   /** The foldable details below a chapter. */
   folds({ formula, numbers, asked }) {
-    const fold = (name, ...parts) => h("details", { class: "asked" }, h("summary", {}, name), ...parts);
+    const fold = (name, ...parts) => h("details.asked", {}, h("summary", {}, name), ...parts);
     const values = numbers.map(([name, value]) =>
       h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
     );
     const written = formula.length
-      ? h(
-          "p",
-          { class: "equation", role: "math", "aria-label": formula.map(spokenPiece).join("") },
-          ...formula.map(drawnPiece),
-        )
+      ? h("p.equation", { role: "math", "aria-label": formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
       : "";
     const name = formula.length ? "Show the formula" : "Show the numbers";
     return [
-      ...(formula.length || numbers.length ? [fold(name, written, h("dl", { class: "values" }, ...values))] : []),
+      ...(formula.length || numbers.length ? [fold(name, written, h("dl.values", {}, ...values))] : []),
       ...asked.map(([question, answer]) => fold(question, h("p", {}, answer))),
     ];
   }
@@ -195,8 +191,8 @@ class Tour {
   /** Buttons below the last chapter: the quiz, and Explore. */
   waysOn() {
     return h(
-      "div",
-      { class: "on" },
+      "div.on",
+      {},
       button("Quiz", {}, () => this.open("quiz")),
       button("Open in Explore", { id: "learn-open" }, () => this.open("")),
     );

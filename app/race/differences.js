@@ -9,14 +9,14 @@ export class DifferencesView {
   constructor() {
     this.more = button("", { class: "small", "aria-expanded": "false" }, () => this.unfold(this.fine.hidden));
     const save = () => saveFile("comparison.json", "application/json", JSON.stringify(this.saved, null, 1));
-    this.tools = h("span", { class: "tools" }, this.more, button("JSON", { class: "small" }, save));
+    this.tools = h("span.tools", {}, this.more, button("JSON", { class: "small" }, save));
     this.names = ["", ""].map(() => h("th", { scope: "col" }));
     this.whose = h("th", { scope: "col", class: "words", title: "A difference is clear if its interval leaves out 0" });
     this.body = h("tbody", {});
     this.table = h(
       "table",
       {},
-      h("caption", { class: "spoken" }, "What differs"),
+      h("caption.spoken", {}, "What differs"),
       h(
         "thead",
         {},
@@ -31,11 +31,11 @@ export class DifferencesView {
       ),
       this.body,
     );
-    this.fine = h("p", { class: "fine", hidden: true });
+    this.fine = h("p.fine", { hidden: true });
     this.box = h(
-      "section",
-      { class: "panel differences", "aria-label": "What differs" },
-      h("div", { class: "scroll" }, this.table),
+      "section.panel.differences",
+      { "aria-label": "What differs" },
+      h("div.scroll", {}, this.table),
       this.fine,
     );
   }
@@ -59,7 +59,7 @@ export class DifferencesView {
     this.table.classList.toggle("whole", all);
     this.fine.hidden = !all;
     this.rows.forEach((row, n) => (row.hidden = n >= SHOWN && !all));
-    this.more.setAttribute("aria-expanded", all);
+    this.more.ariaExpanded = all;
     this.more.textContent = all ? "Fewer rows" : further > 0 ? `${further} more rows` : "How sure is this?";
   }
 
@@ -72,8 +72,8 @@ export class DifferencesView {
       value(0),
       value(1),
       h("td", { "data-name": "difference" }, change),
-      h("td", { class: "drawn", "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
-      h("td", { class: "words" }, words),
+      h("td.drawn", { "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
+      h("td.words", {}, words),
     );
   }
 }
@@ -83,10 +83,10 @@ function interval([low, value, high]) {
   const reach = Math.max(Math.abs(low), Math.abs(high), 1e-9);
   const at = (x) => `${(50 + (48 * x) / reach).toFixed(1)}%`;
   return h(
-    "span",
-    { class: "interval" },
-    h("i", { class: "zero" }),
-    high > low ? h("i", { class: "span", style: `left:${at(low)};right:${at(-high)}` }) : "",
-    h("i", { class: "dot", style: `left:${at(value)}` }),
+    "span.interval",
+    {},
+    h("i.zero", {}),
+    high > low ? h("i.span", { style: `left:${at(low)};right:${at(-high)}` }) : "",
+    h("i.dot", { style: `left:${at(value)}` }),
   );
 }

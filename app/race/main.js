@@ -15,25 +15,24 @@ const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
 
 export function start(element, trigger, props, watch) {
-  const result = h("h2", { class: "result" });
-  const more = h("p", { class: "more" });
-  const all = h("p", { class: "all" });
-  const heading = h("b", { class: "title" });
-  const status = h("p", { class: "status", role: "status" });
-  const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const tracks = h("ol", {
-    class: "tracks",
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const all = h("p.all", {});
+  const heading = h("b.title", {});
+  const status = h("p.status", { role: "status" });
+  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const tracks = h("ol.tracks", {
     "aria-label": "Progress of each method. A click chooses a method for the text below.",
   });
-  const table = h("div", { class: "panel figures" });
-  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods in ⋯ and press Race.");
+  const table = h("div.panel.figures", {});
+  const empty = h("p.empty", {}, "Nothing to show yet: choose methods in ⋯ and press Race.");
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
   const axis = h("div", {});
   const pays = button("When does it pay? →", { id: "race-pays" }, () =>
     emit(element, "explorer:learn", { chapter: PAYS }),
   );
-  const copied = h("span", { class: "said", role: "status" });
+  const copied = h("span.said", { role: "status" });
   const link = button(
     "Copy link",
     { title: "Copy a link that fills in the prompt, settings and methods of this race" },
@@ -46,12 +45,12 @@ export function start(element, trigger, props, watch) {
   );
   const rows = new DifferencesView();
   const back = button("Back to the race", { class: "small" }, () => trigger("choose", { at: null }));
-  const sharing = h("div", { class: "sharing" }, back, rows.tools, copied, link);
-  const last = h("div", { class: "head last" }, heading, status, sharing);
-  const stage = h("div", { class: "panel stage" }, result, more, all, controls.box, tracks, axis);
+  const sharing = h("div.sharing", {}, back, rows.tools, copied, link);
+  const last = h("div.head.last", {}, heading, status, sharing);
+  const stage = h("div.panel.stage", {}, result, more, all, controls.box, tracks, axis);
   const root = h(
-    "section",
-    { class: "panels race", "aria-label": "Race" },
+    "section.panels.race",
+    { "aria-label": "Race" },
     empty,
     stage,
     texts.box,
@@ -125,14 +124,14 @@ export function start(element, trigger, props, watch) {
     table.hidden = !raw.some((lane) => lane.row && lane.total);
     const costs = running ? [] : costRows(raw);
     table.replaceChildren(
-      h("div", { class: "head" }, h("h3", {}, "All methods")),
-      h("div", { class: "scroll" }, raceTable(raw, data)),
+      h("div.head", {}, h("h3", {}, "All methods")),
+      h("div.scroll", {}, raceTable(raw, data)),
       costs.length
         ? h(
-            "div",
-            { class: "costs" },
+            "div.costs",
+            {},
             h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
-            h("p", { class: "question" }, elsewhereWords(raw)),
+            h("p.question", {}, elsewhereWords(raw)),
             barRows(costs),
             pays,
           )

@@ -22,23 +22,22 @@ export class LaneView {
   constructor(lane, longest, decided, { choose, open }) {
     Object.assign(this, { lane, decided, longest: Math.max(1e-9, longest) });
     const ready = decided && lane.total > 0;
-    this.rail = h("span", { class: "rail" }, ...this.blocks());
-    this.result = h("span", { class: "result" });
+    this.rail = h("span.rail", { onclick: ready && choose }, ...this.blocks());
+    this.result = h("span.result", {});
     this.name = button(
       lane.name,
       { class: "name", title: lane.sentence, disabled: !ready, "aria-pressed": "false" },
       choose,
     );
     this.track = h(
-      "li",
-      { class: "track", "data-method": lane.method, "data-state": lane.state },
+      "li.track",
+      { "data-method": lane.method, "data-state": lane.state },
       this.name,
       this.rail,
       this.result,
       ready ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : "",
-      lane.problem ? h("p", { class: "problem" }, lane.problem) : "",
+      lane.problem ? h("p.problem", {}, lane.problem) : "",
     );
-    if (ready) this.rail.addEventListener("click", choose);
   }
 
   /** The steps of the bar. The width of a step is its time, divided between the proposers by their numbers of tokens. */
@@ -47,8 +46,8 @@ export class LaneView {
     return this.lane.steps.map(({ tokens, seconds, end }) => {
       const title = `${count(tokens.length, "token")} in ${milliseconds(seconds)}`;
       return h(
-        "span",
-        { class: "block", title, style: `left:${share(end - seconds)};width:${share(seconds)}` },
+        "span.block",
+        { title, style: `left:${share(end - seconds)};width:${share(seconds)}` },
         ...proposersOf(tokens).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
       );
     });
@@ -61,7 +60,7 @@ export class LaneView {
 
   /** `rail`: 0 if the lane is above the text, 1 if below, else -1. */
   choose(rail) {
-    this.name.setAttribute("aria-pressed", rail >= 0);
+    this.name.ariaPressed = rail >= 0;
     this.track.dataset.rail = ["above", "below"][rail] ?? "";
     if (rail < 0) this.frame([]);
   }
@@ -79,7 +78,7 @@ export class LaneView {
     if (this.said === String(words)) return;
     this.said = String(words);
     const [main, pace = ""] = words;
-    this.result.replaceChildren(main, h("span", { class: "pace" }, pace));
+    this.result.replaceChildren(main, h("span.pace", {}, pace));
   }
 
   /** The result in words, and the mean time of a step. */
@@ -183,28 +182,28 @@ export class Controls {
       value: 0,
       class: "time",
       "aria-label": "Time of the race",
+      oninput: () => player.seek((this.slider.valueAsNumber / 1000) * player.duration),
     });
-    this.clock = h("output", { class: "clock" });
+    this.clock = h("output.clock", {});
     this.speeds = SPEEDS.map(([speed, label]) => [
       speed,
       h("input", { type: "radio", name: "race-speed", value: speed }),
       label,
     ]);
     this.box = h(
-      "div",
-      { class: "controls" },
+      "div.controls",
+      {},
       this.play,
       this.restart,
       this.slider,
       this.clock,
       h(
-        "fieldset",
-        { class: "speeds" },
-        h("legend", { class: "spoken" }, "Speed of the replay"),
+        "fieldset.speeds",
+        {},
+        h("legend.spoken", {}, "Speed of the replay"),
         ...this.speeds.map(([, input, label]) => h("label", {}, input, h("span", {}, label))),
       ),
     );
-    this.slider.addEventListener("input", () => player.seek((Number(this.slider.value) / 1000) * player.duration));
     for (const [speed, input] of this.speeds)
       input.addEventListener("change", () => input.checked && player.slow(speed));
   }
@@ -215,7 +214,7 @@ export class Controls {
     showPlaying(this.play, playing, "Play the race");
     this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
     const words = clockWords(this.player);
-    this.slider.setAttribute("aria-valuetext", words);
+    this.slider.ariaValueText = words;
     this.clock.textContent = words;
     for (const [value, input] of this.speeds) input.checked = value === speed;
   }

@@ -34,7 +34,7 @@ export function raceTable(lanes, { plain, reference }) {
   return h(
     "table",
     {},
-    h("caption", { class: "spoken" }, "Figures of the race"),
+    h("caption.spoken", {}, "Figures of the race"),
     h("thead", {}, h("tr", {}, ...heads.map(th))),
     h("tbody", {}, ...lanes.filter(isDone).map((lane) => tableRow(lane, reference))),
   );
@@ -172,11 +172,5 @@ export function timeAxis(longest) {
       `${Number((t * scale).toPrecision(6))}${t ? unit : ""}`,
     ),
   );
-  return h(
-    "div",
-    { class: "track axis", "aria-hidden": "true" },
-    h("span", {}),
-    h("span", { class: "ticks" }, ...ticks),
-    h("span", {}),
-  );
+  return h("div.track.axis", { "aria-hidden": "true" }, h("span", {}), h("span.ticks", {}, ...ticks), h("span", {}));
 }

@@ -102,47 +102,42 @@ export class TextsView {
   /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
   constructor(open, framed = () => {}) {
     Object.assign(this, { open, framed, sides: [], names: [], frame: null });
-    this.status = h("p", { class: "status", role: "status" });
-    this.words = h("div", {
-      class: "rails",
+    this.status = h("p.status", { role: "status" });
+    this.words = h("div.rails", {
       tabindex: 0,
       role: "region",
       "aria-label": "Text with the steps of both; arrow keys move from step to step",
+      onclick: (event) => this.point(event),
+      onpointermove: (event) => event.pointerType !== "touch" && this.point(event),
+      onkeydown: (event) => this.press(event),
     });
-    this.told = h("p", { class: "told", "aria-live": "polite" });
-    this.about = h("div", { class: "about" });
+    this.told = h("p.told", { "aria-live": "polite" });
+    this.about = h("div.about", {});
     const legend = PROPOSERS.map((who) =>
       h("li", {}, h("i", { class: `swatch ${who}`, "aria-hidden": "true" }), NAMED[who]),
     );
     this.box = h(
-      "section",
-      { class: "panel texts", "aria-label": "The text of both" },
-      h(
-        "div",
-        { class: "head" },
-        this.status,
-        h("ul", { class: "legend", "aria-label": "Who wrote a token" }, ...legend),
-      ),
+      "section.panel.texts",
+      { "aria-label": "The text of both" },
+      h("div.head", {}, this.status, h("ul.legend", { "aria-label": "Who wrote a token" }, ...legend)),
       this.words,
       this.told,
       this.about,
     );
-    const choose = ({ target }) => {
-      const piece = target.closest?.("[data-from]");
-      if (!piece) return;
-      const { from, side } = piece.dataset;
-      this.choose(Number(from), side === undefined ? null : Number(side));
-    };
-    this.words.addEventListener("pointermove", (event) => event.pointerType !== "touch" && choose(event));
-    this.words.addEventListener("click", choose);
-    this.words.addEventListener("keydown", (event) => {
-      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (!by || !this.frame) return;
-      const place = by > 0 ? this.frame.to : this.frame.from - 1;
-      this.choose(place, place < this.shared ? null : this.frame.side);
-      this.reveal();
-      event.preventDefault();
-    });
+  }
+
+  point({ target }) {
+    const { from, side } = target.closest("[data-from]")?.dataset ?? {};
+    if (from) this.choose(Number(from), side === undefined ? null : Number(side));
+  }
+
+  press(event) {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by || !this.frame) return;
+    const place = by > 0 ? this.frame.to : this.frame.from - 1;
+    this.choose(place, place < this.shared ? null : this.frame.side);
+    this.reveal();
+    event.preventDefault();
   }
 
   /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
@@ -164,7 +159,7 @@ export class TextsView {
     const rests = sides.map(({ words }, n) => {
       const only = sides.map((side, m) => (m === n ? side : null));
       const rest = words.length > shared ? this.pieces(words, only, shared, words.length, n) : ["ends here"];
-      return h("div", { class: "rest" }, h("b", { class: "whose" }, names[n]), ...rest);
+      return h("div.rest", {}, h("b.whose", {}, names[n]), ...rest);
     });
     this.words.replaceChildren(
       h(
@@ -173,7 +168,7 @@ export class TextsView {
         (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).toWellFormed(),
       ),
       ...this.pieces(sides[0].words, sides, 0, shared, null),
-      sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
+      sides.some((side) => side.words.length > shared) ? h("div.rests", {}, ...rests) : "",
     );
     for (const part of [this.told, this.about]) part.replaceChildren();
     this.framed([[], []]);

@@ -21,28 +21,21 @@ function runRow(run, { number, shown, ticked }, act) {
     class: "tick",
     title: "In the class file",
     "aria-label": `Run ${number} in the class file: ${run.label}`,
+    checked: ticked,
+    onchange: () => act.tick(run, tick.checked),
   });
-  tick.checked = ticked;
-  tick.addEventListener("change", () => act.tick(run, tick.checked));
-  const name = h("b", {}, `${number}. ${spoken(run.label, 200)}`);
-  const open = h(
-    "button",
-    {
-      type: "button",
-      class: "open",
-      "aria-current": shown ? "true" : null,
-      title: shown ? "Shown in Explore" : "Show in Explore",
-    },
-    name,
-    h("span", {}, `${run.about} · ${clock(run.at)}`),
+  const open = button(
+    [h("b", {}, `${number}. ${spoken(run.label, 200)}`), h("span", {}, `${run.about} · ${clock(run.at)}`)],
+    { class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" },
+    () => act.show(run),
   );
   const tool = (kind, mark, words) =>
     button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () =>
       act[kind](run, row),
     );
   const tools = h(
-    "span",
-    { class: "tools" },
+    "span.tools",
+    {},
     tool("up", "▲", "Move up"),
     tool("down", "▼", "Move down"),
     tool("rename", "✎", "Rename"),
@@ -51,13 +44,24 @@ function runRow(run, { number, shown, ticked }, act) {
     tool("remove", "✕", "Remove"),
   );
   const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, tick, open, tools);
-  open.addEventListener("click", () => act.show(run));
   return row;
 }
 
 /** Replaces the name by an input. At the end, calls `done(words)` with the new name, or with null if the name stays. */
 function nameField(row, label, done) {
-  const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
+  const input = h("input", {
+    type: "text",
+    maxlength: 60,
+    value: label,
+    "aria-label": "Name of the run",
+    onblur: () => end(input.value),
+    onkeydown: (event) => {
+      event.stopPropagation();
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault(); // otherwise Enter would also press the next button with the focus
+      end(event.key === "Enter" ? input.value : null);
+    },
+  });
   const open = row.querySelector(".open");
   let over = false;
   const end = (words) => {
@@ -66,13 +70,6 @@ function nameField(row, label, done) {
     input.replaceWith(open);
     done(words);
   };
-  input.addEventListener("keydown", (event) => {
-    event.stopPropagation();
-    if (event.key !== "Enter" && event.key !== "Escape") return;
-    event.preventDefault(); // otherwise Enter would also press the next button with the focus
-    end(event.key === "Enter" ? input.value : null);
-  });
-  input.addEventListener("blur", () => end(input.value));
   open.replaceWith(input);
   input.focus();
   input.select();
@@ -125,7 +122,7 @@ class RunsView {
     this.rows = new Map(); // by key: the row and the state that it was made from
     this.title = h("summary", {});
     this.list = h("ol", {});
-    this.said = h("p", { class: "said", role: "status" });
+    this.said = h("p.said", { role: "status" });
     this.heading = h("input", {
       type: "text",
       maxlength: 120,
@@ -135,8 +132,8 @@ class RunsView {
     const together = (kind, words, hint) =>
       button(words, { class: "small", title: hint, "data-kind": kind }, () => this.together(kind));
     this.all = h(
-      "p",
-      { class: "all" },
+      "p.all",
+      {},
       together("traces", "Save all", "All runs in one file that “Open a trace” opens"),
       button("Side by side", { class: "small", title: "The ticked runs of one prompt as lanes in Race" }, () => {
         document.querySelector("#drawer .close-fold")?.click();
@@ -146,14 +143,14 @@ class RunsView {
       together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"),
     );
     this.details = h(
-      "details",
-      { class: "panel kept", open: matchMedia("(min-width: 901px)").matches },
+      "details.panel.kept",
+      { open: matchMedia("(min-width: 901px)").matches },
       this.title,
       this.list,
       this.all,
       this.said,
     );
-    element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, this.details));
+    element.replaceChildren(h("section.panels", { "aria-label": "Runs of this window" }, this.details));
     this.address = new Address(
       () => this.data,
       (key, step, node) => trigger("show", { key, step, node }),

@@ -43,11 +43,7 @@ export function barRows(rows) {
   const bar = ({ parts, tokens }) =>
     tokens
       ? tokens.map((token) =>
-          h(
-            "span",
-            { class: "one", style: width(1), title: quoted(token) },
-            h("i", {}, visible(token.trim() || token, 16)),
-          ),
+          h("span.one", { style: width(1), title: quoted(token) }, h("i", {}, visible(token.trim() || token, 16))),
         )
       : PARTS.filter(([stage]) => parts?.[stage]).map(([stage, name]) =>
           h("span", {
@@ -61,30 +57,20 @@ export function barRows(rows) {
       h("span", { class: stage }, `${name} ${fixed(parts[stage], 1)}`),
     );
   return h(
-    "div",
-    { class: "bars", style: `--unit:${(100 / most).toFixed(3)}%` },
+    "div.bars",
+    { style: `--unit:${(100 / most).toFixed(3)}%` },
     ...rows.map((row) =>
       h(
-        "div",
-        { class: "bar-row" },
-        h("span", { class: "name" }, h("b", {}, row.name), row.note ? h("small", {}, row.note) : ""),
+        "div.bar-row",
+        {},
+        h("span.name", {}, h("b", {}, row.name), row.note ? h("small", {}, row.note) : ""),
         h(
-          "span",
-          { class: "cost" },
-          h(
-            "span",
-            { class: "rail" },
-            ...bar(row),
-            h("i", { class: "goal", style: `left:${((100 * row.brought) / most).toFixed(2)}%` }),
-          ),
-          h("span", { class: "parts" }, ...named(row)),
+          "span.cost",
+          {},
+          h("span.rail", {}, ...bar(row), h("i.goal", { style: `left:${((100 * row.brought) / most).toFixed(2)}%` })),
+          h("span.parts", {}, ...named(row)),
         ),
-        h(
-          "span",
-          { class: "value" },
-          h("b", {}, row.total),
-          ...(row.words ?? []).map((words) => h("small", {}, words)),
-        ),
+        h("span.value", {}, h("b", {}, row.total), ...(row.words ?? []).map((words) => h("small", {}, words))),
       ),
     ),
   );

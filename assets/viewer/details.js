@@ -21,24 +21,24 @@ import { STAGES, count, milliseconds, probability, took, visible } from "./words
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
 const rail = (share, kind) =>
-  h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
+  h("span.rail", {}, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
 
 function meter(label, p, kind, note) {
-  const value = h("span", { class: "value" }, probability(p, 3));
+  const value = h("span.value", {}, probability(p, 3));
   return h(
-    "div",
-    { class: "meter" },
-    h("span", { class: "name" }, label),
+    "div.meter",
+    {},
+    h("span.name", {}, label),
     rail(p || 0, kind),
     value,
-    note ? h("span", { class: "note" }, note) : null,
+    note ? h("span.note", {}, note) : null,
   );
 }
 
 function nodeTitle(node, words) {
   return h(
-    "div",
-    { class: "title" },
+    "div.title",
+    {},
     h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)),
     h("span", {}, words),
   );
@@ -48,8 +48,8 @@ function nodeTitle(node, words) {
 export function nodeCard(step, id) {
   if (id === BONUS) {
     return h(
-      "div",
-      { class: "card" },
+      "div.card",
+      {},
       nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("large model", step.bonus.p, "target"),
@@ -58,8 +58,8 @@ export function nodeCard(step, id) {
   }
   const node = step.nodes.get(id);
   const card = h(
-    "div",
-    { class: "card" },
+    "div.card",
+    {},
     nodeTitle(node, `token ${node.depth} · ${originWords(step, node)}`),
     h("p", { class: node.state }, nodeSentence(step, node)),
   );
@@ -83,14 +83,14 @@ function targetRows(step, node) {
   const words = draw && node.id !== BONUS ? textbookWords(step, node) : "";
   return [
     ...topRows(heading, targetTopOf(step, node), "target", step.sampled, draw),
-    words ? h("p", { class: "textbook" }, words) : "",
+    words ? h("p.textbook", {}, words) : "",
   ];
 }
 
 function topRows(heading, top, proposer, sampled, draw) {
   return top.length
     ? [
-        h("div", { class: "heading" }, heading),
+        h("div.heading", {}, heading),
         h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled, draw))),
       ]
     : [];
@@ -109,11 +109,11 @@ function alternativeRow(a, proposer, sampled, draw) {
   return h(
     "li",
     { class: a.own ? "own" : null },
-    h("bdi", { class: "word" }, visible(a.text, 14)),
+    h("bdi.word", {}, visible(a.text, 14)),
     draw ? "" : rail(a.p, proposer),
-    h("span", { class: "value" }, probability(a.p, 3)),
-    draw ? h("span", { class: "score" }, scoreWords(draw, a)) : "",
-    h("span", { class: "mark" }, markOf(a, proposer === "target", sampled)),
+    h("span.value", {}, probability(a.p, 3)),
+    draw ? h("span.score", {}, scoreWords(draw, a)) : "",
+    h("span.mark", {}, markOf(a, proposer === "target", sampled)),
   );
 }
 
@@ -147,9 +147,9 @@ function stepCard(step, total) {
       "tr",
       { "data-stage": stage },
       h("th", { scope: "row" }, name),
-      h("td", { class: "fact" }, facts[stage] || ""),
-      h("td", { class: "time" }, rail(spent ? step.seconds[stage] / spent : 0, stage)),
-      h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
+      h("td.fact", {}, facts[stage] || ""),
+      h("td.time", {}, rail(spent ? step.seconds[stage] / spent : 0, stage)),
+      h("td.value", {}, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
   const equal = equalDrafts(step).map(
@@ -159,17 +159,17 @@ function stepCard(step, total) {
     ? "Tap a token of the tree for its probabilities."
     : "Point at a token of the tree for its probabilities.";
   return h(
-    "div",
-    { class: "card" },
+    "div.card",
+    {},
     h(
-      "div",
-      { class: "title" },
+      "div.title",
+      {},
       h("b", {}, `Step ${step.index + 1}`),
       h("span", {}, `of ${total} · ${spent ? took(step, spent) : "no stage times in this run"}`),
     ),
-    h("table", { class: "stages" }, h("tbody", {}, ...rows)),
+    h("table.stages", {}, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
-    h("p", { class: "hint" }, hint),
+    h("p.hint", {}, hint),
   );
 }
 
@@ -182,7 +182,7 @@ export class DetailsView {
     Object.assign(this, { host, below, redraft, places, strip });
     this.inView = 0; // number of the latest answer that was scrolled into view
     this.close = closeButton("Release the node", () => state.set({ node: null }));
-    this.body = h("div", { class: "body" });
+    this.body = h("div.body", {});
     host.append(this.close, this.body);
   }
 
@@ -217,7 +217,7 @@ export class DetailsView {
 export class Tooltip {
   constructor(root) {
     this.root = root;
-    this.box = h("div", { class: "tip", role: "tooltip", hidden: true });
+    this.box = h("div.tip", { role: "tooltip", hidden: true });
     root.append(this.box);
   }
 

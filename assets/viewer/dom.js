@@ -1,31 +1,35 @@
 // Builds elements. Text enters the page only as text nodes, so text from a model cannot become markup.
 
 export const SVG = "http://www.w3.org/2000/svg";
+const HTML = "http://www.w3.org/1999/xhtml";
 
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value !== null && value !== undefined && value !== false)
-      node.setAttribute(name, value === true ? "" : String(value));
+const isThere = (value) => value !== null && value !== undefined && value !== false;
+
+function element(namespace, [tag, ...classes], attributes, children) {
+  const made = document.createElementNS(namespace, tag);
+  for (const [name, value] of Object.entries({ class: classes.join(" ") || null, ...attributes })) {
+    if (typeof value === "function") made.addEventListener(name.slice(2), value);
+    else if (isThere(value)) made.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children) {
-    if (child !== null && child !== undefined && child !== false)
-      node.append(child.nodeType ? child : document.createTextNode(String(child)));
-  }
-  return node;
-}
-
-/** An HTML element; children are nodes or text; null, undefined and false are left out. */
-export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-
-/** An SVG element; children are nodes or text. */
-export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
-
-/** A button that calls `act` when clicked; `label`: text, an element, or a list of these. */
-export function button(label, attributes, act = null) {
-  const made = h("button", { type: "button", ...attributes }, ...[label].flat());
-  if (act) made.addEventListener("click", act);
+  made.append(...children.filter(isThere));
   return made;
 }
+
+/**
+ * An HTML element.
+ *
+ * tag: the name of the element, then its classes, as in "span.name.first"
+ * attributes: values null, undefined and false are left out; a function listens to an event, as in `onclick`
+ * children: nodes or text; null, undefined and false are left out
+ */
+export const h = (tag, attributes, ...children) => element(HTML, tag.split("."), attributes, children);
+
+/** An SVG element, with arguments as for `h`. */
+export const s = (tag, attributes, ...children) => element(SVG, tag.split("."), attributes, children);
+
+/** A button that calls `onclick`; `label`: text, an element, or a list of these. */
+export const button = (label, attributes, onclick = null) =>
+  h("button", { type: "button", ...attributes, onclick }, ...[label].flat());
 
 /** The button ✕ that closes a panel. */
 export const closeButton = (label, act, title = null) =>
@@ -42,10 +46,7 @@ export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 
 /** Sets aria-current=step on parts[at] only. */
 export function markCurrent(parts, at) {
-  parts.forEach((part, n) => {
-    if (n === at) part.setAttribute("aria-current", "step");
-    else part.removeAttribute("aria-current");
-  });
+  parts.forEach((part, n) => (part.ariaCurrent = n === at ? "step" : null));
 }
 
 /** An icon for a button, 14 × 14 pixels; the origin of `path` is its centre. */

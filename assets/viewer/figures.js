@@ -89,15 +89,15 @@ export class FigureView {
       late: false,
     });
     this.title = h("h3", {});
-    this.question = h("p", { class: "question" });
-    this.legend = h("ul", { class: "legend", "aria-label": "Marks" });
-    this.host = h("div", { class: "plot", role: "group" }); // not img, since its toolbar can take the focus
-    this.numbers = h("div", { class: "numbers", hidden: true });
+    this.question = h("p.question", {});
+    this.legend = h("ul.legend", { "aria-label": "Marks" });
+    this.host = h("div.plot", { role: "group" }); // not img, since its toolbar can take the focus
+    this.numbers = h("div.numbers", { hidden: true });
     this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
     this.box = h(
-      "section",
-      { class: "panel figure", "data-figure": id },
-      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)),
+      "section.panel.figure",
+      { "data-figure": id },
+      h("div.head", {}, this.title, h("div.tools", {}, this.button)),
       this.question,
       this.legend,
       this.host,
@@ -129,11 +129,11 @@ export class FigureView {
     if (!panel) return;
     this.title.textContent = panel.title;
     this.question.textContent = panel.question;
-    this.box.setAttribute("aria-label", panel.title);
-    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
+    this.box.ariaLabel = panel.title;
+    this.host.ariaLabel = `${panel.title}: ${panel.question} The numbers are in the table.`;
     this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
     const kind = panel.id === "second" ? "second" : "first";
-    const mark = ([look, name]) => h("li", {}, h("i", { class: "swatch", style: MARKS[look](kind) }), name);
+    const mark = ([look, name]) => h("li", {}, h("i.swatch", { style: MARKS[look](kind) }), name);
     this.legend.replaceChildren(...panel.legend.map(mark));
     this.fillTable();
     this.draw();
@@ -183,7 +183,7 @@ export class FigureView {
     if (same(this.chosen, places) && same(this.here, here)) return;
     Object.assign(this, { chosen: new Set(places), here: new Set(here) });
     for (const mark of this.numbers.querySelectorAll("button"))
-      mark.setAttribute("aria-pressed", this.chosen.has(Number(mark.dataset.place)));
+      mark.ariaPressed = this.chosen.has(Number(mark.dataset.place));
     this.draw();
   }
 
@@ -191,7 +191,7 @@ export class FigureView {
     const open = this.numbers.hidden;
     this.numbers.hidden = !open;
     this.host.hidden = open;
-    this.button.setAttribute("aria-pressed", open);
+    this.button.ariaPressed = open;
     this.draw();
   }
 

@@ -31,7 +31,7 @@ export const GLOSSARY = {
 
 /** A term that shows its meaning when hovered or focused; `shown`: its form in the text. */
 export const term = (word, shown = word, meaning = GLOSSARY[word]) =>
-  h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
+  h("span.term", { tabindex: 0, role: "button", "data-meaning": meaning }, shown);
 
 const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not inside longer words
 

@@ -42,16 +42,20 @@ export class HelpView {
     const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
     const named = (keys) => keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)));
     this.box = h(
-      "dialog",
-      { class: "help", "aria-label": "Words and keys" },
+      "dialog.help",
+      {
+        "aria-label": "Words and keys",
+        onclick: ({ target }) => target === this.box && close(),
+        onclose: () => state.set({ help: false }),
+      },
       closeButton("Close", close),
       h(
-        "div",
-        { class: "opening" },
+        "div.opening",
+        {},
         h("p", {}, OPENING),
         h(
-          "div",
-          { class: "tools" },
+          "div.tools",
+          {},
           tours && leave("Show me in 2 minutes", "main", story),
           served && leave("Try it", "quiet", begin),
         ),
@@ -59,13 +63,11 @@ export class HelpView {
       h("h3", {}, "Shapes"),
       legend,
       h("h3", {}, "Words"),
-      h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
+      h("dl.words", {}, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
       h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
       h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
     );
-    this.box.addEventListener("click", (event) => event.target === this.box && close());
-    this.box.addEventListener("close", () => state.set({ help: false }));
     host.append(this.box);
   }
 

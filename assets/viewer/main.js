@@ -90,7 +90,7 @@ class Explorer {
 
     this.pays = new PaysView(page, store, state, server, told);
     // on the page itself, because this view may be in a hidden tab
-    const dialogs = served ? h("div", { class: "explorer" }) : root;
+    const dialogs = served ? h("div.explorer", {}) : root;
     if (served) document.body.append(dialogs);
     this.chip = new ChipView(page.follow, store, state);
     // in the order in which they are drawn: each may use what those before it have drawn

@@ -18,7 +18,7 @@ function meaningAt(target, focused) {
 
 /** Shows the meaning of any term in the document when it is hovered, focused or tapped. */
 export function explainTerms() {
-  const box = h("div", { class: "panels meaning", role: "tooltip", id: "meaning", hidden: true });
+  const box = h("div.panels.meaning", { role: "tooltip", id: "meaning", hidden: true });
   let shown = null;
   const hide = () => {
     box.hidden = true;

@@ -6,40 +6,34 @@ import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
 
 /**
- * The result of a run in one line, as pieces of text; kind "b" marks an important number.
+ * The result of a run in one line, as pieces of text; a `kind` marks an important number.
  *
  * cycle: the result of `cycleOf`
- * live: whether more steps will come
- * cut: whether the run stopped before its end
- * place: the machine, in words
  * quickest: speedup of *quickest here* in an earlier run, null if unknown
  * elsewhere: speedup of the same steps with an 8B model on an H200, null if unknown
  */
-export function gist({
-  method,
-  tokens,
-  steps,
+export function gist(
+  { header: { method, hardware }, sums: { tokens }, length, live, cut },
   cycle,
-  live,
-  cut = false,
-  place = "this machine",
-  quickest = null,
-  elsewhere = null,
-}) {
-  if (!steps) return [];
-  const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${count(steps, "pass")}${live ? " so far" : cut ? " · the run was stopped early" : ""}`;
-  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
-  if (!cycle) return [t(run)];
-  if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
+  quickest,
+  elsewhere,
+) {
+  if (!length) return [];
+  const state = live ? " so far" : cut ? " · the run was stopped early" : "";
+  const run = `${count(tokens, "token")} in ${count(length, "pass")}${state}`;
+  if (method === "autoregressive") return [{ text: `${run}: plain decoding writes one token per pass` }];
+  if (!cycle) return [{ text: run }];
+  if (cycle.disturbed) return [{ text: `${run} · not measured cleanly: other work kept this machine busy` }];
   const { gain, cost } = cycle;
-  const speed = { text: timesWords(gain), kind: gain < 1 ? "b slower" : "b" };
-  if (gain >= 1) return [t(`${run} · `), speed];
+  const speed = { text: timesWords(gain), kind: gain < 1 ? "slower" : "b" };
+  if (gain >= 1) return [{ text: `${run} · ` }, speed];
+  const place = hardware?.device === "cpu" ? "this CPU" : "this machine";
   const others = [
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
     elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
-  return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
+  const costs = ` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`;
+  return [{ text: `${run} · ` }, speed, { text: costs }];
 }
 
 /** A speed relative to plain decoding, in words; `than`: the name of plain decoding, or empty to leave it out. */
@@ -65,23 +59,21 @@ export class ClockView {
 
   constructor(host, store) {
     Object.assign(this, { host, store });
-    const row = (name, kind) => {
-      const made = { bar: h("span", { class: `time ${kind}` }), value: h("span", { class: "value" }) };
-      host.append(h("span", { class: "name" }, name), h("span", { class: "rail" }, made.bar), made.value);
-      return made;
-    };
-    this.rows = { own: row("this step", "own"), plain: row("one by one", "plain") };
   }
 
   show({ step, secret }) {
     const times = secret ? null : clockOf(this.store, step);
     this.host.classList.toggle("unknown", times === null);
     const { own, plain } = times ?? { own: 0, plain: 0 };
-    for (const [name, time] of Object.entries({ own, plain })) {
-      const { bar, value } = this.rows[name];
-      bar.style.width = `${((100 * time) / (Math.max(own, plain) || 1)).toFixed(1)}%`;
-      value.textContent = milliseconds(time) + (name === "own" ? `, ${own < plain ? "quicker" : "slower"}` : "");
-    }
+    const row = (name, kind, time, words) => {
+      const width = `width: ${((100 * time) / (Math.max(own, plain) || 1)).toFixed(1)}%`;
+      const bar = h("span", { class: `time ${kind}`, style: `${width};` });
+      return [h("span.name", {}, name), h("span.rail", {}, bar), h("span.value", {}, milliseconds(time) + words)];
+    };
+    this.host.replaceChildren(
+      ...row("this step", "own", own, `, ${own < plain ? "quicker" : "slower"}`),
+      ...row("one by one", "plain", plain, ""),
+    );
   }
 }
 
@@ -101,14 +93,11 @@ export function cycleOf(store) {
 /** The machine of a run: its name in a row, and a note. */
 export function machineOf({ header, recorded, own }) {
   const { device, threads } = header.hardware ?? {};
-  const used = threads ? count(threads, "thread") : "";
-  const words = (...parts) => parts.filter(Boolean).join(", ");
-  if (!recorded || own)
-    return { name: "this machine", note: words(device === "cpu" ? "CPU" : device && visible(device, 20, " "), used) };
-  return {
-    name: device === "cpu" ? "a CPU" : device === "cuda" ? "a GPU" : "its machine",
-    note: words(used, "recorded"),
-  };
+  const here = !recorded || own;
+  const names = { cpu: "a CPU", cuda: "a GPU" };
+  const kind = device === "cpu" ? "CPU" : device && visible(device, 20, " ");
+  const note = [here && kind, threads && count(threads, "thread"), !here && "recorded"];
+  return { name: here ? "this machine" : (names[device] ?? "its machine"), note: note.filter(Boolean).join(", ") };
 }
 
 /** The work of the steps of a run; empty if its drafts are not known. */
@@ -137,7 +126,8 @@ export function totalsOf(store) {
   const { speed, timed } = speedsOf(store);
   const { tokens, steps, nodes, outcomes, gained, redrafts, seconds } = store.sums;
   const [cases, all] = [judged(store.sums), sum(seconds)];
-  const shares = STAGES.map(([stage, name]) => [name.toLowerCase(), all ? seconds[stage] / all : 0]);
+  const stages = STAGES.map(([stage, name]) => ({ name: name.toLowerCase(), share: seconds[stage] / all }));
+  const times = stages.filter(({ share }) => share >= 0.005).map(({ name, share }) => `${name} ${percent(share)}`);
   const drawing = store.unwatched ? `, ${perSecond(speed)} with drawing` : "";
   return [
     ["tokens a step, α", fixed(tokens / steps, 2)],
@@ -158,15 +148,7 @@ export function totalsOf(store) {
       "gained a re-draft",
       redrafts ? `${fixed(gained / redrafts, 2)} (${gained} tokens by ${redrafts})` : "no re-drafts",
     ],
-    [
-      "time by stage",
-      all
-        ? shares
-            .filter(([, share]) => share >= 0.005)
-            .map(([name, share]) => `${name} ${percent(share)}`)
-            .join(" · ")
-        : "no times",
-    ],
+    ["time by stage", all ? times.join(" · ") : "no times"],
   ];
 }
 
@@ -177,7 +159,7 @@ export class NumbersView {
   /** `server(event, data)` sends an event; null without a server. */
   constructor(host, store, state, server) {
     Object.assign(this, { store, server });
-    this.gist = h("p", { class: "gist" });
+    this.gist = h("p.gist", {});
     this.why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
       state.set({ why: !state.now.why }),
     );
@@ -195,17 +177,15 @@ export class NumbersView {
       () => server("full", { full: true }),
     );
     this.again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
-    this.recording = h("b", { class: "recording", hidden: true });
+    this.recording = h("b.recording", { hidden: true });
     const offers = [this.quickest, this.full, this.again];
-    host.append(h("div", { class: "line" }, this.recording, this.gist, ...offers, this.why));
+    host.append(h("div.line", {}, this.recording, this.gist, ...offers, this.why));
   }
 
   show({ why }) {
     const { store, server } = this;
     const { method, config } = store.header;
-    this.why.setAttribute("aria-expanded", why);
-    const { tokens } = store.sums;
-    const steps = store.length;
+    this.why.ariaExpanded = why;
     const cycle = cycleOf(store);
     const made = server !== null && (!store.recorded || store.own);
     this.quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
@@ -219,23 +199,14 @@ export class NumbersView {
         ? "A recording. Press Run to run the prompt here."
         : "A recording.";
     const there = cycle ? this.thereCost() : null;
-    const pieces = gist({
-      method,
-      tokens,
-      steps,
-      cycle,
-      live: store.live,
-      cut: store.cut,
-      place: store.header.hardware?.device === "cpu" ? "this CPU" : "this machine",
-      quickest: this.earlier(cycle),
-      elsewhere: there === null ? null : tokens / steps / there,
-    });
+    const elsewhere = there === null ? null : store.sums.tokens / store.length / there;
+    const pieces = gist(store, cycle, this.earlier(cycle), elsewhere);
     this.gist.replaceChildren(
       ...pieces.map(({ text: words, kind }) =>
-        kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words,
+        kind ? h("b", { class: kind === "slower" ? kind : null }, words) : words,
       ),
     );
-    this.why.disabled = !steps || method === "autoregressive";
+    this.why.disabled = !store.length || method === "autoregressive";
   }
 
   /** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
@@ -249,11 +220,11 @@ export class NumbersView {
 
   /** The mean cost of a step on an H200; computed again only after new steps. */
   thereCost() {
-    const { store } = this;
-    const known = `${store.key} ${store.length}`;
-    if (known !== this.known) {
-      this.known = known;
-      this.price = meanCost(h200(store.header.method), store.header.method, worksOf(store));
+    const { key, length, header } = this.store;
+    const steps = `${key} ${length}`;
+    if (steps !== this.priced) {
+      this.priced = steps;
+      this.price = meanCost(h200(header.method), header.method, worksOf(this.store));
     }
     return this.price;
   }

@@ -30,33 +30,29 @@ export class Page {
   constructor(store) {
     this.store = store;
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
-    this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.empty = h(
-      "p",
-      { class: "empty" },
-      "Nothing to show yet: run a prompt, and its draft trees appear here step by step.",
-    );
-    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    this.root = h("section.explorer", { "aria-label": "Explore a run" });
+    this.notice = h("p.notice", { role: "alert", hidden: true });
+    this.empty = h("p.empty", {}, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+    this.spoken = h("p.spoken", { "aria-live": "polite" });
     this.sentence = h("div", { id: "sentence", dir: "auto" });
     this.title = h("h2", {});
-    this.parts = h("p", { class: "parts" });
+    this.parts = h("p.parts", {});
     this.clock = h("div", {
       id: "clock",
       role: "group",
       "aria-label": "Time of this step, and of its tokens one by one",
     });
     this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
-    this.moments = h("div", { class: "stages-row" }); // for the player's bar and the tools of the drawing
-    this.lacks = h("p", { class: "empty", hidden: true });
+    this.moments = h("div.stages-row", {}); // for the player's bar and the tools of the drawing
+    this.lacks = h("p.empty", { hidden: true });
     this.tree = part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 });
     this.strip = part("strip", "How sure the drafter was", { role: "group" });
-    this.redraft = h("div", { class: "redraft-box", role: "status", hidden: true });
+    this.redraft = h("div.redraft-box", { role: "status", hidden: true });
     this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
     this.games = h("div", {});
     this.timeline = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
     this.numbers = h("div", { id: "numbers" });
-    this.pays = h("div", { class: "explorer pays", role: "region", "aria-label": "When does it pay?", hidden: true });
+    this.pays = h("div.explorer.pays", { role: "region", "aria-label": "When does it pay?", hidden: true });
     this.legend = legend();
     this.createButtons();
     this.arrange();
@@ -81,20 +77,20 @@ export class Page {
 
   arrange() {
     this.sentence.append(this.title, this.parts);
-    this.tools = h("div", { class: "tools" }, this.fit, this.widen, this.explain, this.openFacts);
+    this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
     this.moments.append(this.tools);
-    this.facts = h("div", { class: "facts" }, this.details);
-    this.finder = h("div", { class: "finding", hidden: true });
-    this.deeds = h("div", { class: "tools" }, this.quiz, this.typed);
+    this.facts = h("div.facts", {}, this.details);
+    this.finder = h("div.finding", { hidden: true });
+    this.deeds = h("div.tools", {}, this.quiz, this.typed);
     this.views = h(
-      "div",
-      { class: "views", hidden: true },
-      h("div", { class: "headline" }, this.sentence, this.clock),
+      "div.views",
+      { hidden: true },
+      h("div.headline", {}, this.sentence, this.clock),
       this.text,
       this.moments,
-      h("div", { class: "drawing" }, this.lacks, this.tree, this.strip, this.redraft, this.facts),
+      h("div.drawing", {}, this.lacks, this.tree, this.strip, this.redraft, this.facts),
       this.games,
-      h("div", { class: "steps" }, h("div", { class: "gutter" }, this.follow, this.find), this.timeline, this.finder),
+      h("div.steps", {}, h("div.gutter", {}, this.follow, this.find), this.timeline, this.finder),
       this.numbers,
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);
@@ -108,7 +104,7 @@ export class Page {
     this.root.dataset.stage = name;
     this.root.classList.toggle("presenting", present);
     this.facts.classList.toggle("open", facts);
-    this.openFacts.setAttribute("aria-expanded", facts);
+    this.openFacts.ariaExpanded = facts;
     this.notice.textContent = notice;
     this.notice.hidden = !notice;
     this.empty.hidden = !empty;
@@ -194,23 +190,15 @@ export class ChipView {
 function legend() {
   const picture = (...parts) =>
     s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
-  const box = (rx) => s("rect", { class: "shape", x: -10, y: -6, width: 20, height: 12, rx });
+  const box = (rx) => s("rect.shape", { x: -10, y: -6, width: 20, height: 12, rx });
   const item = (words, kind, drawn) => h("li", { class: kind }, drawn, h("span", {}, words));
   return h(
-    "ul",
-    { class: "legend", "aria-label": "Legend" },
+    "ul.legend",
+    { "aria-label": "Legend" },
     item("first drafter", "first", picture(box(3))),
     item("second drafter", "second", picture(box(6))),
-    item(
-      "the large model",
-      "target",
-      picture(s("polygon", { class: "shape", points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" })),
-    ),
-    item(
-      "accepted: filled, on a thick line",
-      "accepted",
-      picture(s("path", { class: "thick", d: "M-13 0H13" }), box(3)),
-    ),
+    item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),
+    item("accepted: filled, on a thick line", "accepted", picture(s("path.thick", { d: "M-13 0H13" }), box(3))),
     item("rejected: the large model wanted another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
@@ -221,15 +209,10 @@ function legend() {
     item(
       "value of the confidence head",
       "headed",
-      picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
+      picture(s("path.trained", { d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
     ),
-    h(
-      "li",
-      { class: "space" },
-      h("b", {}, "44%"),
-      "below a token, when sampling: its probability under the large model",
-    ),
-    h("li", { class: "space" }, h("b", {}, "▯"), "a token whose text is not in this log"),
+    h("li.space", {}, h("b", {}, "44%"), "below a token, when sampling: its probability under the large model"),
+    h("li.space", {}, h("b", {}, "▯"), "a token whose text is not in this log"),
   );
 }
 

@@ -61,19 +61,19 @@ function rowsOf(store, brought, here, there) {
 class PassesView {
   constructor(state) {
     this.state = state;
-    this.svg = s("svg", {
-      class: "passes",
+    this.svg = s("svg.passes", {
       role: "group",
       "aria-label": "Cost of a pass against its number of tokens",
+      onpointerdown: (event) => this.hold(event),
+      onpointermove: (event) => this.held === event.pointerId && this.drag(event),
+      onpointerup: () => (this.held = null),
+      onpointercancel: () => (this.held = null),
+      onkeydown: (event) => this.onKey(event),
     });
-    this.legend = h("p", { class: "key" });
-    this.svg.addEventListener("pointerdown", (event) => this.hold(event));
-    this.svg.addEventListener("pointermove", (event) => this.held === event.pointerId && this.drag(event));
-    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => (this.held = null));
-    this.svg.addEventListener("keydown", (event) => this.onKey(event));
+    this.legend = h("p.key", {});
     this.box = h(
-      "section",
-      { class: "of-pass" },
+      "section.of-pass",
+      {},
       h("h3", {}, "What one pass of the large model costs ", h("small", {}, "unit: a pass over one token")),
       this.legend,
       this.svg,
@@ -128,19 +128,16 @@ class PassesView {
     const focused = this.svg.contains(this.svg.getRootNode().activeElement);
     this.svg.replaceChildren(
       ...costs.flatMap((cost) => [
-        s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(cost), y2: y(cost) }),
+        s("line.grid", { x1: EDGE.left, x2: width - EDGE.right, y1: y(cost), y2: y(cost) }),
         s("text", { x: EDGE.left - 8, y: y(cost) + 5, "text-anchor": "end" }, cost),
       ]),
       ...sizes.map((n) =>
         s("text", { x: x(n), y: floor + 19, "text-anchor": "middle" }, Math.abs(x(n) - x(this.at)) > 30 ? n : ""),
       ),
       s("text", { x: width - EDGE.right, y: floor + 38, "text-anchor": "end" }, "tokens in the pass"),
-      s("line", { class: "ideal", x1: x(1), x2: x(Math.min(IDEAL, this.most)), y1: y(1), y2: y(1) }),
-      s("polyline", {
-        class: "there",
-        points: MEASURED.verify.map(([n]) => `${x(n)},${y(passCost(MEASURED, n))}`).join(" "),
-      }),
-      ...points.map(({ nodes, cost }) => s("circle", { class: "point", cx: x(nodes), cy: y(cost), r: 5 })),
+      s("line.ideal", { x1: x(1), x2: x(Math.min(IDEAL, this.most)), y1: y(1), y2: y(1) }),
+      s("polyline.there", { points: MEASURED.verify.map(([n]) => `${x(n)},${y(passCost(MEASURED, n))}`).join(" ") }),
+      ...points.map(({ nodes, cost }) => s("circle.point", { cx: x(nodes), cy: y(cost), r: 5 })),
       this.handle({ x: x(this.at), top: y(top), floor, own, value }),
       ...this.values({ x: x(this.at), width, y }, { value, note, there }),
     );
@@ -150,9 +147,8 @@ class PassesView {
 
   handle({ x, top, floor, own, value }) {
     const pill = s(
-      "g",
+      "g.handle",
       {
-        class: "handle",
         role: "slider",
         tabindex: 0,
         "aria-label": "Tokens in the pass",
@@ -178,12 +174,12 @@ class PassesView {
     const thereAt = y(there) + (below ? (left ? 42 : 24) : -10); // to the left, the curve is lower
     const hereAt = value === null ? 0 : y(value) + (below ? -near : 10 + near);
     return [
-      s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
+      s("circle.there", { cx: x, cy: y(there), r: 7 }),
       put("value there", thereAt, passes(there)),
       ...(value === null
         ? []
         : [
-            s("circle", { class: "here", cx: x, cy: y(value), r: 7 }),
+            s("circle.here", { cx: x, cy: y(value), r: 7 }),
             put("value here", hereAt, passes(value)),
             put("note", hereAt + 17, note),
           ]),
@@ -220,9 +216,9 @@ export class PaysView {
     this.pass = new PassesView(state);
     this.replays = new ReplaysView({ store, state, server, told });
     this.title = h("h2", {}, "When does it pay?");
-    this.run = h("div", { class: "of-run" });
-    this.ofStep = h("section", { class: "of-step" });
-    this.totals = h("dl", { class: "totals" });
+    this.run = h("div.of-run", {});
+    this.ofStep = h("section.of-step", {});
+    this.totals = h("dl.totals", {});
     const offer = (words, act) => server && button(words, { class: "offer" }, act);
     this.quickest = offer("Run quickest here", () => server("quickest", { quickest: true }));
     this.again = offer("Run again", () => emit(host, "explorer:begin"));
@@ -279,14 +275,14 @@ export class PaysView {
     const rows = log ? "" : barRows(rowsOf(store, alpha, timed ? cycle.parts : null, there));
     const slow = wasFixed(cycle, header.config.cost_aware);
     this.run.replaceChildren(
-      h("p", { class: "ran", dir: "auto" }, ...withTerms(runWords(store))),
-      h("p", { class: "sentence" }, paysWords(store, cycle, alpha)),
+      h("p.ran", { dir: "auto" }, ...withTerms(runWords(store))),
+      h("p.sentence", {}, paysWords(store, cycle, alpha)),
       rows,
       slow && quickest ? h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", quickest) : "",
       cycle?.disturbed && again ? h("p", {}, again) : "",
       h(
-        "p",
-        { class: "source" },
+        "p.source",
+        {},
         [measuredWords(store), opening.length ? "The pass over the prompt wrote one token more." : ""].join(" "),
       ),
     );
@@ -316,8 +312,8 @@ export class PaysView {
         h("small", {}, `Step ${at + 1} brings ${countInWords(n, "token")} and reads ${step.nodes.size}. It costs:`),
       ),
       barRows([alone, ...rowsOf(store, n, here, there)]),
-      here ? "" : h("p", { class: "none" }, noPoints(store)),
-      h("p", { class: "rule" }, "A step pays if it brings more tokens than it costs passes."),
+      here ? "" : h("p.none", {}, noPoints(store)),
+      h("p.rule", {}, "A step pays if it brings more tokens than it costs passes."),
     );
   }
 }

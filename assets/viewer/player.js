@@ -11,7 +11,7 @@ export function showPlaying(button, playing, label, key = "") {
   const words = playing ? "Pause" : label;
   if (button.ariaLabel === words) return;
   button.replaceChildren(icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z"));
-  button.setAttribute("aria-label", words);
+  button.ariaLabel = words;
   if (key) button.title = `${words} (${key})`;
 }
 
@@ -40,15 +40,20 @@ export class Player {
     Object.assign(this, { store, state, allowed });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.slider = h("input", { type: "range", min: 0, step: "any", "aria-label": "Stages of this step" });
-    this.slider.addEventListener("input", () => this.seek(toPlace(this.slider.valueAsNumber)));
-    this.slider.addEventListener("keydown", (event) => this.press(event));
+    this.slider = h("input", {
+      type: "range",
+      min: 0,
+      step: "any",
+      "aria-label": "Stages of this step",
+      oninput: () => this.seek(toPlace(this.slider.valueAsNumber)),
+      onkeydown: (event) => this.press(event),
+    });
     this.names = h("ol", {});
     this.box = h(
-      "div",
-      { class: "moments", role: "group", "aria-label": "Play this step" },
+      "div.moments",
+      { role: "group", "aria-label": "Play this step" },
       this.button,
-      (this.way = h("div", { class: "way" }, this.slider, this.names)),
+      (this.way = h("div.way", {}, this.slider, this.names)),
     );
   }
 
@@ -166,9 +171,6 @@ export class Player {
       stage === null ? stages.length - 1 : stages.indexOf(stage),
     );
     const words = stage === null ? null : stageWords(this.step, stage);
-    this.slider.setAttribute(
-      "aria-valuetext",
-      words ? `${STAGE_NAMES[stage]}: ${words.title} ${words.more}`.trim() : "the whole step",
-    );
+    this.slider.ariaValueText = words ? `${STAGE_NAMES[stage]}: ${words.title} ${words.more}`.trim() : "the whole step";
   }
 }

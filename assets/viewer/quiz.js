@@ -44,13 +44,9 @@ export class Guessing {
   /** `name`: name of the game in data attributes and events. */
   constructor(root, store, state, name) {
     Object.assign(this, { root, store, state, name });
-    this.said = h("p", { class: "said", role: "status" });
+    this.said = h("p.said", { role: "status" });
     this.next = button("Next", {}, () => this.go());
-    this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
-    this.marks.addEventListener(
-      "click",
-      ({ target }) => target.dataset.step && this.state.pin(Number(target.dataset.step)),
-    );
+    this.marks = h("ol.marks", { "aria-label": "Your guesses, step by step" });
   }
 
   get on() {
@@ -112,22 +108,19 @@ export class Guessing {
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     this.box.hidden = !this.on;
     if (!this.on) return false;
-    const mark = (at) =>
-      h(
+    const mark = (at) => {
+      const guess = answers[at];
+      const attributes = {
+        class: !guess ? "open" : guess.right ? "right" : "wrong",
+        title: `Step ${at + 1}: ${guess ? this.words(guess) : "no guess yet"}`,
+        "aria-current": at === this.state.shown ? "step" : null,
+      };
+      return h(
         "li",
         {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: !answers[at] ? "open" : answers[at].right ? "right" : "wrong",
-            "data-step": at,
-            title: `Step ${at + 1}: ${answers[at] ? this.words(answers[at]) : "no guess yet"}`,
-            "aria-current": at === this.state.shown ? "step" : null,
-          },
-          answers[at] ? this.sign(answers[at]) : "·",
-        ),
+        button(guess ? this.sign(guess) : "·", attributes, () => this.state.pin(at)),
       );
+    };
     this.marks.hidden = !Object.keys(answers).length;
     this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
@@ -191,8 +184,8 @@ export class QuizView extends Guessing {
     super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
     this.box = h(
-      "div",
-      { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" },
+      "div.guess.quiz",
+      { hidden: true, role: "group", "aria-label": "Quiz" },
       this.said,
       this.marks,
       this.all,

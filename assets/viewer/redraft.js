@@ -84,8 +84,8 @@ export class Redraft {
     if (!here) return null;
     const { prefix, answer, all } = here;
     const close = closeButton("Close the what-if", () => this.release());
-    const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
-    const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
+    const title = h("div.title", {}, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
+    const card = (...parts) => h("div.card.redraft", {}, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
     const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
@@ -98,8 +98,8 @@ export class Redraft {
       h("p", {}, redraftSentence(prefix, answer)),
       h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
-        "ol",
-        { class: "redrafted", "aria-label": "Tokens of the second draft, each with its confidence" },
+        "ol.redrafted",
+        { "aria-label": "Tokens of the second draft, each with its confidence" },
         ...items.slice(0, shown),
         items.length > shown ? h("li", {}, more) : null,
       ),
@@ -121,7 +121,7 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
     { class: state },
     h("bdi", {}, visible(words, most)),
     p === null ? "" : ` ${probability(p)}`,
-    h("span", { class: "spoken" }, ` ${said}`),
+    h("span.spoken", {}, ` ${said}`),
   );
 }
 
@@ -129,28 +129,26 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
 export class PlacesView {
   /** `picked(prefix)` is called after a click on a position, or Enter. */
   constructor(strip, picked) {
-    Object.assign(this, { strip, buttons: [], step: null });
-    this.box = h("div", {
-      class: "places",
+    Object.assign(this, { strip, picked, buttons: [] });
+    this.box = h("div.places", {
       role: "toolbar",
       "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
+      // a click must not move the focus: the arrow keys go on to change the step
+      onmousedown: (event) => event.preventDefault(),
+      onkeydown: (event) => {
+        const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+        if (!by || event.shiftKey) return;
+        event.preventDefault();
+        this.focus(clamp(this.buttons.indexOf(event.target) + by, 0, this.buttons.length - 1));
+      },
     });
     strip.host.append(this.box);
     strip.placed = () => this.place();
-    const at = (event) => this.buttons.indexOf(event.target.closest("button"));
-    this.box.addEventListener("click", (event) => {
-      if (at(event) < 0) return;
-      strip.tooltip.hide(); // it would cover the answer
-      picked(at(event));
-    });
-    // a click must not move the focus: the arrow keys go on to change the step
-    this.box.addEventListener("mousedown", (event) => event.preventDefault());
-    this.box.addEventListener("keydown", (event) => {
-      const to = at(event) + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? NaN);
-      if (Number.isNaN(to) || event.shiftKey) return;
-      event.preventDefault();
-      this.focus(clamp(to, 0, this.buttons.length - 1));
-    });
+  }
+
+  ask(prefix) {
+    this.strip.tooltip.hide(); // it would cover the answer
+    this.picked(prefix);
   }
 
   /** Roving tabindex: Tab reaches one button, arrow keys the others. */
@@ -162,12 +160,12 @@ export class PlacesView {
   /** Aligns the buttons with the columns of the tree. Buttons are reused, so that the focus stays. */
   place() {
     const { strip } = this;
-    const step = strip.step && strip.step.draft ? strip.step : null;
-    const shares = step && step.posterior.length ? [...step.posterior, step.full] : [];
+    const { draft, posterior, full } = strip.step ?? {};
+    const shares = draft && posterior.length ? [...posterior, full] : [];
     for (const spare of this.buttons.splice(shares.length)) spare.remove();
-    while (this.buttons.length < shares.length) {
-      this.buttons.push(button("", { tabindex: this.buttons.length ? -1 : 0 }));
-      this.box.append(this.buttons.at(-1));
+    for (let at = this.buttons.length; at < shares.length; at += 1) {
+      this.buttons.push(button("", { tabindex: at ? -1 : 0 }, () => this.ask(at)));
+      this.box.append(this.buttons[at]);
     }
     if (this.buttons.length && this.buttons.every(({ tabIndex }) => tabIndex < 0)) this.buttons[0].tabIndex = 0;
     this.box.hidden = !shares.length;
@@ -182,11 +180,11 @@ export class PlacesView {
         left: `${left.toFixed(1)}px`,
         width: `${Math.max(0, right - left).toFixed(1)}px`,
       });
-      this.buttons[at].setAttribute("aria-label", `What if: ${afterToken(at)}, ${percent(r)}`);
+      this.buttons[at].ariaLabel = `What if: ${afterToken(at)}, ${percent(r)}`;
     });
   }
 
   mark(prefix) {
-    this.buttons.forEach((place, at) => place.setAttribute("aria-pressed", at === prefix));
+    this.buttons.forEach((place, at) => (place.ariaPressed = at === prefix));
   }
 }

@@ -105,23 +105,29 @@ export class ReplaysView {
     Object.assign(this, { store, state, server, told, number: 0 });
     this.inputs = {};
     const slider = (id, words) => {
-      const input = h("input", { type: "range", min: 0, step: 1, id: `by-hand-${id}`, "aria-label": words });
+      const input = h("input", {
+        type: "range",
+        min: 0,
+        step: 1,
+        id: `by-hand-${id}`,
+        "aria-label": words,
+        oninput: () => this.turn(id),
+      });
       const value = h("output", {});
-      input.addEventListener("input", () => this.turn(id));
       this.inputs[id] = { input, value };
       return h("label", { class: id }, h("span", {}, words), input, value);
     };
-    this.none = h("p", { class: "none" });
+    this.none = h("p.none", {});
     this.start = button("Compare other K and γ", { class: "offer", id: "replay" }, () => this.request());
     this.stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
     this.progress = h("progress", { "aria-label": "Replays", max: 1 });
-    this.said = h("p", { class: "none", role: "status" });
-    this.waits = h("div", { class: "waits" }, this.start, this.progress, this.stop, this.said);
-    this.picture = s("svg", { class: "lines", role: "img", height: HIGH });
-    this.figures = h("p", { class: "figures", role: "status" });
+    this.said = h("p.none", { role: "status" });
+    this.waits = h("div.waits", {}, this.start, this.progress, this.stop, this.said);
+    this.picture = s("svg.lines", { role: "img", height: HIGH });
+    this.figures = h("p.figures", { role: "status" });
     this.rows = h("div", {});
     this.best = h("p", {});
-    this.cut = h("p", { class: "cut" });
+    this.cut = h("p.cut", {});
     this.sliders = h(
       "div",
       {},
@@ -134,8 +140,8 @@ export class ReplaysView {
       fold("The text, divided into these steps", this.cut),
     );
     this.box = h(
-      "section",
-      { class: "by-hand" },
+      "section.by-hand",
+      {},
       h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", (this.about = h("small", {}))),
       this.none,
       this.waits,
@@ -195,7 +201,7 @@ export class ReplaysView {
       input.max = replays[id].length - 1;
       input.value = replays[id].indexOf(wanted[id]);
       value.textContent = point[id];
-      input.setAttribute("aria-valuetext", point[id]);
+      input.ariaValueText = point[id];
       input.parentNode.hidden = replays[id].length < 2;
     }
     this.showPoint(point, wanted, step);
@@ -282,6 +288,6 @@ export class ReplaysView {
       ),
     );
     const said = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
-    this.picture.setAttribute("aria-label", `Tokens a step${here ? " and time a token" : ""}. ${said.join("; ")}`);
+    this.picture.ariaLabel = `Tokens a step${here ? " and time a token" : ""}. ${said.join("; ")}`;
   }
 }

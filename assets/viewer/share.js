@@ -64,7 +64,7 @@ export class ShareView {
   /** `server(event, data)` sends an event; null without a server. */
   constructor(store, state, pictures, server) {
     Object.assign(this, { store, state, pictures });
-    this.said = h("span", { class: "said", role: "status" });
+    this.said = h("span.said", { role: "status" });
     this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () =>
       this.toggle(this.menu.hidden),
     );
@@ -72,8 +72,8 @@ export class ShareView {
       button([h("b", {}, words), h("span", {}, hint)], { role: "menuitem" }, () => this.choose(act));
     const file = (kind, node) => server("export", { kind, step: state.shown, node });
     this.menu = h(
-      "div",
-      { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
+      "div.menu",
+      { role: "menu", hidden: true, "aria-label": "Share" },
       server && item("Copy link", "prompt, settings, step, node", () => this.copy()),
       server && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
       server && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
@@ -84,7 +84,7 @@ export class ShareView {
       item("PNG", "this tree, as a pixel image", () => this.png()),
       server && item("HTML", "a page that works offline", () => file("html", state.shownNode)),
     );
-    this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
+    this.box = h("div.sharing", {}, this.said, this.button, this.menu);
     this.listen();
   }
 
@@ -112,7 +112,7 @@ export class ShareView {
 
   show({ menu }) {
     this.menu.hidden = !menu;
-    this.button.setAttribute("aria-expanded", menu);
+    this.button.ariaExpanded = menu;
     if (this.focus) this.focus.focus();
     this.focus = null;
   }

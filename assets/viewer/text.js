@@ -13,7 +13,7 @@ export const broken = (text) =>
   text
     .toWellFormed()
     .split("\n")
-    .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
+    .flatMap((part, at) => (at ? [h("i.newline", { "aria-hidden": "true" }), "\n", part] : [part]));
 
 /** A token, coloured and underlined by proposer; `first`: whether it is the first of its step. */
 function tokenSpan({ text, proposer }, first) {
@@ -27,8 +27,8 @@ export class TextView {
 
   constructor(host, store, state) {
     Object.assign(this, { host, store, state });
-    this.prompt = h("span", { class: "prompt", dir: "auto" });
-    this.output = h("div", { class: "output" });
+    this.prompt = h("span.prompt", { dir: "auto" });
+    this.output = h("div.output", {});
     host.append(this.prompt, this.output);
     this.reset();
     this.listen();
@@ -66,7 +66,7 @@ export class TextView {
   /** Appends a token. Each line is a separate block, so that a long text is laid out line by line. `step`: null for prefill. */
   addToken(token, step, at) {
     if (!this.line) {
-      this.line = h("div", { class: "line" });
+      this.line = h("div.line", {});
       this.output.append(this.line);
       if (this.output.childElementCount === MANY_LINES) this.output.classList.add("long");
     }

@@ -149,7 +149,7 @@ export function labelsOf(tree, layout) {
     label(chain.lane, ABOVE, name.x, name.width, {
       kind: `lane ${name.kind}${name.won ? " won" : ""}`,
       first: chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first,
-      words: [name.name, s("tspan", { class: "brought" }, name.brought)],
+      words: [name.name, s("tspan.brought", {}, name.brought)],
     });
   }
   for (const [id, count] of unreadAfter(step)) {

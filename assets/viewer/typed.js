@@ -119,7 +119,7 @@ export class TypedView extends Guessing {
   constructor({ root, store, state, server, share, rival }) {
     super(root, store, state, "draft");
     Object.assign(this, { server, rival, number: 0 });
-    this.before = h("p", { class: "before", dir: "auto", "aria-label": "The text so far" });
+    this.before = h("p.before", { dir: "auto", "aria-label": "The text so far" });
     this.field = h("input", {
       type: "text",
       maxlength: MOST_TYPED,
@@ -129,32 +129,25 @@ export class TypedView extends Guessing {
       spellcheck: "false",
       placeholder: "what comes next …",
       "aria-label": "The words that come next",
+      oninput: () => state.set({ typed: this.field.value }),
+      onkeydown: (event) => this.press(event),
     });
-    this.field.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
-      if (event.key === "Enter") this.submit();
-      else if (event.key === "Escape") this.toggle(false);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    this.field.addEventListener("input", () => state.set({ typed: this.field.value }));
     const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
     this.row = h(
-      "div",
-      { class: "typing" },
+      "div.typing",
+      {},
       this.field,
       line,
       button("Verify", {}, () => this.submit()),
       button("Skip", {}, () => this.go()),
     );
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
-    this.result = h("ol", { class: "redrafted", "aria-label": "Your tokens" });
-    this.facts = h("p", { class: "facts-of" });
+    this.result = h("ol.redrafted", { "aria-label": "Your tokens" });
+    this.facts = h("p.facts-of", {});
     this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
     this.box = h(
-      "div",
-      { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" },
+      "div.guess.typed",
+      { hidden: true, role: "group", "aria-label": "Be the drafter" },
       this.said,
       this.before,
       this.row,
@@ -166,6 +159,15 @@ export class TypedView extends Guessing {
       this.link,
       button("End", {}, () => this.toggle(false)),
     );
+  }
+
+  press(event) {
+    if (event.isComposing) return;
+    if (event.key === "Enter") this.submit();
+    else if (event.key === "Escape") this.toggle(false);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
   }
 
   /** The reason why this run cannot be played, else "". */
@@ -277,7 +279,7 @@ export class TypedView extends Guessing {
       ...(here
         ? [
             `${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `,
-            h("span", { class: "source" }, here.source),
+            h("span.source", {}, here.source),
             " ",
           ]
         : []),
@@ -293,11 +295,11 @@ export class TypedView extends Guessing {
     const before = earlier.slice(0, BEFORE).reverse().join("").slice(-BEFORE);
     const question = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
     this.before.replaceChildren(
-      ...(question ? [h("span", { class: "prompt" }, question), " "] : []),
+      ...(question ? [h("span.prompt", {}, question), " "] : []),
       question ? "" : "… ",
       before,
       h("b", { title: "The anchor: the last certain token" }, last ?? ""),
-      h("span", { class: "caret", "aria-hidden": "true" }),
+      h("span.caret", { "aria-hidden": "true" }),
     );
     this.before.scrollTop = this.before.scrollHeight;
   }
