@@ -6,7 +6,7 @@ import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, STORY, keyActions, listenForKeys } from "./help.js";
 import { ClockView, NumbersView } from "./numbers.js";
-import { PaysView } from "./pays.js";
+import { paysView } from "./pays.js";
 import { ChipView, Page } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
@@ -88,7 +88,7 @@ class Explorer {
     page.deeds.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
-    this.pays = new PaysView(page, store, state, server, told);
+    this.pays = paysView(page, store, state, server, told);
     // on the page itself, because this view may be in a hidden tab
     const dialogs = served ? h("div.explorer", {}) : root;
     if (served) document.body.append(dialogs);
@@ -339,7 +339,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
-    new ResizeObserver(() => this.redraw()).observe(this.pays.pass.box);
+    new ResizeObserver(() => this.redraw()).observe(this.pays.chart.box);
     new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
     // CSS does not apply to a canvas: redraw it when the theme changes.

@@ -98,125 +98,111 @@ export function whyNone({ header, seen, live, finished }, server, told) {
     : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
 }
 
-/** Sliders for K and γ, with a picture of tokens per step and time per token. */
-export class ReplaysView {
-  /** `server(event, data)` sends an event, null without a server; `told`: whether the view is part of Learn. */
-  constructor({ store, state, server, told }) {
-    Object.assign(this, { store, state, server, told, number: 0 });
-    this.inputs = {};
-    const slider = (id, words) => {
-      const input = h("input", {
-        type: "range",
-        min: 0,
-        step: 1,
-        id: `by-hand-${id}`,
-        "aria-label": words,
-        oninput: () => this.turn(id),
-      });
-      const value = h("output", {});
-      this.inputs[id] = { input, value };
-      return h("label", { class: id }, h("span", {}, words), input, value);
-    };
-    this.none = h("p.none", {});
-    this.start = button("Compare other K and γ", { class: "offer", id: "replay" }, () => this.request());
-    this.stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
-    this.progress = h("progress", { "aria-label": "Replays", max: 1 });
-    this.said = h("p.none", { role: "status" });
-    this.waits = h("div.waits", {}, this.start, this.progress, this.stop, this.said);
-    this.picture = s("svg.lines", { role: "img", height: HIGH });
-    this.figures = h("p.figures", { role: "status" });
-    this.rows = h("div", {});
-    this.best = h("p", {});
-    this.cut = h("p.cut", {});
-    this.sliders = h(
-      "div",
-      {},
-      this.picture,
-      slider("k", "Re-drafts K"),
-      slider("gamma", "Block γ"),
-      this.figures,
-      this.rows,
-      this.best,
-      fold("The text, divided into these steps", this.cut),
-    );
-    this.box = h(
-      "section.by-hand",
-      {},
-      h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", (this.about = h("small", {}))),
-      this.none,
-      this.waits,
-      this.sliders,
-    );
-  }
+/**
+ * Sliders for K and γ, with a picture of tokens per step and time per token.
+ *
+ * server(event, data): sends an event; null without a server
+ * told: whether the view is part of Learn
+ */
+export function replaysView(store, state, server, told) {
+  let number = 0; // of the latest request
+  let line, read; // the line with the replays, and the replays in it
+  const inputs = {};
+  const slider = (id, words) => {
+    const name = { id: `by-hand-${id}`, "aria-label": words };
+    const input = h("input", { type: "range", min: 0, step: 1, ...name, oninput: turn });
+    const value = h("output", {});
+    inputs[id] = { input, value };
+    return h("label", { class: id }, h("span", {}, words), input, value);
+  };
+  const about = h("small", {});
+  const none = h("p.none", {});
+  const start = button("Compare other K and γ", { class: "offer", id: "replay" }, request);
+  const stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
+  const progress = h("progress", { "aria-label": "Replays", max: 1 });
+  const said = h("p.none", { role: "status" });
+  const waits = h("div.waits", {}, start, progress, stop, said);
+  const picture = s("svg.lines", { role: "img", height: HIGH });
+  const figures = h("p.figures", { role: "status" });
+  const [rows, best, text] = [h("div", {}), h("p", {}), h("p.cut", {})];
+  const sliders = h(
+    "div",
+    {},
+    picture,
+    slider("k", "Re-drafts K"),
+    slider("gamma", "Block γ"),
+    figures,
+    rows,
+    best,
+    fold("The text, divided into these steps", text),
+  );
+  const title = h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", about);
+  const box = h("section.by-hand", {}, title, none, waits, sliders);
 
-  /** The replays of the run, read once; null if there are none. */
-  get replays() {
-    const { store } = this;
-    if (this.line !== store.replays) {
-      this.line = store.replays;
-      this.read = this.line && readReplays(this.line, store.header.method);
+  /** The replays of the run; null if there are none. */
+  function replays() {
+    if (line !== store.replays) {
+      line = store.replays;
+      read = line && readReplays(line, store.header.method);
     }
-    return this.read;
+    return read ?? null;
   }
 
-  turn() {
-    const { k, gamma } = this.replays;
-    const value = (id, values) => values[this.inputs[id].input.value];
-    this.state.set({ tried: { k: value("k", k), gamma: value("gamma", gamma) } });
+  function turn() {
+    const value = (id) => replays()[id][inputs[id].input.value];
+    state.set({ tried: { k: value("k"), gamma: value("gamma") } });
   }
 
-  request() {
-    this.number += 1;
-    this.state.set({ asked: { number: this.number } });
-    this.server("replays", { key: this.store.key, number: this.number });
+  function request() {
+    number += 1;
+    state.set({ asked: { number } });
+    server("replays", { key: store.key, number });
   }
 
   /** Takes the progress of a request, or the reason why it failed. */
-  receive({ number, ...news }) {
-    if (this.state.now.asked?.number === number) this.state.set({ asked: { number, ...news } });
+  function receive(news) {
+    if (state.now.asked?.number === news.number) state.set({ asked: news });
   }
 
   /** Number of re-drafts to show in the drawing; null for all. */
-  most(tried) {
-    const { replays } = this;
-    return tried && replays && tried.gamma === replays.own.gamma ? pointAt(replays, tried).k : null;
+  function most(tried) {
+    const known = replays();
+    return tried && known && tried.gamma === known.own.gamma ? pointAt(known, tried).k : null;
   }
 
-  show({ tried, asked, step }) {
-    const { store, replays, inputs } = this;
-    const none = replays ? "" : whyNone(store, this.server, this.told);
+  function show({ tried, asked, step }) {
+    const known = replays();
+    const why = known ? "" : whyNone(store, server, told);
     const runs = asked !== null && !asked.problem;
-    this.none.textContent = none;
-    this.none.hidden = !none;
-    this.waits.hidden = Boolean(replays || none);
-    this.sliders.hidden = !replays;
-    this.start.hidden = runs;
-    this.stop.hidden = this.progress.hidden = !runs;
-    this.progress.value = asked?.total ? asked.done / asked.total : 0;
-    this.said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
-    if (!replays) return;
-    const wanted = tried ?? replays.own;
-    const point = pointAt(replays, wanted);
+    none.textContent = why;
+    none.hidden = !why;
+    waits.hidden = Boolean(known || why);
+    sliders.hidden = !known;
+    start.hidden = runs;
+    stop.hidden = progress.hidden = !runs;
+    progress.value = asked?.total ? asked.done / asked.total : 0;
+    said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
+    if (!known) return;
+    const wanted = tried ?? known.own;
+    const point = pointAt(known, wanted);
     for (const [id, { input, value }] of Object.entries(inputs)) {
-      input.max = replays[id].length - 1;
-      input.value = replays[id].indexOf(wanted[id]);
-      value.textContent = point[id];
-      input.ariaValueText = point[id];
-      input.parentNode.hidden = replays[id].length < 2;
+      input.max = known[id].length - 1;
+      input.value = known[id].indexOf(wanted[id]);
+      input.ariaValueText = value.textContent = point[id];
+      input.parentNode.hidden = known[id].length < 2;
     }
-    this.showPoint(point, wanted, step);
-    this.draw(point);
+    showPoint(known, point, wanted, step);
+    draw(known, point);
   }
 
-  showPoint(point, wanted, step) {
-    const { store, replays } = this;
-    const { own, here } = replays;
+  function showPoint(known, point, wanted, step) {
+    const { own, here } = known;
     const less = point.k < wanted.k ? `A block of ${point.gamma} allows ${count(point.k, "re-draft")} at most. ` : "";
     const drawn =
       point.gamma === own.gamma && point.k <= own.k
         ? ` Step ${step.index + 1}, in the tree: ${count(tokensWith(step, point.k, store), "token")}.`
         : "";
-    this.figures.replaceChildren(
+    figures.replaceChildren(
       less,
       h("b", {}, `${count(point.steps, "step")} of ${fixed(point.alpha, 1)} tokens`),
       `, ${fixed(point.nodes, 0)} tokens read in each.${drawn}`,
@@ -225,69 +211,57 @@ export class ReplaysView {
       const mean = meanParts(machine, point.method, point.works);
       return mean && costRow(name, "mean, calculated", { ...mean, verify: mean.verify - rest, rest }, point.alpha);
     };
-    const rows = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))].filter(
-      Boolean,
-    );
-    this.rows.replaceChildren(barRows(rows));
+    const costs = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))];
+    rows.replaceChildren(barRows(costs.filter(Boolean)));
     const limit = store.header.config.node_budget;
-    this.about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
-    this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;
-    let from = 0;
-    const tokens = store.committed.flat().map(({ text }) => text);
-    this.cut.replaceChildren(
+    about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
+    best.textContent = `${bestWords(known, point.gamma)} For another text, other values may be best.`;
+    const tokens = store.committed.flat();
+    let end = 0;
+    text.replaceChildren(
       ...point.committed.map((size) => {
-        const words = tokens.slice(from, (from += size)).join("");
-        return h("span", { title: count(size, "token") }, unhidden(words));
+        const words = tokens.slice(end, (end += size)).map((token) => token.text);
+        return h("span", { title: count(size, "token") }, unhidden(words.join("")));
       }),
     );
   }
 
   /** Draws tokens per step and time per token against K, for one γ. */
-  draw(point) {
-    const width = this.picture.clientWidth;
+  function draw({ points, k, here }, point) {
+    const width = picture.clientWidth;
     if (!width) return;
-    const { points, k, here } = this.replays;
     const own = points.filter(({ gamma }) => gamma === point.gamma);
     const x = (value) => SIDE + (k.indexOf(value) * (width - 2 * SIDE)) / Math.max(1, k.length - 1);
-    const line = (kind, name, of, digits, place) => {
+    const curve = (kind, name, of, digits, place) => {
       const values = own.map(of);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const y = (p) => place.bottom - ((of(p) - low) * (place.bottom - place.top)) / (high - low || 1);
-      const best = kind === "tokens" ? least(own, ({ steps }) => steps) : least(own, of);
+      const bestPoint = kind === "tokens" ? least(own, ({ steps }) => steps) : least(own, of);
       return s(
         "g",
         { class: kind },
         s("text", { x: 0, y: place.name }, name),
         s("polyline", { points: own.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
-        ...own.flatMap((p) => [
-          s("circle", {
-            class: p === point ? "chosen" : null,
-            cx: x(p.k),
-            cy: y(p).toFixed(1),
-            r: p === point ? 6 : 3,
-          }),
-          s(
-            "text",
-            {
-              class: p === best ? "best" : null,
-              x: x(p.k),
-              y: (y(p) + place.value).toFixed(1),
-              "text-anchor": "middle",
-            },
-            fixed(of(p), digits),
-          ),
-        ]),
+        ...own.flatMap((p) => {
+          const above = { x: x(p.k), y: (y(p) + place.value).toFixed(1), "text-anchor": "middle" };
+          const [chosen, r] = p === point ? ["chosen", 6] : [null, 3];
+          return [
+            s("circle", { class: chosen, cx: x(p.k), cy: y(p).toFixed(1), r }),
+            s("text", { class: p === bestPoint ? "best" : null, ...above }, fixed(of(p), digits)),
+          ];
+        }),
       );
     };
     const time = ({ seconds }) => 1000 * seconds;
-    this.picture.replaceChildren(
-      line("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
-      here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 1, BELOW) : "",
-      ...[["K", 0], ...k.map((value) => [value, x(value)])].map(([words, at]) =>
-        s("text", { x: at, y: HIGH - 6, "text-anchor": at ? "middle" : "start" }, words),
-      ),
+    picture.replaceChildren(
+      curve("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
+      here ? curve("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 1, BELOW) : "",
+      s("text", { x: 0, y: HIGH - 6, "text-anchor": "start" }, "K"),
+      ...k.map((value) => s("text", { x: x(value), y: HIGH - 6, "text-anchor": "middle" }, value)),
     );
-    const said = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
-    this.picture.ariaLabel = `Tokens a step${here ? " and time a token" : ""}. ${said.join("; ")}`;
+    const each = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
+    picture.ariaLabel = `Tokens a step${here ? " and time a token" : ""}. ${each.join("; ")}`;
   }
+
+  return { box, show, receive, most };
 }
