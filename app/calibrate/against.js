@@ -2,7 +2,7 @@
 
 import { h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
-import { DifferencesView } from "../race/differences.js";
+import { differencesView } from "../race/differences.js";
 import { TextsView, readSide } from "../race/texts.js";
 
 export function start(element, trigger, props, watch) {
@@ -11,7 +11,7 @@ export function start(element, trigger, props, watch) {
   const result = h("h2.result", {});
   const more = h("p.more", {});
   const titles = h("p.status", {});
-  const rows = new DifferencesView();
+  const rows = differencesView();
   const choice = h("select", { "aria-label": "Prompt", onchange: () => use(choice.value) });
   const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);

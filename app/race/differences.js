@@ -5,77 +5,65 @@ import { saveFile } from "../../assets/viewer/share.js";
 
 const SHOWN = 4; // rows; the others are shown on request
 
-export class DifferencesView {
-  constructor() {
-    this.more = button("", { class: "small", "aria-expanded": "false" }, () => this.unfold(this.fine.hidden));
-    const save = () => saveFile("comparison.json", "application/json", JSON.stringify(this.saved, null, 1));
-    this.tools = h("span.tools", {}, this.more, button("JSON", { class: "small" }, save));
-    this.names = ["", ""].map(() => h("th", { scope: "col" }));
-    this.whose = h("th", { scope: "col", class: "words", title: "A difference is clear if its interval leaves out 0" });
-    this.body = h("tbody", {});
-    this.table = h(
-      "table",
-      {},
-      h("caption.spoken", {}, "What differs"),
-      h(
-        "thead",
-        {},
-        h(
-          "tr",
-          {},
-          h("th", { scope: "col", class: "what" }, "What differs"),
-          ...this.names,
-          ...["difference", "less ← 0 → more, on a scale per row"].map((name) => h("th", { scope: "col" }, name)),
-          this.whose,
-        ),
-      ),
-      this.body,
-    );
-    this.fine = h("p.fine", { hidden: true });
-    this.box = h(
-      "section.panel.differences",
-      { "aria-label": "What differs" },
-      h("div.scroll", {}, this.table),
-      this.fine,
-    );
-  }
+export function differencesView() {
+  let [rows, saved] = [[], null];
+  const more = button("", { class: "small", "aria-expanded": "false" }, () => unfold(fine.hidden));
+  const save = () => saveFile("comparison.json", "application/json", JSON.stringify(saved, null, 1));
+  const tools = h("span.tools", {}, more, button("JSON", { class: "small" }, save));
+  const column = (words) => h("th", { scope: "col" }, words);
+  const names = [column(""), column("")];
+  const whose = h("th.words", { scope: "col", title: "A difference is clear if its interval leaves out 0" });
+  const columns = [
+    h("th.what", { scope: "col" }, "What differs"),
+    ...names,
+    column("difference"),
+    column("less ← 0 → more, on a scale per row"),
+    whose,
+  ];
+  const head = h("thead", {}, h("tr", {}, ...columns));
+  const body = h("tbody", {});
+  const table = h("table", {}, h("caption.spoken", {}, "What differs"), head, body);
+  const fine = h("p.fine", { hidden: true });
+  const box = h("section.panel.differences", { "aria-label": "What differs" }, h("div.scroll", {}, table), fine);
 
   /** `data`: the drawing of `app/race/pair.py`; null hides the rows. */
-  show(data) {
-    this.box.hidden = this.tools.hidden = !data;
+  function show(data) {
+    box.hidden = tools.hidden = !data;
     if (!data) return;
-    const { names, rows, title, more, differs, how, comparison } = data;
-    this.saved = { names, reading: [title, more, differs].filter(Boolean), comparison };
-    this.rows = rows.map((row) => this.row(row));
-    this.names.forEach((head, n) => (head.textContent = names[n]));
-    this.whose.textContent = `${names[1]} has, with 95% confidence for all rows`;
-    this.body.replaceChildren(...this.rows);
-    this.fine.replaceChildren(`${differs} ${how}`);
-    this.unfold(!this.fine.hidden);
+    const { title, differs, how, comparison } = data;
+    saved = { names: data.names, reading: [title, data.more, differs].filter(Boolean), comparison };
+    rows = data.rows.map((figure) => row(figure, data.names));
+    names.forEach((name, n) => (name.textContent = data.names[n]));
+    whose.textContent = `${data.names[1]} has, with 95% confidence for all rows`;
+    body.replaceChildren(...rows);
+    fine.textContent = `${differs} ${how}`;
+    unfold(!fine.hidden);
   }
 
-  unfold(all) {
-    const further = this.rows.length - SHOWN;
-    this.table.classList.toggle("whole", all);
-    this.fine.hidden = !all;
-    this.rows.forEach((row, n) => (row.hidden = n >= SHOWN && !all));
-    this.more.ariaExpanded = all;
-    this.more.textContent = all ? "Fewer rows" : further > 0 ? `${further} more rows` : "How sure is this?";
+  function unfold(all) {
+    const further = rows.length - SHOWN;
+    table.classList.toggle("whole", all);
+    fine.hidden = !all;
+    rows.forEach((line, n) => (line.hidden = n >= SHOWN && !all));
+    more.ariaExpanded = all;
+    more.textContent = all ? "Fewer rows" : further > 0 ? `${further} more rows` : "How sure is this?";
   }
 
-  row({ name, values, counts, change, drawn, clear, words }) {
-    const value = (n) => h("td", { "data-name": this.saved.names[n] }, values[n], h("small", {}, ` n ${counts[n]}`));
-    return h(
-      "tr",
-      { class: clear ? "clear" : null },
-      h("th", { scope: "row" }, name),
-      value(0),
-      value(1),
-      h("td", { "data-name": "difference" }, change),
-      h("td.drawn", { "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
-      h("td.words", {}, words),
-    );
-  }
+  return { box, tools, show };
+}
+
+function row({ name, values, counts, change, drawn, clear, words }, names) {
+  const value = (n) => h("td", { "data-name": names[n] }, values[n], h("small", {}, ` n ${counts[n]}`));
+  return h(
+    "tr",
+    { class: clear ? "clear" : null },
+    h("th", { scope: "row" }, name),
+    value(0),
+    value(1),
+    h("td", { "data-name": "difference" }, change),
+    h("td.drawn", { "aria-hidden": "true" }, drawn.length ? interval(drawn) : ""),
+    h("td.words", {}, words),
+  );
 }
 
 /** An interval and its value, on a scale to the end that is farther from 0. */

@@ -6,8 +6,8 @@ import { button, emit, h, readJson } from "../../assets/viewer/dom.js";
 import { quoted, visible } from "../../assets/viewer/words.js";
 import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
-import { DifferencesView } from "./differences.js";
-import { Controls, LaneView, Player, readLane } from "./replay.js";
+import { differencesView } from "./differences.js";
+import { Player, laneView, playerControls, readLane } from "./replay.js";
 import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
@@ -27,7 +27,7 @@ export function start(element, trigger, props, watch) {
   const table = h("div.panel.figures", {});
   const empty = h("p.empty", {}, "Nothing to show yet: choose methods in ⋯ and press Race.");
   const player = new Player(element, () => draw());
-  const controls = new Controls(player);
+  const controls = playerControls(player);
   const axis = h("div", {});
   const pays = button("When does it pay? →", { id: "race-pays" }, () =>
     emit(element, "explorer:learn", { chapter: PAYS }),
@@ -43,7 +43,7 @@ export function start(element, trigger, props, watch) {
     (side, step) => open(chosen[side], step),
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
-  const rows = new DifferencesView();
+  const rows = differencesView();
   const back = button("Back to the race", { class: "small" }, () => trigger("choose", { at: null }));
   const sharing = h("div.sharing", {}, back, rows.tools, copied, link);
   const last = h("div.head.last", {}, heading, status, sharing);
@@ -114,8 +114,8 @@ export function start(element, trigger, props, watch) {
     const here = data.kind === "recorded" ? "Press Race to run a race here." : "";
     status.textContent = running || [said && `${said}.`, here].filter(Boolean).join(" ");
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
-    lanes = raw.map(
-      (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
+    lanes = raw.map((lane, at) =>
+      laneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
     );
     back.hidden = data.kind !== "runs";
     link.hidden = Boolean(running) || data.kind === "runs";
@@ -159,7 +159,7 @@ export function start(element, trigger, props, watch) {
     const same = String(at) === String(chosen) && texts.race === drawn;
     chosen = at;
     if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
-    lanes.forEach((lane, n) => lane.choose(at.indexOf(n)));
+    lanes.forEach((lane, n) => lane.mark(at.indexOf(n)));
     texts.box.hidden = !at.length;
     rows.show(pair);
     if (!at.length || same) return;

@@ -173,68 +173,55 @@ function stepCard(step, total) {
   );
 }
 
-/** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. */
-export class DetailsView {
-  uses = ["step", "node", "total", "data", "question", "zoom", "fresh"];
+/** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. `redraft`: the what-if
+ *  question and its answer; `places`: the clickable positions in the strip. */
+export function detailsView({ details: host, redraft: below }, state, redraft, places, strip) {
+  let inView = 0; // number of the latest answer that was scrolled into view
+  const close = closeButton("Release the node", () => state.set({ node: null }));
+  const body = h("div.body", {});
+  host.append(close, body);
 
-  /** `redraft`: the what-if question and its answer; `places`: the clickable positions in the strip. */
-  constructor({ details: host, redraft: below }, state, redraft, places, strip) {
-    Object.assign(this, { host, below, redraft, places, strip });
-    this.inView = 0; // number of the latest answer that was scrolled into view
-    this.close = closeButton("Release the node", () => state.set({ node: null }));
-    this.body = h("div.body", {});
-    host.append(this.close, this.body);
-  }
-
-  show({ step, node, total }) {
-    const { below, redraft } = this;
+  function show({ step, node, total }) {
     const card = redraft.card(step);
     below.hidden = !card;
     below.replaceChildren(card || "");
-    if (card) this.placeCard(redraft.here);
-    this.showPanel(step, node, total);
-    this.places.mark(card ? redraft.here.prefix : null);
+    if (card) placeCard(redraft.here);
+    const chosen = step && nodeOf(step, node);
+    close.hidden = !chosen;
+    host.dataset.node = chosen ? node : "";
+    body.replaceChildren(step ? (chosen ? nodeCard(step, node) : stepCard(step, total)) : "");
+    places.mark(card ? redraft.here.prefix : null);
   }
 
   /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
-  placeCard({ prefix, answer, number }) {
-    const { below, strip } = this;
-    const room = strip.viewport.size.width - below.offsetWidth;
-    below.style.left = `${clamp(strip.x(prefix + 0.5) * strip.scale - below.offsetWidth / 2, 0, room)}px`;
-    if (this.inView !== number) below.scrollIntoView({ block: "nearest" });
-    this.inView = answer ? number : this.inView;
+  function placeCard({ prefix, answer, number }) {
+    const width = below.offsetWidth;
+    const left = strip.x(prefix + 0.5) * strip.scale - width / 2;
+    below.style.left = `${clamp(left, 0, strip.viewport.size.width - width)}px`;
+    if (inView !== number) below.scrollIntoView({ block: "nearest" });
+    if (answer) inView = number;
   }
 
-  showPanel(step, node, total) {
-    const known = step && nodeOf(step, node);
-    this.close.hidden = !known;
-    this.host.dataset.node = known ? node : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
-  }
+  return { uses: ["step", "node", "total", "data", "question", "zoom", "fresh"], show };
 }
 
 /** One tooltip for all views, kept inside the view's box. */
-export class Tooltip {
-  constructor(root) {
-    this.root = root;
-    this.box = h("div.tip", { role: "tooltip", hidden: true });
-    root.append(this.box);
-  }
+export function tooltipIn(root) {
+  const box = h("div.tip", { role: "tooltip", hidden: true });
+  root.append(box);
 
-  show(content, clientX, clientY) {
-    this.box.replaceChildren(content);
-    this.box.hidden = false;
-    const frame = this.root.getBoundingClientRect();
-    const own = this.box.getBoundingClientRect();
+  function show(content, clientX, clientY) {
+    box.replaceChildren(content);
+    box.hidden = false;
+    const frame = root.getBoundingClientRect();
+    const { width, height } = box.getBoundingClientRect();
     let x = clientX - frame.left + 14;
     let y = clientY - frame.top + 16;
-    if (x + own.width > frame.width - 4) x = clientX - frame.left - own.width - 14;
-    if (clientY + 16 + own.height > innerHeight) y = clientY - frame.top - own.height - 12;
-    this.box.style.left = Math.max(4, x) + "px";
-    this.box.style.top = Math.max(4, y) + "px";
+    if (x + width > frame.width - 4) x = clientX - frame.left - width - 14;
+    if (clientY + 16 + height > innerHeight) y = clientY - frame.top - height - 12;
+    box.style.left = Math.max(4, x) + "px";
+    box.style.top = Math.max(4, y) + "px";
   }
 
-  hide() {
-    this.box.hidden = true;
-  }
+  return { show, hide: () => (box.hidden = true) };
 }

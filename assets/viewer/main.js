@@ -2,24 +2,24 @@
 
 import { readAddress, readNode } from "./address.js";
 import { emit, h, oncePerFrame, whole } from "./dom.js";
-import { DetailsView, Tooltip } from "./details.js";
+import { detailsView, tooltipIn } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, STORY, keyActions, listenForKeys } from "./help.js";
-import { ClockView, NumbersView } from "./numbers.js";
+import { ClockView, numbersView } from "./numbers.js";
 import { paysView } from "./pays.js";
-import { ChipView, Page } from "./page.js";
+import { Page, chipView } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
-import { ShareView, otherText, saveFile } from "./share.js";
+import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { FinderView, TimelineView } from "./timeline.js";
+import { TimelineView, finderView } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
@@ -58,7 +58,7 @@ class Explorer {
     element.replaceChildren(root, ...(told ? [] : [page.pays]));
 
     // the drawing of the step
-    const tooltip = new Tooltip(root);
+    const tooltip = tooltipIn(root);
     const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
     const tree = (this.tree = new TreeView(page, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
@@ -74,13 +74,12 @@ class Explorer {
     // text and steps of the run, playback of the step
     const words = (this.words = new TextView(page.text, store, state));
     this.timeline = new TimelineView(page.timeline, store, state, tooltip);
-    this.finder = new FinderView(page, store, state);
-    page.finder.append(this.finder.box);
+    this.finder = finderView(page, store, state);
     this.player = new Player(store, state, () => !this.secret);
     page.moments.prepend(this.player.box);
 
     // games
-    const share = new ShareView(store, state, new PictureMaker({ tree, strip, viewport, colours: root }), server);
+    const share = shareView(store, state, new PictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
     this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
@@ -92,7 +91,7 @@ class Explorer {
     // on the page itself, because this view may be in a hidden tab
     const dialogs = served ? h("div.explorer", {}) : root;
     if (served) document.body.append(dialogs);
-    this.chip = new ChipView(page.follow, store, state);
+    this.chip = chipView(page.follow, store, state);
     // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
       page,
@@ -101,8 +100,8 @@ class Explorer {
       tree,
       strip,
       new ClockView(page.clock, store),
-      new DetailsView(page, state, this.redraft, places, strip),
-      new NumbersView(page.numbers, store, state, server),
+      detailsView(page, state, this.redraft, places, strip),
+      numbersView(page.numbers, store, state, server),
       this.pays,
       this.timeline,
       this.finder,

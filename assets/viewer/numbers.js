@@ -152,80 +152,64 @@ export function totalsOf(store) {
   ];
 }
 
-/** The last line of the view: the result of the run; “why?” opens *When does it pay?* */
-export class NumbersView {
-  uses = ["data", "why"];
+/** The last line of the view: the result of the run; “why?” opens *When does it pay?* `server(event, data)` sends an event; null without a
+ *  server. */
+export function numbersView(host, store, state, server) {
+  const result = h("p.gist", {});
+  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
+    state.set({ why: !state.now.why }),
+  );
+  const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);
+  const quickest = offer(
+    "quickest",
+    "Run quickest here",
+    "Writes the same text, but drafts and verifies only as much as saves time on this machine",
+    () => server("quickest", { quickest: true }),
+  );
+  const full = offer(
+    "full-tree",
+    "Full tree",
+    "Runs the prompt again and verifies all drafted tokens, without the limit B",
+    () => server("full", { full: true }),
+  );
+  const again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
+  const recording = h("b.recording", { hidden: true });
+  host.append(h("div.line", {}, recording, result, quickest, full, again, why));
+  let [priced, price] = ["", null]; // a run with its number of steps, and their mean cost on an H200
 
-  /** `server(event, data)` sends an event; null without a server. */
-  constructor(host, store, state, server) {
-    Object.assign(this, { store, server });
-    this.gist = h("p.gist", {});
-    this.why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
-      state.set({ why: !state.now.why }),
-    );
-    const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);
-    this.quickest = offer(
-      "quickest",
-      "Run quickest here",
-      "Writes the same text, but drafts and verifies only as much as saves time on this machine",
-      () => server("quickest", { quickest: true }),
-    );
-    this.full = offer(
-      "full-tree",
-      "Full tree",
-      "Runs the prompt again and verifies all drafted tokens, without the limit B",
-      () => server("full", { full: true }),
-    );
-    this.again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
-    this.recording = h("b.recording", { hidden: true });
-    const offers = [this.quickest, this.full, this.again];
-    host.append(h("div.line", {}, this.recording, this.gist, ...offers, this.why));
-  }
-
-  show({ why }) {
-    const { store, server } = this;
-    const { method, config } = store.header;
-    this.why.ariaExpanded = why;
+  function show(scene) {
+    const { header, sums, key, length, recorded, opened } = store;
+    const { method, config } = header;
+    why.ariaExpanded = scene.why;
+    why.disabled = !length || method === "autoregressive";
     const cycle = cycleOf(store);
-    const made = server !== null && (!store.recorded || store.own);
-    this.quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    const here = !recorded || store.own;
+    const made = server !== null && here;
     const limited = config.node_budget && config.node_budget <= config.block_size && config.cost_aware === false;
-    this.full.hidden = !(made && !store.live && limited && store.sums.most > config.node_budget);
-    this.again.hidden = !(made && cycle?.disturbed);
-    this.recording.hidden = !store.recorded || store.own;
-    this.recording.textContent = store.opened
-      ? `Opened from ${visible(store.opened, 40, " ")}.`
-      : server
-        ? "A recording. Press Run to run the prompt here."
-        : "A recording.";
-    const there = cycle ? this.thereCost() : null;
-    const elsewhere = there === null ? null : store.sums.tokens / store.length / there;
-    const pieces = gist(store, cycle, this.earlier(cycle), elsewhere);
-    this.gist.replaceChildren(
-      ...pieces.map(({ text: words, kind }) =>
-        kind ? h("b", { class: kind === "slower" ? kind : null }, words) : words,
-      ),
-    );
-    this.why.disabled = !store.length || method === "autoregressive";
-  }
-
-  /** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
-  earlier(cycle) {
-    const { header, recorded, own } = this.store;
-    if (!this.server || (recorded && !own) || !cycle || cycle.disturbed) return null;
-    const key = `d2sd-quickest ${header.models.target} ${header.hardware?.device}`;
-    if (header.config.cost_aware === true) remember(key, String(cycle.gain));
-    return Number(remembered(key)) || null;
-  }
-
-  /** The mean cost of a step on an H200; computed again only after new steps. */
-  thereCost() {
-    const { key, length, header } = this.store;
-    const steps = `${key} ${length}`;
-    if (steps !== this.priced) {
-      this.priced = steps;
-      this.price = meanCost(h200(header.method), header.method, worksOf(this.store));
+    quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    full.hidden = !(made && !store.live && limited && sums.most > config.node_budget);
+    again.hidden = !(made && cycle?.disturbed);
+    recording.hidden = here;
+    recording.textContent = opened
+      ? `Opened from ${visible(opened, 40, " ")}.`
+      : `A recording.${server ? " Press Run to run the prompt here." : ""}`;
+    if (cycle && priced !== `${key} ${length}`) {
+      priced = `${key} ${length}`;
+      price = meanCost(h200(method), method, worksOf(store));
     }
-    return this.price;
+    const elsewhere = cycle && price !== null ? sums.tokens / length / price : null;
+    const pieces = gist(store, cycle, made && cycle && !cycle.disturbed ? earlier(header, cycle) : null, elsewhere);
+    result.replaceChildren(
+      ...pieces.map(({ text, kind }) => (kind ? h("b", { class: kind === "slower" ? kind : null }, text) : text)),
+    );
   }
+
+  return { uses: ["data", "why"], show };
+}
+
+/** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
+function earlier({ models, hardware, config }, { gain }) {
+  const key = `d2sd-quickest ${models.target} ${hardware?.device}`;
+  if (config.cost_aware === true) remember(key, String(gain));
+  return Number(remembered(key)) || null;
 }

@@ -28,70 +28,57 @@ export class Page {
   ];
 
   constructor(store) {
-    this.store = store;
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
-    this.root = h("section.explorer", { "aria-label": "Explore a run" });
-    this.notice = h("p.notice", { role: "alert", hidden: true });
-    this.empty = h("p.empty", {}, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
-    this.spoken = h("p.spoken", { "aria-live": "polite" });
-    this.sentence = h("div", { id: "sentence", dir: "auto" });
-    this.title = h("h2", {});
-    this.parts = h("p.parts", {});
-    this.clock = h("div", {
-      id: "clock",
-      role: "group",
-      "aria-label": "Time of this step, and of its tokens one by one",
-    });
-    this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
-    this.moments = h("div.stages-row", {}); // for the player's bar and the tools of the drawing
-    this.lacks = h("p.empty", { hidden: true });
-    this.tree = part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 });
-    this.strip = part("strip", "How sure the drafter was", { role: "group" });
-    this.redraft = h("div.redraft-box", { role: "status", hidden: true });
-    this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
-    this.games = h("div", {});
-    this.timeline = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
-    this.numbers = h("div", { id: "numbers" });
-    this.pays = h("div.explorer.pays", { role: "region", "aria-label": "When does it pay?", hidden: true });
-    this.legend = legend();
-    this.createButtons();
-    this.arrange();
-  }
-
-  createButtons() {
     const quiet = (label, title, id) => button(label, { id, class: "quiet", title });
-    this.follow = button("", { id: "follow" });
-    this.find = quiet("Find", "Find steps by outcome, length or time (N, P)");
-    this.quiz = quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz");
-    this.typed = quiet(
-      "Be the drafter",
-      "Type the next tokens, and let the large model verify them (B)",
-      "be-the-drafter",
-    );
-    this.openFacts = quiet("Details", "The stages of this step, or details of the selected token", "open-facts");
-    this.explain = quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain");
-    this.widen = quiet("", "", "widen");
-    this.fit = quiet("Fit", "Fit the tree into view (F)", "fit");
-    this.help = quiet("Words & keys", "Meanings of words, and all keys (?)", "words-and-keys");
+    Object.assign(this, {
+      store,
+      root: h("section.explorer", { "aria-label": "Explore a run" }),
+      notice: h("p.notice", { role: "alert", hidden: true }),
+      empty: h("p.empty", {}, "Nothing to show yet: run a prompt, and its draft trees appear here step by step."),
+      spoken: h("p.spoken", { "aria-live": "polite" }),
+      title: h("h2", {}),
+      parts: h("p.parts", {}),
+      clock: part("clock", "Time of this step, and of its tokens one by one", { role: "group" }),
+      text: part("text", "Generated text", { role: "region", tabindex: 0 }),
+      lacks: h("p.empty", { hidden: true }),
+      tree: part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 }),
+      strip: part("strip", "How sure the drafter was", { role: "group" }),
+      redraft: h("div.redraft-box", { role: "status", hidden: true }),
+      details: part("details", "Details", { role: "region", "aria-live": "polite" }),
+      games: h("div", {}),
+      timeline: part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 }),
+      finder: h("div.finding", { hidden: true }),
+      numbers: h("div", { id: "numbers" }),
+      pays: h("div.explorer.pays", { role: "region", "aria-label": "When does it pay?", hidden: true }),
+      legend: legend(),
+      follow: button("", { id: "follow" }),
+      find: quiet("Find", "Find steps by outcome, length or time (N, P)"),
+      quiz: quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz"),
+      typed: quiet("Be the drafter", "Type the next tokens, and let the large model verify them (B)", "be-the-drafter"),
+      openFacts: quiet("Details", "The stages of this step, or details of the selected token", "open-facts"),
+      explain: quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain"),
+      widen: quiet("", "", "widen"),
+      fit: quiet("Fit", "Fit the tree into view (F)", "fit"),
+      help: quiet("Words & keys", "Meanings of words, and all keys (?)", "words-and-keys"),
+    });
+    this.arrange(this);
   }
 
-  arrange() {
-    this.sentence.append(this.title, this.parts);
+  arrange({ title, parts, clock, text, lacks, tree, strip, redraft, games, timeline, finder, numbers, follow, find }) {
     this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
-    this.moments.append(this.tools);
+    this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
     this.facts = h("div.facts", {}, this.details);
-    this.finder = h("div.finding", { hidden: true });
     this.deeds = h("div.tools", {}, this.quiz, this.typed);
     this.views = h(
       "div.views",
       { hidden: true },
-      h("div.headline", {}, this.sentence, this.clock),
-      this.text,
+      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts), clock),
+      text,
       this.moments,
-      h("div.drawing", {}, this.lacks, this.tree, this.strip, this.redraft, this.facts),
-      this.games,
-      h("div.steps", {}, h("div.gutter", {}, this.follow, this.find), this.timeline, this.finder),
-      this.numbers,
+      h("div.drawing", {}, lacks, tree, strip, redraft, this.facts),
+      games,
+      h("div.steps", {}, h("div.gutter", {}, follow, find), timeline, finder),
+      numbers,
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);
   }
@@ -149,41 +136,37 @@ export class Page {
 }
 
 /** The chip that names the shown step; a click releases a pinned step or follows the run again. */
-export class ChipView {
-  uses = ["data", "at", "pinned", "playing", "silent"];
-
-  constructor(chip, store, state) {
-    Object.assign(this, { chip, store, state, timer: 0 });
-    chip.addEventListener("click", () => state.follow());
-  }
+export function chipView(chip, store, state) {
+  let timer = 0;
+  chip.addEventListener("click", () => state.follow());
 
   /** Call this when data of the run arrives. After SILENCE_MS without data the chip shows “Waiting …”. */
-  received() {
-    clearTimeout(this.timer);
-    if (this.state.now.silent) this.state.set({ silent: false });
-    this.timer = setTimeout(() => this.state.set({ silent: true }), SILENCE_MS);
+  function received() {
+    clearTimeout(timer);
+    if (state.now.silent) state.set({ silent: false });
+    timer = setTimeout(() => state.set({ silent: true }), SILENCE_MS);
   }
 
-  show({ at: shown, pinned, playing, silent }) {
-    const { chip, store } = this;
-    const at = shown === null ? "" : `Step ${shown + 1} of ${store.length}`;
-    const stopped = store.failed || store.finished?.stop_reason === "stopped";
-    const [state, , label] = [
-      ["playing", playing, `${at} ✕`],
-      ["pinned", pinned !== null, `${at} ✕`],
-      ["live", store.live, silent ? "Waiting …" : `Live: step ${store.length}`],
-      ["resting", stopped, `Stopped · ${count(store.length, "step")}`],
-      ["resting", true, at],
-    ].find(([, holds]) => holds);
-    chip.dataset.state = state;
+  function show({ at, pinned, playing, silent }) {
+    const { length, live, failed, finished } = store;
+    const here = at === null ? "" : `Step ${at + 1} of ${length}`;
+    const stopped = failed || finished?.stop_reason === "stopped";
+    const [kind, label] = playing
+      ? ["playing", `${here} ✕`]
+      : pinned !== null
+        ? ["pinned", `${here} ✕`]
+        : live
+          ? ["live", silent ? "Waiting …" : `Live: step ${length}`]
+          : ["resting", stopped ? `Stopped · ${count(length, "step")}` : here];
+    chip.dataset.state = kind;
     chip.textContent = label;
     chip.disabled = pinned === null && !playing;
     chip.title = chip.disabled
       ? "Click a token, a bar or a node to pin its step"
-      : store.live
-        ? "Release this step and follow the run (Esc)"
-        : "Release this step (Esc)";
+      : `Release this step${live ? " and follow the run" : ""} (Esc)`;
   }
+
+  return { uses: ["data", "at", "pinned", "playing", "silent"], received, show };
 }
 
 /** The meaning of shapes and lines. Colours are explained by the sentence above the drawing. */

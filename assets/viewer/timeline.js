@@ -265,63 +265,57 @@ export function foundBy(filter, summaries) {
   return largest.sort((a, b) => a - b);
 }
 
-/** Finds steps by outcome, length or time. */
-export class FinderView {
-  uses = ["data", "at", "filter", "finder"];
-
-  /** `page`: the box of the finder and its button. */
-  constructor(page, store, state) {
-    Object.assign(this, { page, store, state });
-    const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
-    const options = Object.entries(FILTERS).map(([id, { name }]) => h("option", { value: id }, capital(name)));
-    const choose = () => this.choose(this.choice.value);
-    const name = "Which steps to look for";
-    this.choice = h("select", { id: "step-filter", "aria-label": name, onchange: choose }, ...options);
-    this.count = h("span.count", { role: "status" });
-    const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words));
-    this.marks = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...marks);
-    const before = tool("‹", "Previous matching step (P)", () => this.go(-1));
-    const next = tool("›", "Next matching step (N)", () => this.go(1));
-    this.box = h("div.finder", {}, h("div.row", {}, this.choice, before, next, this.count), this.marks);
-  }
-
-  markOf(id, mark, words) {
+/** Finds steps by outcome, length or time; in the box `finder` of the page. */
+export function finderView(page, store, state) {
+  const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
+  const options = Object.entries(FILTERS).map(([id, { name }]) => h("option", { value: id }, capital(name)));
+  const choice = h(
+    "select",
+    { id: "step-filter", "aria-label": "Which steps to look for", onchange: () => choose(choice.value) },
+    ...options,
+  );
+  const found = h("span.count", { role: "status" });
+  const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => {
     const parts = [h("i", { "aria-hidden": "true" }, mark), words, h("b", {})];
     const attributes = { class: id, "data-outcome": id, title: `Show only these steps: ${words}` };
-    const toggle = () => this.choose(this.state.now.filter === id ? "any" : id);
-    return h("li", { class: id }, button(parts, attributes, toggle));
-  }
+    return button(parts, attributes, () => choose(state.now.filter === id ? "any" : id));
+  });
+  const before = tool("‹", "Previous matching step (P)", () => go(-1));
+  const next = tool("›", "Next matching step (N)", () => go(1));
+  const items = marks.map((mark) => h("li", { class: mark.dataset.outcome }, mark));
+  const list = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...items);
+  page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, found), list));
 
   /** The steps that match the filter, null for all. */
-  get found() {
-    return foundBy(this.state.now.filter, this.store.summaries);
-  }
+  const matching = () => foundBy(state.now.filter, store.summaries);
 
   /** Applies the filter, and goes to the next match unless a matching step is shown. */
-  choose(filter) {
-    this.state.set({ filter });
-    if (this.found && !this.found.includes(this.state.shown)) this.go(1);
+  function choose(filter) {
+    state.set({ filter });
+    if (matching()?.includes(state.shown) === false) go(1);
   }
 
-  show({ at, filter, finder }) {
-    const { page, found } = this;
+  function show({ at, filter, finder }) {
     page.finder.hidden = !finder;
     page.find.ariaExpanded = finder;
-    this.choice.value = filter;
-    for (const button of this.marks.querySelectorAll("button")) {
-      button.ariaPressed = filter === button.dataset.outcome;
-      button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome];
+    choice.value = filter;
+    for (const mark of marks) {
+      mark.ariaPressed = filter === mark.dataset.outcome;
+      mark.lastChild.textContent = store.sums.outcomes[mark.dataset.outcome];
     }
-    const place = found?.includes(at) ? `${found.indexOf(at) + 1} of ` : "";
-    this.count.textContent = found ? place + (found.length || "none") : "";
+    const steps = matching();
+    const place = steps?.includes(at) ? `${steps.indexOf(at) + 1} of ` : "";
+    found.textContent = steps ? place + (steps.length || "none") : "";
   }
 
   /** Goes to the next or previous match, with wrap-around. */
-  go(by) {
-    const steps = this.found ?? [...this.store.summaries.keys()];
+  function go(by) {
+    const steps = matching() ?? [...store.summaries.keys()];
     if (!steps.length) return;
-    const here = this.state.shown ?? -1;
+    const here = state.shown ?? -1;
     const beyond = by > 0 ? steps.find((at) => at > here) : steps.findLast((at) => at < here);
-    this.state.pin(beyond ?? steps.at(by > 0 ? 0 : -1));
+    state.pin(beyond ?? steps.at(by > 0 ? 0 : -1));
   }
+
+  return { uses: ["data", "at", "filter", "finder"], show, go };
 }

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  NumbersView,
   clockOf,
   cycleOf,
   gist,
   machineOf,
+  numbersView,
   timesWords,
   totalsOf,
   wasFixed,
@@ -173,7 +173,7 @@ test("a slow run with full trees that was made here offers to run quickest here"
       sums: { ...RUN.sums, seconds: NO_TIMES },
       ...changes,
     };
-    new NumbersView(element(), store, {}, server).show({ why: false });
+    numbersView(element(), store, {}, server).show({ why: false });
     return made.findLast(({ id }) => id === "quickest");
   };
   assert.equal(offer({}).hidden, false);
