@@ -4,7 +4,7 @@ import { button, emit, h, oneWait, readJson } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, capital, count, percent, probability, visible } from "../../assets/viewer/words.js";
-import { FigureView, plotly } from "../../assets/viewer/figures.js";
+import { figureView, plotly } from "../../assets/viewer/figures.js";
 import { explorer } from "../static/explorer.js";
 
 const TONES = {
@@ -16,43 +16,42 @@ const TONES = {
 };
 
 /** The verdict, the sentences that support it, and the headline figures. */
-class SummaryView {
-  constructor(choose) {
-    this.choose = choose;
-    this.result = h("h2.result", {});
-    this.more = h("p.more", {});
-    this.figures = h("dl.panel.figures", { "aria-label": "Figures" });
-    this.reading = h("section.panel.reading", { "aria-label": "Reading" });
-    this.spoken = h("p.spoken", { "aria-live": "polite" });
+function summaryView(choose) {
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const figures = h("dl.panel.figures", { "aria-label": "Figures" });
+  const reading = h("section.panel.reading", { "aria-label": "Reading" });
+  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const line = ({ tone, text, chart, places }) => {
+    const [mark, meaning] = TONES[tone];
+    const show = { class: "small", "aria-label": `Show the steps: ${text}` };
+    return h(
+      "li",
+      { class: tone },
+      h("i.tone", { title: meaning, "aria-hidden": "true" }, mark),
+      h("span.words", {}, text),
+      places?.length > 0 && button("steps", show, () => choose(chart, places)),
+    );
+  };
+  const stat = ({ name, value, note, meaning }) =>
+    h(
+      "div.stat",
+      {},
+      h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
+      h("dd", {}, h("span.value", {}, value), h("span.note", { title: note }, note)),
+    );
+
+  function show(data) {
+    const [verdict, ...rest] = data.reading;
+    const [title, reasons, exact] = verdictWords(verdict?.text ?? "");
+    [result.textContent, more.textContent] = [title, reasons];
+    const lines = exact ? [{ text: exact, tone: "note" }, ...rest] : rest;
+    reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
+    if (!data.progress.running && verdict) spoken.textContent = verdict.text;
+    figures.replaceChildren(...data.stats.map(stat));
   }
 
-  show(data) {
-    const [verdict, ...rest] = data.reading;
-    const [title, more, exact] = verdictWords(verdict?.text ?? "");
-    [this.result.textContent, this.more.textContent] = [title, more];
-    const line = ({ tone, text: words, chart, places }) => {
-      const [mark, meaning] = TONES[tone];
-      const show = () => this.choose(chart, places);
-      return h(
-        "li",
-        { class: tone },
-        h("i.tone", { title: meaning, "aria-hidden": "true" }, mark),
-        h("span.words", {}, words),
-        places?.length > 0 && button("steps", { class: "small", "aria-label": `Show the steps: ${words}` }, show),
-      );
-    };
-    const lines = exact ? [{ text: exact, tone: "note" }, ...rest] : rest;
-    this.reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
-    if (!data.progress.running && verdict) this.spoken.textContent = verdict.text;
-    const stat = ({ name, value, note, meaning }) =>
-      h(
-        "div.stat",
-        {},
-        h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
-        h("dd", {}, h("span.value", {}, value), h("span.note", { title: note }, note)),
-      );
-    this.figures.replaceChildren(...data.stats.map(stat));
-  }
+  return { result, more, figures, reading, spoken, show };
 }
 
 /** Closes the drawer with the doctor's report if it is open. */
@@ -74,118 +73,108 @@ export function verdictWords(verdict) {
 
 const AT_ONCE = 60; // entries that “Show more” adds to the list
 
-/** The list of the steps of a mark (a bar, cell or row). Steps open in Explore. */
-class MembersView {
-  /** `open(row, at)` opens a step in Explore. `closed()` is called when the user closes the list. */
-  constructor(open, closed) {
-    Object.assign(this, { open, items: [], shown: AT_ONCE });
-    this.title = h("h3", { tabindex: -1 });
-    this.kind = "surest";
-    this.kinds = h("div.kinds", { role: "group", "aria-label": "Steps worth seeing" });
-    this.group = h("select", { "aria-label": "Group of prompts", onchange: () => this.showWorth(this.data) });
-    this.count = h("p.question", { "aria-live": "polite" });
-    this.list = h("ol.rows", {});
-    this.more = button("", { class: "small more" }, () => {
-      this.shown += AT_ONCE;
-      this.draw();
-    });
-    this.close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
-    this.box = h(
-      "section.panel.members",
-      { "aria-label": "Steps" },
-      h("div.head", {}, this.title, h("div.tools", {}, this.close)),
-      this.kinds,
-      this.count,
-      this.list,
-      this.more,
-    );
-  }
+/** The list of the steps of a mark (a bar, cell or row). `open(row, at)` opens a step in Explore; `closed()` is called when the user closes
+ *  the list. */
+function membersView(open, closed) {
+  let [data, items, shown, kind] = [null, [], AT_ONCE, "surest"];
+  const title = h("h3", { tabindex: -1 });
+  const kinds = h("div.kinds", { role: "group", "aria-label": "Steps worth seeing" });
+  const choice = h("select", { "aria-label": "Group of prompts", onchange: () => showWorth(data) });
+  const what = h("p.question", { "aria-live": "polite" });
+  const list = h("ol.rows", {});
+  const more = button("", { class: "small more" }, () => {
+    shown += AT_ONCE;
+    draw();
+  });
+  const close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
+  const head = h("div.head", {}, title, h("div.tools", {}, close));
+  const box = h("section.panel.members", { "aria-label": "Steps" }, head, kinds, what, list, more);
 
   /** Lists steps worth seeing of one kind, in the selected group of prompts. */
-  showWorth(data, kind = this.kind) {
-    const groups = [...new Set(data.runs.map(({ domain }) => domain))].filter(Boolean).sort();
-    const group = groups.includes(this.group.value) ? this.group.value : "";
-    this.kind = kind;
-    this.group.replaceChildren(
+  function showWorth(measured, wanted = kind) {
+    const groups = [...new Set(measured.runs.map(({ domain }) => domain))].filter(Boolean).sort();
+    const group = groups.includes(choice.value) ? choice.value : "";
+    kind = wanted;
+    choice.replaceChildren(
       h("option", { value: "" }, "all prompts"),
       ...groups.map((name) => h("option", { value: name, selected: name === group }, visible(name, 40, " "))),
     );
-    this.kinds.replaceChildren(
+    kinds.replaceChildren(
       ...KINDS.map(([id, name]) =>
         button(
-          h("span", {}, name, h("b", {}, worthSeeing(data, id, group).length)),
+          h("span", {}, name, h("b", {}, worthSeeing(measured, id, group).length)),
           { class: "small", "aria-pressed": String(id === kind) },
-          () => this.showWorth(this.data, id),
+          () => showWorth(data, id),
         ),
       ),
-      groups.length > 1 ? this.group : "",
+      groups.length > 1 ? choice : "",
     );
-    this.show(data, null, worthSeeing(data, kind, group));
+    show(measured, null, worthSeeing(measured, kind, group));
   }
 
-  /** Lists items. `title`: name of the mark whose steps these are; null for steps worth seeing. */
-  show(data, title, items) {
-    Object.assign(this, { data, items, shown: AT_ONCE });
-    const none = title === null;
-    this.title.textContent = none ? "Steps worth seeing" : title;
-    this.close.hidden = none;
-    this.kinds.hidden = !none;
+  /** Lists items. `name`: name of the mark whose steps these are; null for steps worth seeing. */
+  function show(measured, name, members) {
+    [data, items, shown] = [measured, members, AT_ONCE];
+    const none = name === null;
+    title.textContent = none ? "Steps worth seeing" : name;
+    close.hidden = none;
+    kinds.hidden = !none;
     const steps = count(new Set(items.map(({ row }) => row)).size, "step");
     const positions = items.length > 0 && items[0].at !== null;
-    const what = positions ? `${count(items.length, "position")} in ${steps}, the most surprising first` : steps;
-    this.count.textContent = none
+    const listed = positions ? `${count(items.length, "position")} in ${steps}, the most surprising first` : steps;
+    what.textContent = none
       ? "Click a line to open its step in Explore. To list other steps, click a mark in a figure, or a number in a figure’s table."
-      : `${what}. Click a line to open its step in Explore.`;
-    this.draw();
+      : `${listed}. Click a line to open its step in Explore.`;
+    draw();
   }
 
-  draw() {
-    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item) => this.row(item)));
-    const rest = Math.max(0, this.items.length - this.shown);
-    this.more.hidden = !rest;
-    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
+  function draw() {
+    list.replaceChildren(...items.slice(0, shown).map(line));
+    const rest = Math.max(0, items.length - shown);
+    more.hidden = !rest;
+    more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
   }
 
-  row({ row, at }) {
-    const { steps, runs } = this.data;
+  function line({ row, at }) {
+    const { steps, runs } = data;
     const [step, run] = [`Step ${steps.step[row] + 1}`, runs[steps.run[row]].label];
     const where = h("span.where", {}, h("b", {}, step), h("bdi", {}, run));
-    const what = h("span.what", {}, ...(at === null ? this.stepWords(row) : this.positionWords(row, at)));
+    const words = h("span.what", {}, ...(at === null ? stepWords(data, row) : positionWords(data, row, at)));
     return h(
       "li",
       {},
-      button([where, what], {}, () => this.open(row, at)),
+      button([where, words], {}, () => open(row, at)),
     );
   }
 
-  positionWords(row, at) {
-    const { steps, report } = this.data;
-    const accepted = at < steps.matched[row];
-    const chip = (kind, token) => h("bdi", { class: `chip ${kind}` }, visible(token, 14));
-    return [
-      chip(accepted ? "first" : "rejected", steps.tokens[row][at]),
-      ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `,
-      ...(accepted
-        ? [h("b", {}, "accepted ✓")]
-        : report.of_paths
-          ? [h("b.reject", {}, "not accepted ✕")]
-          : [h("b.reject", {}, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
-    ];
-  }
+  return { box, title, show, showWorth };
+}
 
-  stepWords(row) {
-    const { steps, report } = this.data;
-    const all = report.matrix.counts.length - 1;
-    if (steps.happened[row] < 0) return ["boundary unknown"];
-    const name = (boundary) => (boundary === all ? "all" : boundary);
-    const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
-    const outcome = OUTCOMES[steps.outcome[row]];
-    return [
-      `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
-      outcome && ": ",
-      outcome && h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`),
-    ];
-  }
+function positionWords({ steps, report }, row, at) {
+  const accepted = at < steps.matched[row];
+  const chip = (kind, token) => h("bdi", { class: `chip ${kind}` }, visible(token, 14));
+  return [
+    chip(accepted ? "first" : "rejected", steps.tokens[row][at]),
+    ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `,
+    ...(accepted
+      ? [h("b", {}, "accepted ✓")]
+      : report.of_paths
+        ? [h("b.reject", {}, "not accepted ✕")]
+        : [h("b.reject", {}, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
+  ];
+}
+
+function stepWords({ steps, report }, row) {
+  const all = report.matrix.counts.length - 1;
+  if (steps.happened[row] < 0) return ["boundary unknown"];
+  const name = (boundary) => (boundary === all ? "all" : boundary);
+  const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
+  const outcome = OUTCOMES[steps.outcome[row]];
+  return [
+    `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
+    outcome && ": ",
+    outcome && h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`),
+  ];
 }
 
 function figuresJson({ progress, runs, reading, report }) {
@@ -267,11 +256,11 @@ export function start(element, trigger, props, watch, server, options) {
     choice = { chart, places };
     showChoice(true);
   };
-  const summary = new SummaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
+  const summary = summaryView(choose);
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => figureView(id, options, choose)));
   const figures = [...main, ...more];
   const [stops, ...others] = more.map((c) => c.box);
-  const members = new MembersView(open, () => putAway());
+  const members = membersView(open, putAway);
   const title = h("span.what", {});
   const here = h("span.here", { hidden: true });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
