@@ -4,15 +4,15 @@ import { readAddress, readNode } from "./address.js";
 import { emit, h, oncePerFrame, whole } from "./dom.js";
 import { detailsView, tooltipIn } from "./details.js";
 import { stepSummary } from "./explain.js";
-import { HelpView, STORY, keyActions, listenForKeys } from "./help.js";
-import { ClockView, numbersView } from "./numbers.js";
+import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
+import { clockView, numbersView } from "./numbers.js";
 import { paysView } from "./pays.js";
 import { Page, chipView } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
-import { PlacesView, Redraft } from "./redraft.js";
+import { Redraft, placesView } from "./redraft.js";
 import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
@@ -69,7 +69,7 @@ class Explorer {
     });
     const strip = new StripView(page.strip, tree, viewport, tooltip);
     this.redraft = new Redraft(store, state, server);
-    const places = new PlacesView(strip, (prefix) => this.redraft.request(prefix));
+    const places = placesView(strip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run, playback of the step
     const words = (this.words = new TextView(page.text, store, state));
@@ -99,7 +99,7 @@ class Explorer {
       words,
       tree,
       strip,
-      new ClockView(page.clock, store),
+      clockView(page.clock, store),
       detailsView(page, state, this.redraft, places, strip),
       numbersView(page.numbers, store, state, server),
       this.pays,
@@ -108,7 +108,7 @@ class Explorer {
       this.chip,
       this.player,
       share,
-      new HelpView(dialogs, state, page.legend, { served, tours }),
+      helpView(dialogs, state, page.legend, { served, tours }),
       { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
       new Motion({ root, tree, strip, words }),
     ];

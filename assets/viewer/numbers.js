@@ -54,27 +54,26 @@ export function clockOf({ baseline, disturbed }, step) {
 }
 
 /** The times of the step and of plain decoding, as two bars on one scale. */
-export class ClockView {
-  uses = ["step", "secret", "data"];
-
-  constructor(host, store) {
-    Object.assign(this, { host, store });
-  }
-
-  show({ step, secret }) {
-    const times = secret ? null : clockOf(this.store, step);
-    this.host.classList.toggle("unknown", times === null);
+export function clockView(host, store) {
+  function show({ step, secret }) {
+    const times = secret ? null : clockOf(store, step);
+    host.classList.toggle("unknown", times === null);
     const { own, plain } = times ?? { own: 0, plain: 0 };
     const row = (name, kind, time, words) => {
-      const width = `width: ${((100 * time) / (Math.max(own, plain) || 1)).toFixed(1)}%`;
-      const bar = h("span", { class: `time ${kind}`, style: `${width};` });
-      return [h("span.name", {}, name), h("span.rail", {}, bar), h("span.value", {}, milliseconds(time) + words)];
+      const width = ((100 * time) / (Math.max(own, plain) || 1)).toFixed(1);
+      return [
+        h("span.name", {}, name),
+        h("span.rail", {}, h("span", { class: `time ${kind}`, style: `width: ${width}%;` })),
+        h("span.value", {}, milliseconds(time) + words),
+      ];
     };
-    this.host.replaceChildren(
+    host.replaceChildren(
       ...row("this step", "own", own, `, ${own < plain ? "quicker" : "slower"}`),
       ...row("one by one", "plain", plain, ""),
     );
   }
+
+  return { uses: ["step", "secret", "data"], show };
 }
 
 /** The mean step of a run: its `cost` in passes over one token, the `parts` of this cost by stage, the tokens it `brought`, and the

@@ -125,66 +125,62 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
   );
 }
 
-/** Buttons over the strip, one for each position where a re-draft can start. */
-export class PlacesView {
-  /** `picked(prefix)` is called after a click on a position, or Enter. */
-  constructor(strip, picked) {
-    Object.assign(this, { strip, picked, buttons: [] });
-    this.box = h("div.places", {
-      role: "toolbar",
-      "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
-      // a click must not move the focus: the arrow keys go on to change the step
-      onmousedown: (event) => event.preventDefault(),
-      onkeydown: (event) => {
-        const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-        if (!by || event.shiftKey) return;
-        event.preventDefault();
-        this.focus(clamp(this.buttons.indexOf(event.target) + by, 0, this.buttons.length - 1));
-      },
-    });
-    strip.host.append(this.box);
-    strip.placed = () => this.place();
-  }
+/** Buttons over the strip, one for each position where a re-draft can start. `picked(prefix)` is called after a click on a position, or
+ *  Enter. */
+export function placesView(strip, picked) {
+  const buttons = [];
+  const box = h("div.places", {
+    role: "toolbar",
+    "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
+    // a click must not move the focus: the arrow keys go on to change the step
+    onmousedown: (event) => event.preventDefault(),
+    onkeydown: (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!by || event.shiftKey) return;
+      event.preventDefault();
+      focus(clamp(buttons.indexOf(event.target) + by, 0, buttons.length - 1));
+    },
+  });
+  strip.host.append(box);
+  strip.placed = place;
 
-  ask(prefix) {
-    this.strip.tooltip.hide(); // it would cover the answer
-    this.picked(prefix);
+  function ask(prefix) {
+    strip.tooltip.hide(); // it would cover the answer
+    picked(prefix);
   }
 
   /** Roving tabindex: Tab reaches one button, arrow keys the others. */
-  focus(at) {
-    this.buttons.forEach((place, n) => (place.tabIndex = n === at ? 0 : -1));
-    this.buttons[at].focus();
+  function focus(at) {
+    buttons.forEach((other, n) => (other.tabIndex = n === at ? 0 : -1));
+    buttons[at].focus();
   }
 
   /** Aligns the buttons with the columns of the tree. Buttons are reused, so that the focus stays. */
-  place() {
-    const { strip } = this;
+  function place() {
     const { draft, posterior, full } = strip.step ?? {};
     const shares = draft && posterior.length ? [...posterior, full] : [];
-    for (const spare of this.buttons.splice(shares.length)) spare.remove();
-    for (let at = this.buttons.length; at < shares.length; at += 1) {
-      this.buttons.push(button("", { tabindex: at ? -1 : 0 }, () => this.ask(at)));
-      this.box.append(this.buttons[at]);
+    for (const spare of buttons.splice(shares.length)) spare.remove();
+    for (let at = buttons.length; at < shares.length; at += 1) {
+      buttons.push(button("", { tabindex: at ? -1 : 0 }, () => ask(at)));
+      box.append(buttons[at]);
     }
-    if (this.buttons.length && this.buttons.every(({ tabIndex }) => tabIndex < 0)) this.buttons[0].tabIndex = 0;
-    this.box.hidden = !shares.length;
+    if (buttons.length && buttons.every(({ tabIndex }) => tabIndex < 0)) buttons[0].tabIndex = 0;
+    box.hidden = !shares.length;
     const top = strip.band.bars[1] + 2;
-    Object.assign(this.box.style, {
-      top: `${top * strip.scale}px`,
-      height: `${(strip.band.height - top) * strip.scale}px`,
-    });
+    box.style.top = `${top * strip.scale}px`;
+    box.style.height = `${(strip.band.height - top) * strip.scale}px`;
     shares.forEach((r, at) => {
       const [left, right] = [at, at + 1].map((depth) => strip.x(depth) * strip.scale);
-      Object.assign(this.buttons[at].style, {
-        left: `${left.toFixed(1)}px`,
-        width: `${Math.max(0, right - left).toFixed(1)}px`,
-      });
-      this.buttons[at].ariaLabel = `What if: ${afterToken(at)}, ${percent(r)}`;
+      buttons[at].style.left = `${left.toFixed(1)}px`;
+      buttons[at].style.width = `${Math.max(0, right - left).toFixed(1)}px`;
+      buttons[at].ariaLabel = `What if: ${afterToken(at)}, ${percent(r)}`;
     });
   }
 
-  mark(prefix) {
-    this.buttons.forEach((place, at) => (place.ariaPressed = at === prefix));
+  /** Marks the position of the question; null for none. */
+  function mark(prefix) {
+    buttons.forEach((other, at) => (other.ariaPressed = at === prefix));
   }
+
+  return { mark };
 }
