@@ -62,13 +62,13 @@ function closeReport() {
 
 /** Splits the verdict into a title (the part before the colon), the reasons, and a sentence about the ECE. */
 export function verdictWords(verdict) {
-  const at = verdict.indexOf(":");
-  if (at < 0) return [verdict, "", ""];
+  const colon = verdict.indexOf(":");
+  if (colon < 0) return [verdict, "", ""];
   const [says, exact = ""] = verdict
-    .slice(at + 1)
+    .slice(colon + 1)
     .trim()
     .split(/; (?=ECE)/);
-  return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
+  return [`${verdict.slice(0, colon)}.`, capital(exact ? `${says}.` : says), capital(exact)];
 }
 
 const AT_ONCE = 60; // entries that “Show more” adds to the list

@@ -325,14 +325,14 @@ function whenItPays(step, store) {
   const clock = clockOf(store, step);
   const tokens = count(nodes, "token");
   const { device } = store.header.hardware ?? {};
-  const own = device === "cpu" ? "A laptop’s processor is soon busy with arithmetic" : "On the machine of this run";
+  const where = device === "cpu" ? "A laptop’s processor is soon busy with arithmetic" : "On the machine of this run";
   return {
     id: 8,
     name: "When it pays",
     title: "When does it pay?",
     say: [
       `A pass reads all weights from memory once, for one token or for many. On a large GPU the reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
-      ...(clock ? [`${own}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
+      ...(clock ? [`${where}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
       "A step pays if it brings more tokens than it costs passes.",
     ],
     formula: PAYS_FORMULA,

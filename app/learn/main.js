@@ -149,9 +149,9 @@ class Tour {
       other ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
     );
     this.title.textContent = title;
-    const known = new Set(); // terms that this chapter has explained
+    const explained = new Set(); // terms that this chapter has explained
     this.body.replaceChildren(
-      ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
+      ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, explained)))),
       box,
       ...this.folds(this.chapters[at]),
       ...(id === PAYS ? [this.waysOn()] : []),

@@ -69,12 +69,12 @@ function row({ name, values, counts, change, drawn, clear, words }, names) {
 /** An interval and its value, on a scale to the end that is farther from 0. */
 function interval([low, value, high]) {
   const reach = Math.max(Math.abs(low), Math.abs(high), 1e-9);
-  const at = (x) => `${(50 + (48 * x) / reach).toFixed(1)}%`;
+  const percent = (x) => `${(50 + (48 * x) / reach).toFixed(1)}%`;
   return h(
     "span.interval",
     {},
     h("i.zero", {}),
-    high > low ? h("i.span", { style: `left:${at(low)};right:${at(-high)}` }) : "",
-    h("i.dot", { style: `left:${at(value)}` }),
+    high > low ? h("i.span", { style: `left:${percent(low)};right:${percent(-high)}` }) : "",
+    h("i.dot", { style: `left:${percent(value)}` }),
   );
 }

@@ -36,20 +36,20 @@ export function readSide(raw, marks = raw.textless) {
 /** The length of the common beginning of two texts; null if they are equal. */
 export function firstDifference(one, other) {
   if (one === other) return null;
-  let at = 0;
-  while (at < Math.min(one.length, other.length) && one[at] === other[at]) at += 1;
-  return at;
+  let length = 0;
+  while (length < Math.min(one.length, other.length) && one[length] === other[length]) length += 1;
+  return length;
 }
 
 /** Tokens of a side as places in the text: `step` is -1 for the tokens of prefill; `starts`: whether the text of a step starts here. */
 const placesOf = ({ lead, steps }) => {
-  let at = 0;
+  let end = 0;
   return [{ tokens: lead }, ...steps].flatMap(({ tokens }, step) => {
-    const begin = at;
+    const stepFrom = end;
     return tokens.map(({ text: words, proposer }) => {
-      const from = at;
-      at += words.length;
-      return { from, to: at, step: step - 1, proposer, starts: from === begin };
+      const from = end;
+      end += words.length;
+      return { from, to: end, step: step - 1, proposer, starts: from === stepFrom };
     });
   });
 };
@@ -73,16 +73,18 @@ export function piecesOf(sides, from, to) {
 /** The step at a place of the text: that of the `side` whose step is longer there, and the other side's steps that end within it. Null if
  *  no step is there. `only`: the only side at this place, or null; `shared`: where the texts begin to differ. */
 export function stepAt(sides, place, only, shared) {
-  const at = sides.map(({ steps }, n) =>
+  const indices = sides.map(({ steps }, n) =>
     only === null || only === n ? steps.findIndex(({ from, to }) => from <= place && place < to) : -1,
   );
-  const [one, other] = sides.map(({ steps }, n) => (at[n] < 0 ? -1 : steps[at[n]].to - steps[at[n]].from));
+  const [one, other] = sides.map(({ steps }, n) =>
+    indices[n] < 0 ? -1 : steps[indices[n]].to - steps[indices[n]].from,
+  );
   const side = one > other ? 0 : 1;
-  if (at[side] < 0) return null;
-  const { from, to } = sides[side].steps[at[side]];
+  if (indices[side] < 0) return null;
+  const { from, to } = sides[side].steps[indices[side]];
   const within = (step) => step.to > from && step.to <= Math.min(to, shared);
   const others = only === null ? sides[1 - side].steps.flatMap((step, n) => (within(step) ? [n] : [])) : [];
-  return { side, step: at[side], others, from, to };
+  return { side, step: indices[side], others, from, to };
 }
 
 const SOUGHT = 400; // steps among which the first frame is chosen

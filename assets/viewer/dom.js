@@ -108,8 +108,8 @@ export function oneWait(patience) {
     clearTimeout(timer);
     const began = performance.now();
     const look = () => {
-      const found = find();
-      if (found) act(found);
+      const result = find();
+      if (result) act(result);
       else if (performance.now() - began < patience) timer = setTimeout(look, 40);
       else late();
     };

@@ -51,8 +51,9 @@ export function plotly(address) {
 function themed(figure, element, colours) {
   const style = getComputedStyle(element);
   const names = new Map(Object.entries(colours).map(([name, colour]) => [colour, `--${name}`]));
-  const own = (whole, colour) => (names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole);
-  return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
+  const replace = (whole, colour) =>
+    names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole;
+  return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, replace));
 }
 
 /** Frames around the marks (columns, rows or cells) whose place is in `places`. */

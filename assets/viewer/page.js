@@ -213,8 +213,8 @@ export function runWords({ header, seen, length }) {
     ([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false,
   );
   const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
-  const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
-  const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
+  const bundled = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
+  const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, bundled ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [
     ...who,

@@ -26,18 +26,18 @@ const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slac
 /** Any CSS colour as #rrggbb or "none": other programs do not read the newer notations. */
 const hex = (() => {
   let pen = null; // created on first use, so that the module can be imported without a document
-  const known = new Map();
+  const converted = new Map();
   return (colour) => {
-    if (!known.has(colour)) {
+    if (!converted.has(colour)) {
       pen ??= h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
       pen.clearRect(0, 0, 1, 1);
       pen.fillStyle = "rgba(0,0,0,0)";
       pen.fillStyle = colour;
       pen.fillRect(0, 0, 1, 1);
       const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
-      known.set(colour, a ? "#" + [r, g, b].map((c) => c.toString(16).padStart(2, "0")).join("") : "none");
+      converted.set(colour, a ? "#" + [r, g, b].map((c) => c.toString(16).padStart(2, "0")).join("") : "none");
     }
-    return known.get(colour);
+    return converted.get(colour);
   };
 })();
 

@@ -131,8 +131,8 @@ export class Player {
 
   /** Moves to the end of a stage, given by its index in STAGE_NAMES. */
   jump(stage) {
-    const at = this.step ? stagesOf(this.step).indexOf(stage) : -1;
-    if (at >= 0) this.seek(at + 1);
+    const index = this.step ? stagesOf(this.step).indexOf(stage) : -1;
+    if (index >= 0) this.seek(index + 1);
   }
 
   /** Shows the stages of the chosen step, the place among them, and whether it plays. */

@@ -91,8 +91,8 @@ export class Guessing {
   /** Goes to the next step without a guess; `here`: stays at the shown step if this step has no guess. */
   go(here = false) {
     const { open } = this;
-    const at = this.state.shown ?? 0;
-    const next = here && open.includes(at) ? at : (open.find((other) => other > at) ?? open[0]);
+    const shown = this.state.shown ?? 0;
+    const next = here && open.includes(shown) ? shown : (open.find((other) => other > shown) ?? open[0]);
     if (next !== undefined) this.state.pin(next);
   }
 
@@ -150,16 +150,16 @@ export function quizVerdict({ draft: { texts }, boundary, selected, random }, gu
   };
   const none = (at) => at > texts.length;
   const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(truth)}`;
-  const first = selected.length && !random ? selected[0] + 1 : null;
+  const expected = selected.length && !random ? selected[0] + 1 : null;
   const drafter =
-    first === null
+    expected === null
       ? ""
-      : first === truth
+      : expected === truth
         ? " The drafter expected this too."
-        : ` The drafter expected ${none(first) ? "no wrong token" : `it to be ${named(first)}`}.`;
+        : ` The drafter expected ${none(expected) ? "no wrong token" : `it to be ${named(expected)}`}.`;
   return {
     right: guess === truth,
-    byFlag: first === truth,
+    byFlag: expected === truth,
     words: `${guess === truth ? "Right:" : `You chose ${none(guess) ? "none" : named(guess)};`} ${fact}.${drafter}`,
   };
 }
@@ -170,8 +170,8 @@ export function draftedNode(step, node, by) {
   const trunk = [...step.nodes.values()]
     .filter((n) => n.depth > 0 && n.candidates.includes(0))
     .sort((a, b) => a.depth - b.depth);
-  const at = trunk.findIndex(({ id }) => id === node);
-  return trunk.length ? trunk[at < 0 ? 0 : clamp(at + by, 0, trunk.length - 1)].id : null;
+  const index = trunk.findIndex(({ id }) => id === node);
+  return trunk.length ? trunk[index < 0 ? 0 : clamp(index + by, 0, trunk.length - 1)].id : null;
 }
 
 export class QuizView extends Guessing {

@@ -42,25 +42,25 @@ export const pointAt = ({ points }, { k, gamma }) =>
 /** The point with the smallest value of `of`; of several, the one with the smallest K. */
 const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
 
-const at = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
+const valuesOf = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
 
 /** The best points, of one γ and of all, in sentences. */
 export function bestWords({ points, here }, gamma) {
   const cost = ({ method, works }) => meanCost(here, method, works);
-  const own = points.filter((point) => point.gamma === gamma);
-  const fewest = least(own, ({ steps }) => steps);
-  const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps (${fewest.steps})`;
+  const ofGamma = points.filter((point) => point.gamma === gamma);
+  const fewest = least(ofGamma, ({ steps }) => steps);
+  const short = `With γ = ${gamma}, ${valuesOf(fewest)} needs the fewest steps (${fewest.steps})`;
   if (!here) return `${short}.`;
   const time = ({ seconds }) => milliseconds(seconds);
-  const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
-  const also = `${quick === fewest ? "" : `${at(quick)} `}the least time (${time(quick)} a token)`;
-  const last = own.at(-1);
+  const [quick, best] = [least(ofGamma, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
+  const also = `${quick === fewest ? "" : `${valuesOf(quick)} `}the least time (${time(quick)} a token)`;
+  const last = ofGamma.at(-1);
   const more =
     last === fewest || last === quick
       ? ""
-      : ` ${at(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
+      : ` ${valuesOf(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
   const all =
-    first === quick ? "" : ` Of all K and γ, ${at(first, true)} needs the least time: ${time(first)} a token.`;
+    best === quick ? "" : ` Of all K and γ, ${valuesOf(best, true)} needs the least time: ${time(best)} a token.`;
   return `${short} and ${also}.${more}${all}`;
 }
 
@@ -166,37 +166,37 @@ export function replaysView(store, state, server, told) {
 
   /** Number of re-drafts to show in the drawing; null for all. */
   function most(tried) {
-    const known = replays();
-    return tried && known && tried.gamma === known.own.gamma ? pointAt(known, tried).k : null;
+    const grid = replays();
+    return tried && grid && tried.gamma === grid.own.gamma ? pointAt(grid, tried).k : null;
   }
 
   function show({ tried, asked, step }) {
-    const known = replays();
-    const why = known ? "" : whyNone(store, server, told);
+    const grid = replays();
+    const why = grid ? "" : whyNone(store, server, told);
     const runs = asked !== null && !asked.problem;
     none.textContent = why;
     none.hidden = !why;
-    waits.hidden = Boolean(known || why);
-    sliders.hidden = !known;
+    waits.hidden = Boolean(grid || why);
+    sliders.hidden = !grid;
     start.hidden = runs;
     stop.hidden = progress.hidden = !runs;
     progress.value = asked?.total ? asked.done / asked.total : 0;
     said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
-    if (!known) return;
-    const wanted = tried ?? known.own;
-    const point = pointAt(known, wanted);
+    if (!grid) return;
+    const wanted = tried ?? grid.own;
+    const point = pointAt(grid, wanted);
     for (const [id, { input, value }] of Object.entries(inputs)) {
-      input.max = known[id].length - 1;
-      input.value = known[id].indexOf(wanted[id]);
+      input.max = grid[id].length - 1;
+      input.value = grid[id].indexOf(wanted[id]);
       input.ariaValueText = value.textContent = point[id];
-      input.parentNode.hidden = known[id].length < 2;
+      input.parentNode.hidden = grid[id].length < 2;
     }
-    showPoint(known, point, wanted, step);
-    draw(known, point);
+    showPoint(grid, point, wanted, step);
+    draw(grid, point);
   }
 
-  function showPoint(known, point, wanted, step) {
-    const { own, here } = known;
+  function showPoint(grid, point, wanted, step) {
+    const { own, here } = grid;
     const less = point.k < wanted.k ? `A block of ${point.gamma} allows ${count(point.k, "re-draft")} at most. ` : "";
     const drawn =
       point.gamma === own.gamma && point.k <= own.k
@@ -215,7 +215,7 @@ export function replaysView(store, state, server, told) {
     rows.replaceChildren(barRows(costs.filter(Boolean)));
     const limit = store.header.config.node_budget;
     about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
-    best.textContent = `${bestWords(known, point.gamma)} For another text, other values may be best.`;
+    best.textContent = `${bestWords(grid, point.gamma)} For another text, other values may be best.`;
     const tokens = store.committed.flat();
     let end = 0;
     text.replaceChildren(
@@ -230,19 +230,19 @@ export function replaysView(store, state, server, told) {
   function draw({ points, k, here }, point) {
     const width = picture.clientWidth;
     if (!width) return;
-    const own = points.filter(({ gamma }) => gamma === point.gamma);
+    const ofGamma = points.filter(({ gamma }) => gamma === point.gamma);
     const x = (value) => SIDE + (k.indexOf(value) * (width - 2 * SIDE)) / Math.max(1, k.length - 1);
     const curve = (kind, name, of, digits, place) => {
-      const values = own.map(of);
+      const values = ofGamma.map(of);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const y = (p) => place.bottom - ((of(p) - low) * (place.bottom - place.top)) / (high - low || 1);
-      const bestPoint = kind === "tokens" ? least(own, ({ steps }) => steps) : least(own, of);
+      const bestPoint = kind === "tokens" ? least(ofGamma, ({ steps }) => steps) : least(ofGamma, of);
       return s(
         "g",
         { class: kind },
         s("text", { x: 0, y: place.name }, name),
-        s("polyline", { points: own.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
-        ...own.flatMap((p) => {
+        s("polyline", { points: ofGamma.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
+        ...ofGamma.flatMap((p) => {
           const above = { x: x(p.k), y: (y(p) + place.value).toFixed(1), "text-anchor": "middle" };
           const [chosen, r] = p === point ? ["chosen", 6] : [null, 3];
           return [
@@ -255,11 +255,11 @@ export function replaysView(store, state, server, told) {
     const time = ({ seconds }) => 1000 * seconds;
     picture.replaceChildren(
       curve("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
-      here ? curve("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 1, BELOW) : "",
+      here ? curve("time", "milliseconds a token, calculated", time, time(ofGamma[0]) < 10 ? 2 : 1, BELOW) : "",
       s("text", { x: 0, y: HIGH - 6, "text-anchor": "start" }, "K"),
       ...k.map((value) => s("text", { x: x(value), y: HIGH - 6, "text-anchor": "middle" }, value)),
     );
-    const each = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
+    const each = ofGamma.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
     picture.ariaLabel = `Tokens a step${here ? " and time a token" : ""}. ${each.join("; ")}`;
   }
 

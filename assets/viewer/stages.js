@@ -156,23 +156,26 @@ export function stage(step, t) {
     brought: known(TOLD),
     /** The confidence bar of token `k`: its height, and how far its fate is shown. */
     bar(k) {
-      const at = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
+      const start = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
       const right = step.boundary ?? step.accepted.length;
-      return { grown: rise(t, at, at + 0.3), known: known(k <= right ? filled(Math.min(k, path.length)) : TOLD) };
+      return { grown: rise(t, start, start + 0.3), known: known(k <= right ? filled(Math.min(k, path.length)) : TOLD) };
     },
     /** How far r(i) is drawn, from left to right. */
     posterior: doubts ? rise(t, 1.35, 1.6) : rise(t, 0.8, 1),
     /** The flag of prediction `n`, from 0: how far it has dropped, and the opacity of its line up to the tree (`cast`). */
     flag(n) {
-      const at = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
-      return { dropped: rise(t, at, at + 0.1), cast: rise(t, at + 0.04, at + 0.1) * (1 - rise(t, 2.6, 2.9)) };
+      const start = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
+      return {
+        dropped: rise(t, start, start + 0.1),
+        cast: rise(t, start + 0.04, start + 0.1) * (1 - rise(t, 2.6, 2.9)),
+      };
     },
     truth: known(TOLD),
     late,
     /** How far committed token `i` has flown from the tree to the text. */
     landed(i) {
-      const at = FLIGHT + (0.2 * i) / step.committed.length;
-      return rise(t, at, at + 0.2);
+      const start = FLIGHT + (0.2 * i) / step.committed.length;
+      return rise(t, start, start + 0.2);
     },
   };
 }

@@ -151,8 +151,8 @@ export class Store {
 
   /** Names of the proposers in this run. */
   get names() {
-    const first = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
-    return first ? { ...PROPOSER_NAMES, first } : PROPOSER_NAMES;
+    const drafter = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
+    return drafter ? { ...PROPOSER_NAMES, first: drafter } : PROPOSER_NAMES;
   }
 
   get live() {

@@ -119,8 +119,8 @@ export class TextView {
     if (top === null && place.end) top = host.scrollHeight;
     else if (top === null && token) {
       const line = parseFloat(getComputedStyle(host).lineHeight);
-      const own = token.getClientRects()[0] ?? token.getBoundingClientRect();
-      const above = (own.top + own.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
+      const box = token.getClientRects()[0] ?? token.getBoundingClientRect();
+      const above = (box.top + box.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
       top = (Math.floor(above / line) - (host.clientHeight < FEW_LINES * line ? 0 : 1)) * line;
     }
     if (top !== null) host.scrollTop = top;

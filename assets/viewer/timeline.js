@@ -181,8 +181,8 @@ export class TimelineView {
 
   stepAt(event) {
     const x = event.clientX - this.host.getBoundingClientRect().left;
-    const at = this.first + Math.floor(x / this.pitch);
-    return at >= 0 && at < this.store.length ? at : null;
+    const step = this.first + Math.floor(x / this.pitch);
+    return step >= 0 && step < this.store.length ? step : null;
   }
 
   listen() {
@@ -274,7 +274,7 @@ export function finderView(page, store, state) {
     { id: "step-filter", "aria-label": "Which steps to look for", onchange: () => choose(choice.value) },
     ...options,
   );
-  const found = h("span.count", { role: "status" });
+  const counted = h("span.count", { role: "status" });
   const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => {
     const parts = [h("i", { "aria-hidden": "true" }, mark), words, h("b", {})];
     const attributes = { class: id, "data-outcome": id, title: `Show only these steps: ${words}` };
@@ -284,7 +284,7 @@ export function finderView(page, store, state) {
   const next = tool("›", "Next matching step (N)", () => go(1));
   const items = marks.map((mark) => h("li", { class: mark.dataset.outcome }, mark));
   const list = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...items);
-  page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, found), list));
+  page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, counted), list));
 
   /** The steps that match the filter, null for all. */
   const matching = () => foundBy(state.now.filter, store.summaries);
@@ -305,7 +305,7 @@ export function finderView(page, store, state) {
     }
     const steps = matching();
     const place = steps?.includes(at) ? `${steps.indexOf(at) + 1} of ` : "";
-    found.textContent = steps ? place + (steps.length || "none") : "";
+    counted.textContent = steps ? place + (steps.length || "none") : "";
   }
 
   /** Goes to the next or previous match, with wrap-around. */

@@ -424,8 +424,8 @@ export class TreeView {
   }
 
   reveal(node) {
-    const found = nodeOf(this.step, node);
-    if (found && this.layout && this.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
+    const target = nodeOf(this.step, node);
+    if (target && this.layout && this.has(node)) this.viewport.reveal(this.x(target.depth), this.y(node));
   }
 
   listen() {

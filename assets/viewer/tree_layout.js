@@ -140,9 +140,9 @@ const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatM
 function heights(nodes) {
   const out = new Map();
   for (const node of [...nodes.values()].reverse()) {
-    const own = out.get(node.id) || 0;
-    out.set(node.id, own);
-    if (node.parent >= 0) out.set(node.parent, Math.max(out.get(node.parent) || 0, own + 1));
+    const height = out.get(node.id) || 0;
+    out.set(node.id, height);
+    if (node.parent >= 0) out.set(node.parent, Math.max(out.get(node.parent) || 0, height + 1));
   }
   return out;
 }
@@ -230,9 +230,9 @@ export function columnsThatMatter(step, node) {
   const path = step.accepted.map((id) => step.nodes.get(id).depth);
   const deepest = Math.max(0, ...path);
   const end = step.bonus ? step.bonus.depth : deepest;
-  const own = selected ? [selected.depth] : [];
+  const chosen = selected ? [selected.depth] : [];
   const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
-  return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
+  return [...chosen, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
 /** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted there; and the
@@ -245,9 +245,11 @@ export function brokenTokens(step) {
   );
   const rank = ({ candidates, drafterP }) => (candidates.some((c) => path.includes(c)) ? 1 : 0) + (drafterP || 0);
   const behind = rejected.filter(({ parent }) => parent === last).sort((a, b) => rank(b) - rank(a))[0];
-  const first = rejected.find(({ candidates }) => candidates.includes(0));
-  const found = new Map(behind && (!first || first.parent !== last) ? [[behind.id, ""]] : []);
-  return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.replace(/^ (?=\S)/, ""), 12)) : found;
+  const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
+  const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
+  if (!ofFirstDraft) return broken;
+  const wanted = step.choices.get(ofFirstDraft.parent).text;
+  return broken.set(ofFirstDraft.id, quoted(wanted.replace(/^ (?=\S)/, ""), 12));
 }
 
 /** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */

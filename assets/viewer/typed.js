@@ -15,9 +15,9 @@ export const asText = (typed) => typed.slice(0, MOST_TYPED).replaceAll("␣", " 
 
 /** Adds or removes the space before typed words, as in the recorded text: the user cannot see whether one is needed. */
 export function spaced(pieces, words) {
-  const first = pieces.find(Boolean) || "";
-  if (first.startsWith(" ") && !/^\s/.test(words)) return ` ${words}`;
-  return words.startsWith(" ") && first && !/^\s/.test(first) ? words.slice(1) : words;
+  const next = pieces.find(Boolean) || "";
+  if (next.startsWith(" ") && !/^\s/.test(words)) return ` ${words}`;
+  return words.startsWith(" ") && next && !/^\s/.test(next) ? words.slice(1) : words;
 }
 
 /** How many pieces the words begin with, and how many characters these pieces have. An empty piece is a part of a character and counts
@@ -234,15 +234,15 @@ export class TypedView extends Guessing {
   settle(source, answer = null) {
     const { step, words } = this.state.now.waiting;
     const { drafted, boundary, counts } = { ...this.store.summaries[step], drafted: this.store.step(step).drafted };
-    const found = answer || compared(piecesFrom(this.store, step), words, drafted);
+    const result = answer || compared(piecesFrom(this.store, step), words, drafted);
     this.state.set({ waiting: null, typed: "" });
     this.answer(step, {
-      right: found.accepted >= boundary,
-      mine: found.accepted,
+      right: result.accepted >= boundary,
+      mine: result.accepted,
       first: boundary,
       all: counts.first + counts.second,
       drafted,
-      found,
+      result,
       source,
     });
     this.looking = true;
@@ -267,12 +267,12 @@ export class TypedView extends Guessing {
         (asking
           ? h("b", {}, question)
           : here
-            ? h("b", {}, typedSentence(here.found))
+            ? h("b", {}, typedSentence(here.result))
             : "Nothing was drafted in this step."),
     );
     this.result.hidden = !here;
     this.result.replaceChildren(
-      ...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []),
+      ...(here ? here.result.tokens.map((token, at) => tokenItem(token, at, here.result, MOST_SHOWN)) : []),
     );
     const score = refusal ? "" : scoreSentence(name, this.any, this.rival);
     this.facts.replaceChildren(
