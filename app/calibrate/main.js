@@ -54,7 +54,6 @@ function summaryView(choose) {
   return { result, more, figures, reading, spoken, show };
 }
 
-/** Closes the drawer with the doctor's report if it is open. */
 function closeReport() {
   const close = document.querySelector("#doctor-close");
   if (close?.getClientRects().length) close.click();

@@ -261,7 +261,6 @@ class Tour {
     this.align();
   }
 
-  /** Scrolls the page to the current chapter. */
   align() {
     const { track, pitch, at } = this;
     if (!track.offsetParent || pitch < 1 || this.place === at) return;
@@ -323,5 +322,4 @@ export async function start(element, trigger, props, watch, server, options) {
   await tour.load(() => server.tour(), props.lines, readAddress(props.address || location.search));
 }
 
-/** Waits until `test()` is true; fails after `READ_MS`. */
 const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("timed out"))));

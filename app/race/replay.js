@@ -145,7 +145,6 @@ export class Player {
     this.play();
   }
 
-  /** Stops at a time. */
   seek(time) {
     this.playing = false;
     this.time = clamp(time, 0, this.duration);

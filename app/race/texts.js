@@ -179,7 +179,6 @@ export class TextsView {
     this.reveal();
   }
 
-  /** Scrolls to the framed step. */
   reveal() {
     const node = this.words.querySelector(".opens");
     if (node) this.words.scrollTop = Math.max(0, node.offsetTop - LINE);

@@ -206,7 +206,6 @@ function runsView(element, trigger, options) {
     trigger("together", { kind, step, keys: ticked(), title: heading.value });
   }
 
-  /** The keys of the ticked runs. */
   const ticked = () => data.runs.map(({ key }) => key).filter((key) => !left.has(key));
 
   function move(key, by, kind) {

@@ -117,7 +117,6 @@ function alternativeRow(a, proposer, sampled, draw) {
   );
 }
 
-/** The number of sequential drafter passes, if known. */
 const passWords = (step) => (step.passes ? `, ${count(step.passes, "pass")}` : "");
 
 /** Where the second drafts start, or if no prefixes were selected, the number of further drafts; null without further drafts. */

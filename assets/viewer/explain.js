@@ -168,7 +168,6 @@ function readyWords(drafts, right) {
     : " that had started where the first one broke";
 }
 
-/** Why the first drafted token was not accepted. */
 function firstWrong(step) {
   const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
   if (!there && step.boundary === null) return "the tree left out the first guess";
@@ -297,7 +296,6 @@ export function nodeSentence(step, node) {
     : "Not reached: the text ends before this token.";
 }
 
-/** Whether nothing was drafted in a step. */
 const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {

@@ -88,7 +88,6 @@ export function explainTerms() {
   document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
 }
 
-/** Puts the box above the element, or below it if there is no space. */
 function place(box, { left, top, bottom }) {
   const { offsetWidth: width, offsetHeight: height } = box;
   box.style.left = `${clamp(left, 8, innerWidth - width - 8)}px`;

@@ -84,7 +84,7 @@ class Explorer {
     this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
     page.games.append(...this.games.map(({ box }) => box));
-    page.deeds.append(share.box);
+    page.actions.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
     this.pays = paysView(page, store, state, server, told);
@@ -112,13 +112,12 @@ class Explorer {
       { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
       new Motion({ root, tree, strip, words }),
     ];
-    page.numbers.firstChild.append(page.deeds);
-    if (!served) page.deeds.append(page.help);
+    page.numbers.firstChild.append(page.actions);
+    if (!served) page.actions.append(page.help);
     this.listen();
     this.observe();
   }
 
-  /** Whether a game hides the outcome of the shown step. */
   get secret() {
     return this.state.now.pending !== "" || this.games.some((game) => game.asking);
   }
@@ -195,7 +194,6 @@ class Explorer {
     };
   }
 
-  /** The headline of a run without steps. */
   get reading() {
     const { received, recorded, failed } = this.store;
     return received && !recorded && !failed ? READING : null;

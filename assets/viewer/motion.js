@@ -94,7 +94,6 @@ export class Motion {
     this.root.classList.remove("moves");
   }
 
-  /** The y of a node in the tree with whole branches. */
   high(id) {
     return this.whole?.get(id) ?? this.tree.y(id);
   }

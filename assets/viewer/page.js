@@ -68,7 +68,7 @@ export class Page {
     this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
     this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
     this.facts = h("div.facts", {}, this.details);
-    this.deeds = h("div.tools", {}, this.quiz, this.typed);
+    this.actions = h("div.tools", {}, this.quiz, this.typed);
     this.views = h(
       "div.views",
       { hidden: true },
@@ -115,7 +115,6 @@ export class Page {
     });
   }
 
-  /** If the log holds no tokens, a sentence replaces tree and strip. */
   showLacks(step) {
     const words = step ? step.lacks : "";
     this.lacks.textContent = words && `${words} The log still has each step’s numbers of drafted and accepted tokens.`;

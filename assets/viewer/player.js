@@ -65,7 +65,6 @@ export class Player {
     return this.step ? stagesOf(this.step).length : 0;
   }
 
-  /** The place of the chosen step among its stages. */
   get place() {
     return this.state.now.place ?? this.end;
   }
@@ -114,7 +113,6 @@ export class Player {
     this.state.goTo(place, place !== until, until);
   }
 
-  /** Moves to a place, and rests there. */
   seek(place) {
     if (this.step && this.allowed()) this.state.goTo(this.still.matches ? Math.ceil(place) : place);
   }
@@ -129,7 +127,6 @@ export class Player {
     else this.toggle();
   }
 
-  /** Moves to the end of a stage, given by its index in STAGE_NAMES. */
   jump(stage) {
     const index = this.step ? stagesOf(this.step).indexOf(stage) : -1;
     if (index >= 0) this.seek(index + 1);

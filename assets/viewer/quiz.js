@@ -57,12 +57,10 @@ export class Guessing {
     return this.state.now.pending === this.name;
   }
 
-  /** The results of the guesses, by step. */
   get answers() {
     return this.state.now.answers[this.name];
   }
 
-  /** The result of the guess about the shown step. */
   get here() {
     return this.answers[this.state.shown];
   }

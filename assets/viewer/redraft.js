@@ -8,7 +8,7 @@ const NO_ENGINE =
 const NOT_REACHED = { accepted: 0, wanted: null }; // the target rejected a token of the prefix
 const UNSEEN = 2; // tokens shown after the rejected one, until the user opens the rest
 
-/** Reads the server's answer: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
+/** Reads the server's answer: a problem as a sentence, or the fields of a `d2sd.replay.questions.Redraft`. */
 export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
   ...raw,
   tokens: texts.map((text, at) => ({ text, p: confidence[at] })),
@@ -177,7 +177,6 @@ export function placesView(strip, picked) {
     });
   }
 
-  /** Marks the position of the question; null for none. */
   function mark(prefix) {
     buttons.forEach((other, at) => (other.ariaPressed = at === prefix));
   }

@@ -139,7 +139,6 @@ export function replaysView(store, state, server, told) {
   const title = h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", about);
   const box = h("section.by-hand", {}, title, none, waits, sliders);
 
-  /** The replays of the run; null if there are none. */
   function replays() {
     if (line !== store.replays) {
       line = store.replays;

@@ -149,7 +149,6 @@ export class Store {
     return this.header.run;
   }
 
-  /** Names of the proposers in this run. */
   get names() {
     const drafter = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
     return drafter ? { ...PROPOSER_NAMES, first: drafter } : PROPOSER_NAMES;

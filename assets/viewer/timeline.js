@@ -38,7 +38,6 @@ export class TimelineView {
     return Math.max(1, this.size.width);
   }
 
-  /** Width of a bar with its gap. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
     return clamp(even * this.state.now.bars, even, BAR.most);
@@ -154,7 +153,6 @@ export class TimelineView {
     pen.globalAlpha = 1;
   }
 
-  /** The text of a step. */
   words(i) {
     const texts = this.store.committed[i].map(({ text }) => text);
     return spoken(texts.join("").trim(), 60);

@@ -246,7 +246,6 @@ export class TreeView {
     return this.placed.get(id) ?? this.rows.y.get(this.layout.lanes.get(id)) ?? 0;
   }
 
-  /** Whether a node is drawn, in a lane or in an opened branch. */
   has(id) {
     return this.layout.lanes.has(id) || this.placed.has(id);
   }

@@ -57,7 +57,7 @@ export function compared(pieces, typed, room) {
   };
 }
 
-/** Reads the server's answer: the fields of a `d2sd.whatif.questions.TypedDraft`. */
+/** Reads the server's answer: the fields of a `d2sd.replay.questions.TypedDraft`. */
 const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
   tokens: texts.map((text, at) => ({ text, p: probabilities[at] })),
   accepted,
@@ -174,7 +174,7 @@ export class TypedView extends Guessing {
   get refusal() {
     if (this.store.manner.sampled) return SAMPLED;
     if (this.store.manner.lacks) return NO_TOKENS;
-    return this.store.complete && !this.store.live && !this.open.length && !this.any.length ? NO_DRAFTS : "";
+    return this.store.complete && !this.store.live && !this.open.length && !this.guesses.length ? NO_DRAFTS : "";
   }
 
   get asking() {
@@ -185,13 +185,12 @@ export class TypedView extends Guessing {
     return this.refusal ? null : super.hidden;
   }
 
-  /** The results of all guesses. */
-  get any() {
+  get guesses() {
     return Object.values(this.answers);
   }
 
   get challenge() {
-    const mine = this.any.map((one) => one.mine);
+    const mine = this.guesses.map((one) => one.mine);
     return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";
   }
 
@@ -274,7 +273,7 @@ export class TypedView extends Guessing {
     this.result.replaceChildren(
       ...(here ? here.result.tokens.map((token, at) => tokenItem(token, at, here.result, MOST_SHOWN)) : []),
     );
-    const score = refusal ? "" : scoreSentence(name, this.any, this.rival);
+    const score = refusal ? "" : scoreSentence(name, this.guesses, this.rival);
     this.facts.replaceChildren(
       ...(here
         ? [
