@@ -52,22 +52,11 @@ PRESSED = {
     ".theme": 2,
     "#text .more": 1,
 }
-KEYS = [
-    *[
-        "ArrowRight",
-        "ArrowLeft",
-        "ArrowRight",
-        "ArrowUp",
-        "ArrowDown",
-        "Shift+ArrowRight",
-        "Shift+ArrowLeft",
-        "Home",
-        "End",
-    ],
-    *["Space", "Space", *(f"Shift+Digit{n}" for n in range(1, 7))],
-    *"wwtt",
-    *["f", "+", "-", "n", "p", "q", "q", "b", "0", "1", "3", "?", "Escape", "Escape", "Enter", "Tab", "PageDown"],
-]
+KEYS = (  # frequent keys stand twice
+    "ArrowRight ArrowLeft ArrowRight ArrowUp ArrowDown Shift+ArrowRight Shift+ArrowLeft Home End Space Space "
+    "Shift+Digit1 Shift+Digit2 Shift+Digit3 Shift+Digit4 Shift+Digit5 Shift+Digit6 "
+    "w w t t f + - n p q q b 0 1 3 ? Escape Escape Enter Tab PageDown"
+)
 DRAGGED = [".way input", ".way input", "#tree", "#timeline", ".pays .passes"]
 
 # Delays after which a pointer counts as resting are cut, so that a test need not wait for them.
@@ -81,9 +70,9 @@ window.viewOf = () => {
 window.frames2 = () => new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)));
 /** The lines of the shown run, with a head for another view. */
 window.linesOf = () => {
-  const { key, instructive, recorded, own, opened } = viewOf().store;
-  const head = { event: 'Segment', key, from: 0, recorded: true, instructive, own: own || !recorded, opened };
-  return [JSON.stringify(head), ...viewOf().store.valueAt(0).split('\\n').slice(1)].join('\\n');
+  const { instructive, opened } = viewOf().store;
+  const [head, ...lines] = viewOf().store.valueAt(instructive).split('\\n');
+  return [JSON.stringify({ ...JSON.parse(head), wanted: null, opened }), ...lines].join('\\n');
 };
 /** Replaces the view by a new one of the same run, which has drawn nothing yet. */
 window.renewed = async () => {
@@ -177,101 +166,83 @@ COMPARE = f"""async ([state, theme, there]) => {{
 def sequence(seed: int, length: int, phone: bool = False) -> list[Action]:
     """Random actions. A seed always gives the same ones."""
     chance = random.Random(seed)
-    kinds = list(PRESSED)
     weights = [weight * (4 if phone and kind == "#widen" else 1) for kind, weight in PRESSED.items()]
-    actions: list[Action] = []
-    while len(actions) < length:
-        roll = chance.random()
-        if roll < 0.56:
-            actions.append(("press", chance.choices(kinds, weights)[0], round(chance.random(), 3)))
-        elif roll < 0.84:
-            actions.append(("key", chance.choice(KEYS)))
-        elif roll < 0.91:
-            actions.append(("drag", chance.choice(DRAGGED), round(chance.random(), 3), round(chance.random(), 3)))
-        elif roll < 0.94:
-            actions.append(("wheel", chance.choice(["#tree", "#timeline", "#text"]), chance.choice([-120, 120, 40])))
-        elif roll < 0.97:
-            actions.append(("type", chance.choice(["the bird", " I will", "x"])))
-        else:
-            actions.append(("wait", chance.choice([80, 300, 700])))
-    return actions
+    any_of = chance.choice
+    kinds: list[tuple[float, Callable[[], Action]]] = [  # each with the share of the actions up to it
+        (0.56, lambda: ("press", chance.choices(list(PRESSED), weights)[0], round(chance.random(), 3))),
+        (0.84, lambda: ("key", any_of(KEYS.split()))),
+        (0.91, lambda: ("drag", any_of(DRAGGED), round(chance.random(), 3), round(chance.random(), 3))),
+        (0.94, lambda: ("wheel", any_of(["#tree", "#timeline", "#text"]), any_of([-120, 120, 40]))),
+        (0.97, lambda: ("type", any_of(["the bird", " I will", "x"]))),
+        (1.0, lambda: ("wait", any_of([80, 300, 700]))),
+    ]
+    rolls = (chance.random() for _ in range(length))
+    return [next(make for share, make in kinds if roll < share)() for roll in rolls]
 
 
 def perform(page: Page, action: Action) -> None:
     """Perform an action with the mouse or the keyboard. Without a visible element to press, nothing happens."""
-    kind, *rest = action
-    if kind == "key":
-        page.keyboard.press(rest[0])
-    elif kind == "type":
-        page.keyboard.type(rest[0])
-    elif kind == "wait":
-        page.wait_for_timeout(rest[0])
-    else:
-        selector, at, *more = rest
-        spread = at if selector in (".way input", "#timeline", "#strip", ".pays .passes", ".by-hand input") else None
-        if kind == "wheel":
-            place = page.evaluate(PLACE, [selector, 0, 0.5])
-            if place:
-                page.mouse.move(*place)
-                page.mouse.wheel(0, at)
-            return
-        place = page.evaluate(PLACE, [selector, at, spread])
-        if not place:
-            return
-        page.mouse.move(*place)
-        page.mouse.down()
-        if kind == "drag":
-            x, y = page.evaluate(PLACE, [selector, more[0], more[0]])
-            page.mouse.move((place[0] + x) / 2, y, steps=2)
-            page.mouse.move(x, y)
-        page.mouse.up()
+    kind, value, *rest = action
+    simple = {"key": page.keyboard.press, "type": page.keyboard.type, "wait": page.wait_for_timeout}
+    if kind in simple:
+        simple[kind](value)
+        return
+    at, *end = rest
+    wide = value in (".way input", "#timeline", "#strip", ".pays .passes", ".by-hand input")
+    place = page.evaluate(PLACE, [value, 0, 0.5] if kind == "wheel" else [value, at, at if wide else None])
+    if not place:
+        return
+    page.mouse.move(*place)
+    if kind == "wheel":
+        page.mouse.wheel(0, at)
+        return
+    page.mouse.down()
+    if kind == "drag":
+        x, y = page.evaluate(PLACE, [value, end[0], end[0]])
+        page.mouse.move((place[0] + x) / 2, y, steps=2)
+        page.mouse.move(x, y)
+    page.mouse.up()
 
 
 @dataclass
 class Hands:
-    """Two pages with the same run: one that is pressed, one that only draws.
-
-    away: a point at which the pointer touches nothing of the view.
-    """
+    """Two pages with the same run: one that is pressed, one that only draws."""
 
     pressed: Page
     fresh: Page
-    away: tuple[int, int] = (3, 3)
 
     def difference(self) -> list[str]:
         """The first differences between the pages, when pointers are away and animations have ended."""
-        self.pressed.mouse.move(*self.away)
+        self.pressed.mouse.move(3, 3)  # touches nothing of the view
         return self.fresh.evaluate(COMPARE, self.pressed.evaluate(READ))
 
     def play(self, actions: Sequence[Action]) -> tuple[int, list[str]]:
         """Perform actions until the pages differ; returns how many were performed, and the differences."""
         for done, action in enumerate(actions, 1):
             perform(self.pressed, action)
-            if found := self.difference():
-                return done, found
+            if differences := self.difference():
+                return done, differences
         return len(actions), []
 
 
 def shortest(
     play: Callable[[Sequence[Action]], tuple[int, list[str]]], actions: Sequence[Action]
 ) -> tuple[list[Action], list[str]]:
-    """The shortest sequence, found by leaving out actions, after which the pages still differ, and the differences.
-
-    play: plays a sequence on pages that were just opened.
-    """
-    left, found = list(actions), []
+    """The shortest sequence, found by leaving out actions, after which the pages still differ, and the differences. ``play`` plays
+    a sequence on pages that were just opened."""
+    left, differences = list(actions), []
     size = max(1, len(left) // 2)
     while size:
-        at = 0
-        while at < len(left):
-            shorter = left[:at] + left[at + size :]
-            done, differences = play(shorter) if shorter else (0, [])
-            if differences:
-                left, found = shorter[:done], differences
+        start = 0
+        while start < len(left):
+            shorter = left[:start] + left[start + size :]
+            done, still = play(shorter) if shorter else (0, [])
+            if still:
+                left, differences = shorter[:done], still
             else:
-                at += size
+                start += size
         size //= 2
-    return left, found or play(left)[1]
+    return left, differences or play(left)[1]
 
 
 class OfflineHands:
@@ -283,14 +254,11 @@ class OfflineHands:
         self.context.add_init_script(QUICK)
         self.address = path.as_uri()
         self.errors: list[str] = []
-        self.hands = Hands(self.opened(), self.opened())
-
-    def opened(self) -> Page:
-        page = new_page(self.context)
-        page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("console", lambda message: self.errors.append(message.text))
-        self.load(page)
-        return page
+        self.hands = Hands(new_page(self.context), new_page(self.context))
+        for page in (self.hands.pressed, self.hands.fresh):
+            page.on("pageerror", lambda error: self.errors.append(str(error)))
+            page.on("console", lambda message: self.errors.append(message.text))
+            self.load(page)
 
     def load(self, page: Page) -> None:
         page.goto(self.address)
@@ -299,19 +267,19 @@ class OfflineHands:
     def play(self, actions: Sequence[Action]) -> tuple[int, list[str]]:
         self.hands.pressed.goto("about:blank")
         self.load(self.hands.pressed)
-        done, found = self.hands.play(actions)
-        return done, found or self.errors[:]
+        done, differences = self.hands.play(actions)
+        return done, differences or self.errors[:]
 
     def check(self, seed: int, length: int) -> str:
         """Play the sequence of a seed; returns a report with the shortest sequence that still fails, or an empty string."""
         actions = sequence(seed, length, self.hands.pressed.viewport_size["width"] < 640)
-        done, found = self.play(actions)
-        if not found:
+        done, differences = self.play(actions)
+        if not differences:
             return ""
         self.errors.clear()
         short, still = shortest(self.play, actions[:done])
         self.errors.clear()
-        return f"seed {seed}: {json.dumps(short)}\n" + "\n".join(still or ["not again", *found])
+        return f"seed {seed}: {json.dumps(short)}\n" + "\n".join(still or ["not again", *differences])
 
     def close(self) -> None:
         self.context.close()

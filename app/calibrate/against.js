@@ -1,25 +1,24 @@
 // The measured set against another one: the finding, the rows that differ, and the texts of the prompts that both have.
 
-import { h, list, readJson, text } from "../../assets/viewer/dom.js";
+import { h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
-import { DifferencesView } from "../race/differences.js";
+import { differencesView } from "../race/differences.js";
 import { TextsView, readSide } from "../race/texts.js";
 
 export function start(element, trigger, props, watch) {
   let pairs = [];
   let names = [];
-  const result = h("h2", { class: "result" });
-  const more = h("p", { class: "more" });
-  const titles = h("p", { class: "status" });
-  const rows = new DifferencesView();
-  const choice = h("select", { "aria-label": "Prompt" });
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const titles = h("p.status", {});
+  const rows = differencesView();
+  const choice = h("select", { "aria-label": "Prompt", onchange: () => use(choice.value) });
   const texts = new TextsView((side, step) => trigger("select", { side, step, key: pairs[choice.value].keys[side] }));
   texts.box.querySelector(".head").prepend(choice);
-  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].asked);
-  choice.addEventListener("change", () => use(Number(choice.value)));
+  const use = (n) => texts.show(pairs[n].prompt, pairs[n].sides, names, pairs[n].chat);
   const root = h(
-    "section",
-    { class: "panels race", "aria-label": "Against another set" },
+    "section.panels.race",
+    { "aria-label": "Against another set" },
     result,
     more,
     titles,
@@ -34,16 +33,11 @@ export function start(element, trigger, props, watch) {
     root.hidden = !data;
     element.dataset.state = data ? "done" : "empty";
     if (!data) return;
-    names = list(data.names).map(text);
-    [result.textContent, more.textContent] = [text(data.title), text(data.more)];
-    titles.textContent = `${names.map((name, n) => `${name}: ${text(data.titles[n])}`).join("; ")}.`;
+    ({ names } = data);
+    [result.textContent, more.textContent] = [data.title, data.more];
+    titles.textContent = `${names.map((name, n) => `${name}: ${data.titles[n]}`).join("; ")}.`;
     rows.show(data);
-    pairs = list(data.pairs).map(({ prompt, chat, keys, sides }) => ({
-      prompt: text(prompt),
-      asked: chat === true,
-      keys,
-      sides: sides.map((side) => readSide(side)),
-    }));
+    pairs = data.pairs.map((pair) => ({ ...pair, sides: pair.sides.map((side) => readSide(side)) }));
     texts.box.hidden = !pairs.length;
     choice.hidden = pairs.length < 2;
     const differ = ({ sides: [one, other] }) => (one.words === other.words ? "" : " (differ)");

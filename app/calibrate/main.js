@@ -1,10 +1,11 @@
 // Calibrate: the verdict and its reasons, figures, and lists of the steps of a figure's mark.
 
-import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, oneWait, readJson } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, capital, count, percent, probability, visible } from "../../assets/viewer/words.js";
-import { FigureView, plotly } from "../../assets/viewer/figures.js";
+import { figureView, plotly } from "../../assets/viewer/figures.js";
+import { explorer } from "../static/explorer.js";
 
 const TONES = {
   good: ["✓", "good"],
@@ -15,59 +16,44 @@ const TONES = {
 };
 
 /** The verdict, the sentences that support it, and the headline figures. */
-class SummaryView {
-  constructor(choose) {
-    this.choose = choose;
-    this.result = h("h2", { class: "result" });
-    this.more = h("p", { class: "more" });
-    this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
-    this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
-    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
-    this.reading.addEventListener("click", (event) => {
-      const chosen = event.target.closest("button[data-chart]");
-      if (chosen) this.choose(chosen.dataset.chart, chosen.dataset.places.split(",").map(Number));
-    });
+function summaryView(choose) {
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const figures = h("dl.panel.figures", { "aria-label": "Figures" });
+  const reading = h("section.panel.reading", { "aria-label": "Reading" });
+  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const line = ({ tone, text, chart, places }) => {
+    const [mark, meaning] = TONES[tone];
+    const show = { class: "small", "aria-label": `Show the steps: ${text}` };
+    return h(
+      "li",
+      { class: tone },
+      h("i.tone", { title: meaning, "aria-hidden": "true" }, mark),
+      h("span.words", {}, text),
+      places?.length > 0 && button("steps", show, () => choose(chart, places)),
+    );
+  };
+  const stat = ({ name, value, note, meaning }) =>
+    h(
+      "div.stat",
+      {},
+      h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
+      h("dd", {}, h("span.value", {}, value), h("span.note", { title: note }, note)),
+    );
+
+  function show(data) {
+    const [verdict, ...rest] = data.reading;
+    const [title, reasons, exact] = verdictWords(verdict?.text ?? "");
+    [result.textContent, more.textContent] = [title, reasons];
+    const lines = exact ? [{ text: exact, tone: "note" }, ...rest] : rest;
+    reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
+    if (!data.progress.running && verdict) spoken.textContent = verdict.text;
+    figures.replaceChildren(...data.stats.map(stat));
   }
 
-  show(data) {
-    const [verdict, ...rest] = data.reading;
-    const [title, more, exact] = verdictWords(verdict ? text(verdict.text) : "");
-    [this.result.textContent, this.more.textContent] = [title, more];
-    const line = (sentence) => {
-      const [mark, meaning] = TONES[sentence.tone] || TONES.note;
-      const words = [
-        h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark),
-        h("span", { class: "words" }, text(sentence.text)),
-      ];
-      if (!sentence.chart || !list(sentence.places).length) return h("li", { class: sentence.tone }, ...words);
-      const show = h(
-        "button",
-        {
-          type: "button",
-          class: "small",
-          "data-chart": sentence.chart,
-          "data-places": sentence.places.join(","),
-          "aria-label": `Show the steps: ${text(sentence.text)}`,
-        },
-        "steps",
-      );
-      return h("li", { class: sentence.tone }, ...words, show);
-    };
-    const lines = [...(exact ? [{ text: exact, tone: "note" }] : []), ...rest];
-    this.reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
-    if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
-    const stat = ({ name, value, note, meaning }) =>
-      h(
-        "div",
-        { class: "stat" },
-        h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
-        h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)),
-      );
-    this.figures.replaceChildren(...data.stats.map(stat));
-  }
+  return { result, more, figures, reading, spoken, show };
 }
 
-/** Closes the drawer with the doctor's report if it is open. */
 function closeReport() {
   const close = document.querySelector("#doctor-close");
   if (close?.getClientRects().length) close.click();
@@ -75,155 +61,119 @@ function closeReport() {
 
 /** Splits the verdict into a title (the part before the colon), the reasons, and a sentence about the ECE. */
 export function verdictWords(verdict) {
-  const at = verdict.indexOf(":");
-  if (at < 0) return [verdict, "", ""];
+  const colon = verdict.indexOf(":");
+  if (colon < 0) return [verdict, "", ""];
   const [says, exact = ""] = verdict
-    .slice(at + 1)
+    .slice(colon + 1)
     .trim()
     .split(/; (?=ECE)/);
-  return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
+  return [`${verdict.slice(0, colon)}.`, capital(exact ? `${says}.` : says), capital(exact)];
 }
 
 const AT_ONCE = 60; // entries that “Show more” adds to the list
 
-/** The list of the steps of a mark (a bar, cell or row). Steps open in Explore. */
-class MembersView {
-  /** `open(row, at)` opens a step in Explore. `closed()` is called when the user closes the list. */
-  constructor(open, closed) {
-    Object.assign(this, { open, items: [], shown: AT_ONCE });
-    this.title = h("h3", { tabindex: -1 });
-    this.kind = "surest";
-    this.kinds = h("div", { class: "kinds", role: "group", "aria-label": "Steps worth seeing" });
-    this.group = h("select", { "aria-label": "Group of prompts" });
-    this.count = h("p", { class: "question", "aria-live": "polite" });
-    this.list = h("ol", { class: "rows" });
-    this.more = button("", { class: "small more" }, () => {
-      this.shown += AT_ONCE;
-      this.draw();
-    });
-    this.close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
-    this.box = h(
-      "section",
-      { class: "panel members", "aria-label": "Steps" },
-      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)),
-      this.kinds,
-      this.count,
-      this.list,
-      this.more,
-    );
-    this.kinds.addEventListener("click", ({ target }) => {
-      const kind = target.closest("[data-kind]")?.dataset.kind;
-      if (kind) this.showWorth(this.data, kind);
-    });
-    this.group.addEventListener("change", () => this.showWorth(this.data));
-    this.list.addEventListener("click", (event) => {
-      const chosen = event.target.closest("button");
-      const item = chosen && this.items[Number(chosen.dataset.item)];
-      if (item) this.open(item.row, item.at);
-    });
-  }
+/** The list of the steps of a mark (a bar, cell or row). `open(row, at)` opens a step in Explore; `closed()` is called when the user closes
+ *  the list. */
+function membersView(open, closed) {
+  let [data, items, shown, kind] = [null, [], AT_ONCE, "surest"];
+  const title = h("h3", { tabindex: -1 });
+  const kinds = h("div.kinds", { role: "group", "aria-label": "Steps worth seeing" });
+  const choice = h("select", { "aria-label": "Group of prompts", onchange: () => showWorth(data) });
+  const what = h("p.question", { "aria-live": "polite" });
+  const list = h("ol.rows", {});
+  const more = button("", { class: "small more" }, () => {
+    shown += AT_ONCE;
+    draw();
+  });
+  const close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
+  const head = h("div.head", {}, title, h("div.tools", {}, close));
+  const box = h("section.panel.members", { "aria-label": "Steps" }, head, kinds, what, list, more);
 
   /** Lists steps worth seeing of one kind, in the selected group of prompts. */
-  showWorth(data, kind = this.kind) {
-    const groups = [...new Set(data.runs.map(({ domain }) => text(domain)))].filter(Boolean).sort();
-    const group = groups.includes(this.group.value) ? this.group.value : "";
-    this.kind = kind;
-    this.group.replaceChildren(
+  function showWorth(measured, wanted = kind) {
+    const groups = [...new Set(measured.runs.map(({ domain }) => domain))].filter(Boolean).sort();
+    const group = groups.includes(choice.value) ? choice.value : "";
+    kind = wanted;
+    choice.replaceChildren(
       h("option", { value: "" }, "all prompts"),
       ...groups.map((name) => h("option", { value: name, selected: name === group }, visible(name, 40, " "))),
     );
-    const found = KINDS.map(([id, name]) => [id, name, worthSeeing(data, id, group)]);
-    this.kinds.replaceChildren(
-      ...found.map(([id, name, { length }]) =>
-        button(h("span", {}, name, h("b", {}, length)), {
-          class: "small",
-          "data-kind": id,
-          "aria-pressed": String(id === kind),
-        }),
+    kinds.replaceChildren(
+      ...KINDS.map(([id, name]) =>
+        button(
+          h("span", {}, name, h("b", {}, worthSeeing(measured, id, group).length)),
+          { class: "small", "aria-pressed": String(id === kind) },
+          () => showWorth(data, id),
+        ),
       ),
-      groups.length > 1 ? this.group : "",
+      groups.length > 1 ? choice : "",
     );
-    this.show(data, null, found.find(([id]) => id === kind)[2]);
+    show(measured, null, worthSeeing(measured, kind, group));
   }
 
-  /** Lists items. `title`: name of the mark whose steps these are; null for steps worth seeing. */
-  show(data, title, items) {
-    Object.assign(this, { data, items, shown: AT_ONCE });
-    const none = title === null;
-    this.title.textContent = none ? "Steps worth seeing" : title;
-    this.close.hidden = none;
-    this.kinds.hidden = !none;
-    const rows = new Set(items.map((i) => i.row)).size;
-    const what =
-      items.length && items[0].at !== null
-        ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first`
-        : count(items.length, "step");
-    this.count.textContent = none
+  /** Lists items. `name`: name of the mark whose steps these are; null for steps worth seeing. */
+  function show(measured, name, members) {
+    [data, items, shown] = [measured, members, AT_ONCE];
+    const none = name === null;
+    title.textContent = none ? "Steps worth seeing" : name;
+    close.hidden = none;
+    kinds.hidden = !none;
+    const steps = count(new Set(items.map(({ row }) => row)).size, "step");
+    const positions = items.length > 0 && items[0].at !== null;
+    const listed = positions ? `${count(items.length, "position")} in ${steps}, the most surprising first` : steps;
+    what.textContent = none
       ? "Click a line to open its step in Explore. To list other steps, click a mark in a figure, or a number in a figure’s table."
-      : `${what}. Click a line to open its step in Explore.`;
-    this.draw();
+      : `${listed}. Click a line to open its step in Explore.`;
+    draw();
   }
 
-  draw() {
-    this.list.replaceChildren(...this.items.slice(0, this.shown).map((item, i) => this.row(item, i)));
-    const rest = Math.max(0, this.items.length - this.shown);
-    this.more.hidden = !rest;
-    this.more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
+  function draw() {
+    list.replaceChildren(...items.slice(0, shown).map(line));
+    const rest = Math.max(0, items.length - shown);
+    more.hidden = !rest;
+    more.textContent = rest > AT_ONCE ? `Show ${AT_ONCE} of the other ${rest}` : `Show the other ${rest}`;
   }
 
-  row({ row, at }, index) {
-    const { steps, runs } = this.data;
-    const run = runs[steps.run[row]];
-    const words = at === null ? this.stepWords(row) : this.positionWords(row, at);
+  function line({ row, at }) {
+    const { steps, runs } = data;
+    const [step, run] = [`Step ${steps.step[row] + 1}`, runs[steps.run[row]].label];
+    const where = h("span.where", {}, h("b", {}, step), h("bdi", {}, run));
+    const words = h("span.what", {}, ...(at === null ? stepWords(data, row) : positionWords(data, row, at)));
     return h(
       "li",
       {},
-      h(
-        "button",
-        { type: "button", "data-item": index },
-        h(
-          "span",
-          { class: "where" },
-          h("b", {}, `Step ${steps.step[row] + 1}`),
-          h("bdi", {}, run ? text(run.label) : ""),
-        ),
-        h("span", { class: "what" }, ...words),
-      ),
+      button([where, words], {}, () => open(row, at)),
     );
   }
 
-  positionWords(row, at) {
-    const { data } = this;
-    const { steps } = data;
-    const right = at < steps.matched[row];
-    const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
-    const said = ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `;
-    return right
-      ? [token, said, h("b", {}, "accepted ✓")]
-      : [
-          token,
-          said,
-          h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
-          ...(data.report.of_paths
-            ? []
-            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
-        ];
-  }
+  return { box, title, show, showWorth };
+}
 
-  stepWords(row) {
-    const { steps, report } = this.data;
-    const all = report.matrix.counts.length - 1;
-    if (steps.happened[row] < 0) return ["boundary unknown"];
-    const name = (outcome) => (outcome === all ? "all" : String(outcome));
-    const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
-    const outcome = OUTCOMES[steps.outcome[row]];
-    return [
-      `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
-      ...(outcome
-        ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)]
-        : []),
-    ];
-  }
+function positionWords({ steps, report }, row, at) {
+  const accepted = at < steps.matched[row];
+  const chip = (kind, token) => h("bdi", { class: `chip ${kind}` }, visible(token, 14));
+  return [
+    chip(accepted ? "first" : "rejected", steps.tokens[row][at]),
+    ` at ${steps.depths[row][at]}, confidence ${probability(steps.confidence[row][at])}: `,
+    ...(accepted
+      ? [h("b", {}, "accepted ✓")]
+      : report.of_paths
+        ? [h("b.reject", {}, "not accepted ✕")]
+        : [h("b.reject", {}, "rejected ✕"), ", wanted ", chip("target", steps.wanted[row])]),
+  ];
+}
+
+function stepWords({ steps, report }, row) {
+  const all = report.matrix.counts.length - 1;
+  if (steps.happened[row] < 0) return ["boundary unknown"];
+  const name = (boundary) => (boundary === all ? "all" : boundary);
+  const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
+  const outcome = OUTCOMES[steps.outcome[row]];
+  return [
+    `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
+    outcome && ": ",
+    outcome && h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`),
+  ];
 }
 
 function figuresJson({ progress, runs, reading, report }) {
@@ -235,44 +185,37 @@ function figuresJson({ progress, runs, reading, report }) {
 /** Items of the list for these places. For a figure that counts positions, these are scored positions, the most surprising first;
  *  for other figures, whole steps. */
 export function stepsBehind({ places, steps }, figure, wanted) {
-  const items = [];
-  const positions = places.positions[figure];
-  if (positions) {
-    positions.forEach((own, row) => own.forEach((place, at) => wanted.includes(place) && items.push({ row, at })));
-    return bySurprise(items, steps);
-  }
-  (places.steps[figure] || []).forEach(
-    (own, row) => own.some((place) => wanted.includes(place)) && items.push({ row, at: null }),
+  const among = (place) => wanted.includes(place);
+  const positions = places.positions[figure]?.flatMap((marks, row) =>
+    marks.flatMap((place, at) => (among(place) ? [{ row, at }] : [])),
   );
-  return items;
+  if (positions) return bySurprise(positions, steps);
+  return (places.steps[figure] ?? []).flatMap((marks, row) => (marks.some(among) ? [{ row, at: null }] : []));
 }
 
 /** The places of a figure that a step belongs to. */
-export function placesOf({ places }, figure, row) {
-  return (places.positions[figure] || places.steps[figure] || [])[row] || [];
-}
+export const placesOf = ({ places }, figure, row) => (places.positions[figure] ?? places.steps[figure])?.[row] ?? [];
 
 /** A common name of these places. */
 export function nameOf({ panels }, figure, wanted) {
   const panel = panels.find(({ id }) => id === figure);
-  const names = wanted.map((place) => text(panel && panel.names[place])).filter(Boolean);
+  const names = wanted.map((place) => panel?.names[place]).filter(Boolean);
   return names.length > 1 ? `${names[0]} to ${names[names.length - 1].replace(/^\D+/, "")}` : names.join("") || "Steps";
 }
 
 /** Sorts items, the most surprising first: rejected with high confidence, or accepted with low confidence. */
 function bySurprise(items, steps) {
-  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row] ? 1 : 0) - steps.confidence[row][at]);
+  const surprise = ({ row, at }) => Math.abs((at < steps.matched[row]) - steps.confidence[row][at]);
   return items.sort((a, b) => surprise(b) - surprise(a));
 }
 
 /** Items of the list before a mark is selected: rejected tokens, the highest confidence first. */
 export function surprises({ steps }) {
-  const items = [];
-  steps.confidence.forEach(
-    (own, row) =>
-      steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }),
+  const items = steps.matched.map((at, row) => ({ row, at }));
+  return bySurprise(
+    items.filter(({ row, at }) => at >= 0 && at < steps.confidence[row].length),
+    steps,
   );
-  return bySurprise(items, steps);
 }
 
 const SURE = 0.9; // confidence above which a rejected first token is worth seeing
@@ -287,15 +230,16 @@ const KINDS = [
 /** Items of the list for one kind of steps and one group of prompts (empty: all groups). */
 export function worthSeeing(data, kind, group) {
   const { steps, runs } = data;
-  const own = ({ row }) => !group || text(runs[steps.run[row]].domain) === group;
-  const rejected = surprises(data).filter(own);
+  const inGroup = ({ row }) => !group || runs[steps.run[row]].domain === group;
+  const rejected = surprises(data).filter(inGroup);
   if (kind === "surest") return rejected;
   if (kind === "first") return rejected.filter(({ row, at }) => at === 0 && steps.confidence[row][0] > SURE);
-  return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(own);
+  return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(inGroup);
 }
 
 // The view, with one selection for all charts.
 
+const NOTHING = { chart: "", places: [] };
 const PATIENCE_MS = 20000;
 const ROOM = 200; // pixels of the list in sight that suffice
 // Figures in reading order. MAIN is below the verdict. The first of FURTHER is below the list of steps, the others further down.
@@ -304,62 +248,48 @@ const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
-  let choice = { chart: "", places: [] };
+  let choice = NOTHING;
   const whenShown = oneWait(PATIENCE_MS); // opening another step ends the wait for an earlier one
-  const root = h("section", { class: "panels calibrate", "aria-label": "Calibration" });
+  const root = h("section.panels.calibrate", { "aria-label": "Calibration" });
   const choose = (chart, places) => {
     choice = { chart, places };
     showChoice(true);
   };
-  const summary = new SummaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
+  const summary = summaryView(choose);
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => figureView(id, options, choose)));
   const figures = [...main, ...more];
   const [stops, ...others] = more.map((c) => c.box);
-  const members = new MembersView(open, () => putAway());
-  const title = h("span", { class: "what" });
-  const here = h("span", { class: "here", hidden: true });
+  const members = membersView(open, putAway);
+  const title = h("span.what", {});
+  const here = h("span.here", { hidden: true });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
-  const tools = h(
-    "div",
-    { class: "tools", hidden: true },
-    button(
-      "JSON",
-      { class: "small", "data-save": "json" },
-      () => data && saveFile("calibration.json", "application/json", figuresJson(data)),
-    ),
-  );
-  const notice = h("p", { class: "notice", role: "alert", hidden: true });
+  const save = () => saveFile("calibration.json", "application/json", figuresJson(data));
+  const tools = h("div.tools", { hidden: true }, button("JSON", { class: "small", "data-save": "json" }, save));
+  const notice = h("p.notice", { role: "alert", hidden: true });
   const empty = h(
-    "p",
-    { class: "empty" },
+    "p.empty",
+    {},
     "Press Measure to run the prompts of the set one by one. The verdict is updated during the measurement.",
   );
   const hint = h(
-    "p",
-    { class: "hint" },
+    "p.hint",
+    {},
     "In a figure, drag to zoom, and double-click to see all. If a figure has a legend of its own, click a name in it to hide its marks. Click a mark to list its steps.",
   );
-  const views = h(
-    "div",
-    { class: "grid", hidden: true },
-    main[0].legend,
-    ...main.map((c) => c.box),
-    members.box,
-    stops,
-  );
+  const views = h("div.grid", { hidden: true }, main[0].legend, ...main.map((c) => c.box), members.box, stops);
   const further = h(
-    "details",
-    { class: "further", hidden: true },
+    "details.further",
+    { hidden: true },
     h("summary", {}, "How sure is this?"),
     summary.reading,
     summary.figures,
     hint,
-    h("div", { class: "charts" }, ...others),
+    h("div.charts", {}, ...others),
   );
   root.prepend(
     summary.result,
     summary.more,
-    h("div", { class: "line" }, title, bar, here, tools),
+    h("div.line", {}, title, bar, here, tools),
     notice,
     empty,
     views,
@@ -377,38 +307,36 @@ export function start(element, trigger, props, watch, server, options) {
     notice.hidden = true;
     if (!some) return;
     const { progress } = data;
-    title.textContent =
-      progress.running || progress.done < progress.total
-        ? `${text(progress.title)}: ${progress.done} of ${progress.total} done`
-        : text(progress.title);
+    const unfinished = progress.running || progress.done < progress.total;
+    const done = unfinished ? `: ${progress.done} of ${progress.total} done` : "";
+    title.textContent = progress.title + done;
     bar.hidden = !progress.running;
     Object.assign(bar, { max: Math.max(1, progress.total), value: progress.done });
     element.dataset.positions = data.report.positions;
     element.dataset.done = progress.running ? "" : progress.done;
     summary.show(data);
-    for (const figure of figures) figure.show(data.panels.find(({ id }) => id === figure.id) || null, progress.title);
-    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = { chart: "", places: [] };
+    for (const figure of figures)
+      figure.show(
+        data.panels.find(({ id }) => id === figure.id),
+        progress.title,
+      );
+    if (!progress.running && !stepsBehind(data, choice.chart, choice.places).length) choice = NOTHING;
     showChoice(false);
   }
 
+  /** The row of the step pinned in Explore; -1 if there is none. */
   function pinnedRow() {
-    const view = document.querySelector("#explorer [data-run]");
-    if (!view || !view.dataset.pinned) return null;
-    const row = data.steps.run.findIndex(
-      (run, at) => data.runs[run].run === view.dataset.run && data.steps.step[at] === Number(view.dataset.pinned),
-    );
-    return row < 0 ? null : row;
+    const { run, pinned } = explorer()?.dataset ?? {};
+    const { steps, runs } = data;
+    return pinned ? steps.run.findIndex((n, row) => runs[n].run === run && steps.step[row] === Number(pinned)) : -1;
   }
 
   function mark() {
     const row = pinnedRow();
-    here.hidden = row === null;
-    here.textContent = row === null ? "" : `Dashed frame: step ${data.steps.step[row] + 1}, chosen in Explore`;
+    here.hidden = row < 0;
+    here.textContent = row < 0 ? "" : `Dashed frame: step ${data.steps.step[row] + 1}, chosen in Explore`;
     for (const figure of figures)
-      figure.select(
-        figure.id === choice.chart ? choice.places : [],
-        row === null ? [] : placesOf(data, figure.id, row),
-      );
+      figure.select(figure.id === choice.chart ? choice.places : [], placesOf(data, figure.id, row));
   }
 
   function showChoice(chosen) {
@@ -429,36 +357,26 @@ export function start(element, trigger, props, watch, server, options) {
   function putAway() {
     const from = figures.find(({ id }) => id === choice.chart);
     const [place] = choice.places;
-    choice = { chart: "", places: [] };
+    choice = NOTHING;
     showChoice(false);
     if (!from) return;
     from.box.scrollIntoView({ block: "nearest" });
-    const mark = from.numbers.querySelector(`button[data-place="${place}"]`);
-    if (mark) mark.focus();
+    from.numbers.querySelector(`button[data-place="${place}"]`)?.focus();
   }
 
   /** Opens a step in Explore. The server sends the run unless Explore already shows it. */
   function open(row, at) {
-    const view = document.querySelector("#explorer [data-run]");
-    const run = data.runs[data.steps.run[row]];
-    const step = data.steps.step[row];
-    const node = at === null ? null : (data.steps.nodes[row][at] ?? null);
-    trigger("select", {
-      run: data.steps.run[row],
-      step,
-      loaded: Boolean(view && run.run && view.dataset.run === run.run),
-    });
+    const { steps, runs } = data;
+    const { run } = runs[steps.run[row]];
+    const step = steps.step[row];
+    const node = at === null ? null : (steps.nodes[row][at] ?? null);
+    trigger("select", { run: steps.run[row], step, loaded: Boolean(run) && explorer()?.dataset.run === run });
     const find = () => {
-      const target = document.querySelector("#explorer [data-run]");
-      return target &&
-        target.offsetParent &&
-        target.dataset.run === run.run.slice(0, 200) &&
-        Number(target.dataset.steps) > step
-        ? target
-        : null;
+      const view = explorer();
+      return view?.offsetParent && view.dataset.run === run.slice(0, 200) && Number(view.dataset.steps) > step && view;
     };
     const select = (target) => {
-      target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+      emit(target, "explorer:select", { step, node });
       const { top } = target.getBoundingClientRect();
       if (top < 0 || top > window.innerHeight * 0.6) target.scrollIntoView({ block: "start" });
     };

@@ -1,7 +1,7 @@
 // Connects views with other parts of the page: Learn, the Run button, the prompt, and the meanings of terms.
 
-import { oneWait } from "../../assets/viewer/dom.js";
-import { explainTerms } from "../../assets/viewer/meaning.js";
+import { emit, oneWait } from "../../assets/viewer/dom.js";
+import { explainTerms } from "../../assets/viewer/glossary.js";
 
 const NARROW = 640; // pixels: on narrower pages the start of a run scrolls to the prompt
 const PATIENCE_MS = 20000; // longest wait for Learn, which is built when it is first opened
@@ -14,7 +14,7 @@ export function start(element, trigger) {
     const find = () => document.querySelector("#learn [data-ready=yes]");
     whenReady(
       () => find()?.offsetParent && find(),
-      (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail })),
+      (tour) => emit(tour, "learn:go", detail),
     );
   };
   document.addEventListener("explorer:learn", ({ detail: { chapter, value, step } }) =>

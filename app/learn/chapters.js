@@ -9,7 +9,17 @@ import { passCost } from "../../assets/viewer/machine.js";
 import { clockOf, cycleOf, timesWords } from "../../assets/viewer/numbers.js";
 import { PAYS_ASKED, PAYS_FORMULA } from "../../assets/viewer/pays.js";
 import { ALONE, batchWords, stageWords, stagesOf } from "../../assets/viewer/stages.js";
-import { capital, count, fixed, inWords, milliseconds, plain, quoted, took } from "../../assets/viewer/words.js";
+import {
+  capital,
+  count,
+  countInWords,
+  fixed,
+  inWords,
+  milliseconds,
+  plain,
+  quoted,
+  took,
+} from "../../assets/viewer/words.js";
 
 const MOST_LISTED = 5;
 const RESTS = -0.2; // time at which the large model has written the tokens one by one, see stages.js
@@ -20,7 +30,7 @@ const hat = (index) => [v("t̂"), sub(index)];
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
 /** A quoted token without its leading space. */
 const word = (words) => quoted(words.replace(/^ (?=\S)/, ""));
-const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
+const passes = (n) => countInWords(n, "pass");
 
 /**
  * The chapters that apply to a step, in order.
@@ -315,14 +325,14 @@ function whenItPays(step, store) {
   const clock = clockOf(store, step);
   const tokens = count(nodes, "token");
   const { device } = store.header.hardware ?? {};
-  const own = device === "cpu" ? "A laptop’s processor is soon busy with arithmetic" : "On the machine of this run";
+  const where = device === "cpu" ? "A laptop’s processor is soon busy with arithmetic" : "On the machine of this run";
   return {
     id: 8,
     name: "When it pays",
     title: "When does it pay?",
     say: [
       `A pass reads all weights from memory once, for one token or for many. On a large GPU the reading takes almost all the time: ${tokens} cost ${costWords(passCost(MEASURED, nodes))}.`,
-      ...(clock ? [`${own}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
+      ...(clock ? [`${where}: in this step, ${tokens} cost ${costWords(clock.pass)}.`] : []),
       "A step pays if it brings more tokens than it costs passes.",
     ],
     formula: PAYS_FORMULA,

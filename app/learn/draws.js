@@ -7,64 +7,51 @@ import { percent, probability, quoted, visible } from "../../assets/viewer/words
 /** The node after which the target decides at the boundary of the first draft, or the anchor if there is no boundary. */
 export const placeOf = ({ boundary, accepted }) => [0, ...accepted][boundary ?? 0] ?? 0;
 
-/** Draws the step again with other seeds, and counts what the target draws at one place. */
-class DrawsView {
-  /** `redraw(seed)` draws the step with another seed, or as recorded (null). */
-  constructor(step, redraw) {
-    Object.assign(this, { step, place: placeOf(step), redraw, seed: 0, counts: new Map() });
-    this.odds = oddsAfter(step, this.place);
-    this.rows = h("tbody", {});
-    this.said = h("p", { class: "said", role: "status" });
-    const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
-    const head = h(
-      "tr",
-      {},
-      ...["the large model may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
-    );
-    this.box = h(
-      "div",
-      { class: "draws" },
-      h("div", { class: "row" }, drawer("Draw again", 1), drawer("Draw 100 times", 100)),
-      this.said,
-      h("table", {}, h("thead", {}, head), this.rows),
-    );
-    this.show();
-  }
+/** A table that counts what the target draws at one place, with buttons that draw again. `redraw(seed)` draws the step with another seed. */
+function drawsBox(step, redraw) {
+  const place = placeOf(step);
+  const counts = new Map(); // by token id
+  let seed = 0; // number of draws so far
+  const rows = h("tbody", {});
+  const said = h("p.said", { role: "status" });
+  const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => draw(times));
+  const heads = ["the large model may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words));
+  const table = h("table", {}, h("thead", {}, h("tr", {}, ...heads)), rows);
+  const tools = h("div.row", {}, drawer("Draw again", 1), drawer("Draw 100 times", 100));
+  const drafted = new Set([...step.nodes.values()].filter(({ parent }) => parent === place).map(({ token }) => token));
+  const after = quoted(place ? step.nodes.get(place).text : step.anchorText);
 
-  draw(times) {
+  function draw(times) {
     for (let n = 0; n < times; n += 1) {
-      this.seed += 1;
-      const { id } = drawnAfter(this.step, this.place, this.seed);
-      this.counts.set(id, 1 + (this.counts.get(id) ?? 0));
+      seed += 1;
+      const { id } = drawnAfter(step, place, seed);
+      counts.set(id, 1 + (counts.get(id) ?? 0));
     }
-    this.redraw(this.seed);
-    this.show();
+    redraw(seed);
+    show();
   }
 
-  show() {
-    const { step, place, seed, counts } = this;
-    const after = quoted(place ? step.nodes.get(place).text : step.anchorText);
-    this.said.textContent = seed
+  function show() {
+    said.textContent = seed
       ? `The drawing shows draw ${seed}${step.sampled ? "" : ", at temperature 1"}. After ${after}, each token is drawn as often as its probability p says.`
       : `What the large model may draw after ${after}; “(another)”: any token whose probability was not recorded.`;
-    const drafted = new Set(
-      [...step.nodes.values()].filter(({ parent }) => parent === place).map(({ token }) => token),
-    );
-    const row = ({ id, text, p }) =>
-      h(
-        "tr",
-        { class: drafted.has(id) ? "drafted" : null },
-        h(
-          "th",
-          { scope: "row" },
-          h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16, " ")),
-          drafted.has(id) ? " ✓ drafted" : "",
-        ),
-        h("td", {}, probability(p)),
-        h("td", {}, seed ? `${counts.get(id) ?? 0}, ${percent((counts.get(id) ?? 0) / seed)}` : "—"),
-      );
-    this.rows.replaceChildren(...this.odds.map(row));
+    rows.replaceChildren(...oddsAfter(step, place).map(row));
   }
+
+  function row({ id, text, p }) {
+    const word = h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16, " "));
+    const drawn = counts.get(id) ?? 0;
+    return h(
+      "tr",
+      { class: drafted.has(id) ? "drafted" : null },
+      h("th", { scope: "row" }, word, drafted.has(id) ? " ✓ drafted" : ""),
+      h("td", {}, probability(p)),
+      h("td", {}, seed ? `${drawn}, ${percent(drawn / seed)}` : "—"),
+    );
+  }
+
+  show();
+  return h("div.draws", {}, tools, said, table);
 }
 
 /** The appendix of a step, a chapter with a `box`; false if the target's probabilities are not known. `redraw(seed)` draws the step with
@@ -82,7 +69,7 @@ export function sampling(step, redraw) {
         `${step.sampled ? "At temperature 0 the large model takes" : "At temperature 0, as in this run, the large model takes"} the likeliest token at every position. At a higher temperature it draws a token at random, by its probabilities.`,
         "The token is drawn first, as if nothing had been drafted. Only then is it compared with the nodes of the tree. So drafting does not change how the text is drawn.",
       ],
-      box: new DrawsView(step, redraw).box,
+      box: drawsBox(step, redraw),
       formula: [["var", "x"], " ~ ", ["var", "p"], "( · | text, path ),   accepted if ", ["var", "x"], " was drafted"],
       asked: [
         [

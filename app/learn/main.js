@@ -1,11 +1,12 @@
 // Learn: explains a step chapter by chapter beside its drawing; the appendices follow.
 
 import { PAYS, readAddress } from "../../assets/viewer/address.js";
-import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, markCurrent, oneWait } from "../../assets/viewer/dom.js";
 import { withTerms } from "../../assets/viewer/glossary.js";
 import { start as startView } from "../../assets/viewer/main.js";
-import { STAGE_SECONDS, playIcon } from "../../assets/viewer/player.js";
+import { STAGE_SECONDS, showPlaying } from "../../assets/viewer/player.js";
 import { inflate } from "../../assets/viewer/store.js";
+import { explorer } from "../static/explorer.js";
 import { chaptersOf } from "./chapters.js";
 import { sampling } from "./draws.js";
 
@@ -16,7 +17,7 @@ const WORDS_PER_SECOND = 3.6;
 /** The drawing of the step, in a shadow root because Explore uses the same element ids. */
 function drawingIn(host, styles, lines) {
   const root = host.attachShadow({ mode: "open" });
-  const [frame, place] = [h("div", { class: "told-frame" }), h("div", {})];
+  const [frame, place] = [h("div.told-frame", {}), h("div", {})];
   frame.append(place);
   root.append(h("style", {}, styles), frame);
   const dark = () => frame.classList.toggle("dark", document.body.classList.contains("dark"));
@@ -31,31 +32,31 @@ class Tour {
   constructor(element, trigger, { styles }) {
     Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.rail = h("ol", { class: "rail", "aria-label": "Chapters" });
+    this.notice = h("p.notice", { role: "alert", hidden: true });
+    this.rail = h("ol.rail", { "aria-label": "Chapters" });
     this.rail.addEventListener("click", ({ target }) => {
       const at = target.closest("button")?.dataset.at;
       if (at) this.go(Number(at));
     });
-    this.whose = h("p", { class: "whose" });
+    this.whose = h("p.whose", {});
     this.title = h("h3", { tabindex: -1 });
-    this.body = h("div", { class: "body", "aria-live": "polite" });
-    this.stage = h("div", { class: "stage", role: "group", "aria-label": "The step" });
+    this.body = h("div.body", { "aria-live": "polite" });
+    this.stage = h("div.stage", { role: "group", "aria-label": "The step" });
     this.back = button("←", { class: "move", "aria-label": "Previous chapter (←)", title: "←" }, () =>
       this.go(this.at - 1),
     );
     this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
     this.player = button("", { class: "play" }, () => this.toggle());
     this.scene = h(
-      "div",
-      { class: "scene" },
+      "div.scene",
+      {},
       this.rail,
-      h("section", { class: "words", "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
+      h("section.words", { "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
       this.stage,
-      h("div", { class: "ways" }, this.player, this.back, this.next),
+      h("div.ways", {}, this.player, this.back, this.next),
     );
-    this.track = h("div", { class: "track" }, this.scene);
-    element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn" }, this.notice, this.track));
+    this.track = h("div.track", {}, this.scene);
+    element.replaceChildren(h("section.panels.tour", { "aria-label": "Learn" }, this.notice, this.track));
     this.keys = (event) => this.onKey(event);
     this.scrolled = () => this.onScroll();
     document.addEventListener("keydown", this.keys, true);
@@ -80,7 +81,7 @@ class Tour {
   }
 
   async begin(tour, ownLines, { chapter, step }) {
-    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: text(tour.about) };
+    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: tour.about ?? "" };
     this.view = drawingIn(this.stage, this.styles, this.example.value);
     await this.tell({ ...this.example, step: chapter && step ? step - 1 : tour.start }, chapter ?? 1);
     this.element.addEventListener("learn:go", ({ detail }) => this.follow(detail));
@@ -148,9 +149,9 @@ class Tour {
       other ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
     );
     this.title.textContent = title;
-    const known = new Set(); // terms that this chapter has explained
+    const explained = new Set(); // terms that this chapter has explained
     this.body.replaceChildren(
-      ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
+      ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, explained)))),
       box,
       ...this.folds(this.chapters[at]),
       ...(id === PAYS ? [this.waysOn()] : []),
@@ -168,25 +169,21 @@ class Tour {
     this.next.disabled = at === this.chapters.length - 1;
     this.showPlayer();
     Object.assign(this.element.dataset, { chapter: id, step: this.step });
-    this.element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+    emit(this.element, "learn:moved");
   }
 
   /** The foldable details below a chapter. */
   folds({ formula, numbers, asked }) {
-    const fold = (name, ...parts) => h("details", { class: "asked" }, h("summary", {}, name), ...parts);
+    const fold = (name, ...parts) => h("details.asked", {}, h("summary", {}, name), ...parts);
     const values = numbers.map(([name, value]) =>
       h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
     );
     const written = formula.length
-      ? h(
-          "p",
-          { class: "equation", role: "math", "aria-label": formula.map(spokenPiece).join("") },
-          ...formula.map(drawnPiece),
-        )
+      ? h("p.equation", { role: "math", "aria-label": formula.map(spokenPiece).join("") }, ...formula.map(drawnPiece))
       : "";
     const name = formula.length ? "Show the formula" : "Show the numbers";
     return [
-      ...(formula.length || numbers.length ? [fold(name, written, h("dl", { class: "values" }, ...values))] : []),
+      ...(formula.length || numbers.length ? [fold(name, written, h("dl.values", {}, ...values))] : []),
       ...asked.map(([question, answer]) => fold(question, h("p", {}, answer))),
     ];
   }
@@ -194,8 +191,8 @@ class Tour {
   /** Buttons below the last chapter: the quiz, and Explore. */
   waysOn() {
     return h(
-      "div",
-      { class: "on" },
+      "div.on",
+      {},
       button("Quiz", {}, () => this.open("quiz")),
       button("Open in Explore", { id: "learn-open" }, () => this.open("")),
     );
@@ -242,10 +239,7 @@ class Tour {
   }
 
   showPlayer() {
-    const label = this.timer ? "Pause" : "Play the story";
-    this.player.replaceChildren(playIcon(Boolean(this.timer)));
-    this.player.setAttribute("aria-label", label);
-    this.player.title = `${label} (space)`;
+    showPlaying(this.player, this.timer > 0, "Play the story", "space");
   }
 
   /** Pixels to scroll from a chapter to the next. */
@@ -267,7 +261,6 @@ class Tour {
     this.align();
   }
 
-  /** Scrolls the page to the current chapter. */
   align() {
     const { track, pitch, at } = this;
     if (!track.offsetParent || pitch < 1 || this.place === at) return;
@@ -311,12 +304,12 @@ class Tour {
     trigger("select", { step, game, own });
     const { run } = this.view.store;
     const find = () => {
-      const view = document.querySelector("#explorer [data-run]");
+      const view = explorer();
       return view?.offsetParent && view.dataset.run === run && (own || view.dataset.pinned === String(step)) && view;
     };
     this.whenShown(find, (view) => {
-      view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: null } }));
-      if (game) view.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game, on: true } }));
+      emit(view, "explorer:select", { step, node: null });
+      if (game) emit(view, "explorer:guess", { name: game, on: true });
     });
   }
 }
@@ -326,8 +319,7 @@ const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "su
 
 export async function start(element, trigger, props, watch, server, options) {
   const tour = new Tour(element, trigger, options);
-  await tour.load(() => server.tour(), props.lines, readAddress(text(props.address) || location.search));
+  await tour.load(() => server.tour(), props.lines, readAddress(props.address || location.search));
 }
 
-/** Waits until `test()` is true; fails after `READ_MS`. */
 const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("timed out"))));

@@ -2,12 +2,12 @@
 // of all. A new value is a new state of a race, another race, or another choice of two lanes.
 
 import { PAYS } from "../../assets/viewer/address.js";
-import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
+import { button, emit, h, readJson } from "../../assets/viewer/dom.js";
 import { quoted, visible } from "../../assets/viewer/words.js";
 import { barRows } from "../../assets/viewer/bars.js";
 import { copyLink } from "../../assets/viewer/share.js";
-import { DifferencesView } from "./differences.js";
-import { Controls, LaneView, Player, readLane } from "./replay.js";
+import { differencesView } from "./differences.js";
+import { Player, laneView, playerControls, readLane } from "./replay.js";
 import { costRows, elsewhereWords, raceTable, resultWords, timeAxis } from "./results.js";
 import { TextsView } from "./texts.js";
 
@@ -15,25 +15,24 @@ const ALONE = "Tick a second method in ⋯ to compare.";
 const TITLES = { own: "Your race.", recorded: "A recorded race.", runs: "Runs of the list." };
 
 export function start(element, trigger, props, watch) {
-  const result = h("h2", { class: "result" });
-  const more = h("p", { class: "more" });
-  const all = h("p", { class: "all" });
-  const heading = h("b", { class: "title" });
-  const status = h("p", { class: "status", role: "status" });
-  const spoken = h("p", { class: "spoken", "aria-live": "polite" });
-  const tracks = h("ol", {
-    class: "tracks",
+  const result = h("h2.result", {});
+  const more = h("p.more", {});
+  const all = h("p.all", {});
+  const heading = h("b.title", {});
+  const status = h("p.status", { role: "status" });
+  const spoken = h("p.spoken", { "aria-live": "polite" });
+  const tracks = h("ol.tracks", {
     "aria-label": "Progress of each method. A click chooses a method for the text below.",
   });
-  const table = h("div", { class: "panel figures" });
-  const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods in ⋯ and press Race.");
+  const table = h("div.panel.figures", {});
+  const empty = h("p.empty", {}, "Nothing to show yet: choose methods in ⋯ and press Race.");
   const player = new Player(element, () => draw());
-  const controls = new Controls(player);
+  const controls = playerControls(player);
   const axis = h("div", {});
   const pays = button("When does it pay? →", { id: "race-pays" }, () =>
-    element.dispatchEvent(new CustomEvent("explorer:learn", { bubbles: true, detail: { chapter: PAYS, value: "" } })),
+    emit(element, "explorer:learn", { chapter: PAYS }),
   );
-  const copied = h("span", { class: "said", role: "status" });
+  const copied = h("span.said", { role: "status" });
   const link = button(
     "Copy link",
     { title: "Copy a link that fills in the prompt, settings and methods of this race" },
@@ -44,14 +43,14 @@ export function start(element, trigger, props, watch) {
     (side, step) => open(chosen[side], step),
     (steps) => lanes.forEach((lane, at) => lane.frame(steps[chosen.indexOf(at)] ?? [])),
   );
-  const rows = new DifferencesView();
+  const rows = differencesView();
   const back = button("Back to the race", { class: "small" }, () => trigger("choose", { at: null }));
-  const sharing = h("div", { class: "sharing" }, back, rows.tools, copied, link);
-  const last = h("div", { class: "head last" }, heading, status, sharing);
-  const stage = h("div", { class: "panel stage" }, result, more, all, controls.box, tracks, axis);
+  const sharing = h("div.sharing", {}, back, rows.tools, copied, link);
+  const last = h("div.head.last", {}, heading, status, sharing);
+  const stage = h("div.panel.stage", {}, result, more, all, controls.box, tracks, axis);
   const root = h(
-    "section",
-    { class: "panels race", "aria-label": "Race" },
+    "section.panels.race",
+    { "aria-label": "Race" },
     empty,
     stage,
     texts.box,
@@ -80,45 +79,43 @@ export function start(element, trigger, props, watch) {
 
   function tell() {
     const order = lanes
-      .map((view) => view.lane)
-      .filter((lane) => lane.row && lane.row.place)
+      .map(({ lane }) => lane)
+      .filter(({ row }) => row?.place)
       .sort((a, b) => a.row.place - b.row.place);
     const words = order.length ? `Finish order: ${order.map((lane) => lane.name).join("; ")}.` : "";
     if (spoken.textContent !== words) spoken.textContent = words;
   }
 
   function show() {
-    data = readJson(props.value) || { lanes: [] };
-    const running = text(data.status);
-    const { pair, ...race } = data;
+    data = readJson(props.value) ?? { lanes: [], status: "" };
+    const { pair = null, ...race } = data;
+    const running = data.status;
     const state = JSON.stringify(race);
     if (state !== drawn) showRace(running);
     drawn = state;
     const told = resultWords(lanes.map(({ lane }) => lane));
-    result.textContent = running ? "One method at a time …" : pair ? text(pair.title) : told.title || ALONE;
-    more.textContent = running ? "Methods that run together would slow each other down." : pair ? text(pair.more) : "";
+    result.textContent = running ? "One method at a time …" : (pair?.title ?? (told.title || ALONE));
+    more.textContent = running ? "Methods that run together would slow each other down." : (pair?.more ?? "");
     all.textContent = running ? "" : [pair ? told.title : "", told.more].filter(Boolean).join(" ");
-    compare(running ? null : (pair ?? null));
+    compare(running ? null : pair);
   }
 
   function showRace(running) {
-    const raw = list(data.lanes).map(readLane);
+    const raw = data.lanes.map(readLane);
     empty.hidden = raw.length > 0;
     for (const part of [stage, last]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
     heading.textContent = running ? "" : TITLES[data.kind];
     // prompt and model of the race: the form may have changed since
-    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
-      .filter(Boolean)
-      .join(" ");
-    const machine = data.machine && data.kind !== "runs" ? `measured on ${text(data.machine)}` : "";
-    const said = [what, machine].filter(Boolean).join(", ");
+    const what = [data.prompt && quoted(data.prompt, 40), data.model && `on ${visible(data.model, 40)}`];
+    const machine = data.machine && data.kind !== "runs" ? `measured on ${data.machine}` : "";
+    const said = [what.filter(Boolean).join(" "), machine].filter(Boolean).join(", ");
     const here = data.kind === "recorded" ? "Press Race to run a race here." : "";
     status.textContent = running || [said && `${said}.`, here].filter(Boolean).join(" ");
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
-    lanes = raw.map(
-      (lane, at) => new LaneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
+    lanes = raw.map((lane, at) =>
+      laneView(lane, longest, !running, { choose: () => choose(at), open: () => open(at) }),
     );
     back.hidden = data.kind !== "runs";
     link.hidden = Boolean(running) || data.kind === "runs";
@@ -127,14 +124,14 @@ export function start(element, trigger, props, watch) {
     table.hidden = !raw.some((lane) => lane.row && lane.total);
     const costs = running ? [] : costRows(raw);
     table.replaceChildren(
-      h("div", { class: "head" }, h("h3", {}, "All methods")),
-      h("div", { class: "scroll" }, raceTable(raw, data)),
+      h("div.head", {}, h("h3", {}, "All methods")),
+      h("div.scroll", {}, raceTable(raw, data)),
       costs.length
         ? h(
-            "div",
-            { class: "costs" },
+            "div.costs",
+            {},
             h("h3", {}, "What a step costs, in passes over one token, and the tokens that it brings (dashed line)"),
-            h("p", { class: "question" }, elsewhereWords(raw)),
+            h("p.question", {}, elsewhereWords(raw)),
             barRows(costs),
             pays,
           )
@@ -158,21 +155,21 @@ export function start(element, trigger, props, watch) {
     trigger("choose", { at: pair });
   }
   /** Shows the texts of the two lanes, and what differs between them; `pair`: the comparison, null until it arrives. */
-  function compare(pair, at = pair ? list(pair.at) : []) {
+  function compare(pair, at = pair ? pair.at : []) {
     const same = String(at) === String(chosen) && texts.race === drawn;
     chosen = at;
     if (!recent.every((n) => at.includes(n)) || recent.length !== at.length) recent = [...at];
-    lanes.forEach((lane, n) => lane.choose(at.indexOf(n)));
+    lanes.forEach((lane, n) => lane.mark(at.indexOf(n)));
     texts.box.hidden = !at.length;
     rows.show(pair);
     if (!at.length || same) return;
     texts.race = drawn;
     const two = at.map((n) => lanes[n].lane);
     texts.show(
-      text(data.prompt),
+      data.prompt,
       two,
       two.map(({ name }) => name),
-      data.chat === true,
+      data.chat,
     );
     texts.play(player.time);
   }

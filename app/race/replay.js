@@ -1,109 +1,89 @@
 // The replay of a race. Each method has a lane: a bar in the overview and a text, both growing at the measured
 // speed. A player with controls advances the time of the race, at full speed or slower.
 
-import { button, h, number, sum, text } from "../../assets/viewer/dom.js";
-import { playIcon } from "../../assets/viewer/player.js";
-import { count, fixed, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
-import { readSide } from "./texts.js";
+import { button, clamp, h, sum } from "../../assets/viewer/dom.js";
+import { showPlaying } from "../../assets/viewer/player.js";
+import { count, milliseconds } from "../../assets/viewer/words.js";
+import { paceOf } from "./results.js";
+import { proposersOf, readSide } from "./texts.js";
 
-const ORDINALS = ["", "1st", "2nd", "3rd"];
-export const ordinal = (place) => ORDINALS[place] || `${place}th`;
+export const ordinal = (place) => ["", "1st", "2nd", "3rd"][place] ?? `${place}th`;
 
-/** Parses a lane; `end` is in seconds since the prompt was read. */
+/** A lane of `app/race/tab.py` with its steps parsed, its number of tokens (`total`), and its `end` in seconds since the prompt was read. */
 export function readLane(raw) {
   const side = readSide(raw);
-  const row = raw.row && typeof raw.row === "object" ? raw.row : null;
-  return {
-    ...side,
-    method: text(raw.method),
-    name: text(raw.name),
-    sentence: text(raw.sentence),
-    state: text(raw.state),
-    problem: text(raw.problem),
-    row,
-    total: sum(side.steps.map((step) => step.tokens.length)),
-    end: side.steps.at(-1)?.end ?? 0,
-  };
+  const total = sum(side.steps.map((step) => step.tokens.length));
+  return { ...raw, ...side, total, end: side.steps.at(-1)?.end ?? 0 };
 }
 
-export class LaneView {
-  /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: whether the race is over; `choose()`: chooses the lane for
-   *  the text; `open()`: shows the lane's run in Explore. */
-  constructor(lane, longest, decided, { choose, open }) {
-    Object.assign(this, { lane, decided, longest: Math.max(1e-9, longest) });
-    const ready = decided && lane.total > 0;
-    this.rail = h("span", { class: "rail" }, ...this.blocks());
-    this.result = h("span", { class: "result" });
-    this.name = button(
-      lane.name,
-      { class: "name", title: lane.sentence, disabled: !ready, "aria-pressed": "false" },
-      choose,
+/** A lane. `longest`: seconds of the slowest lane, the full width of a bar; `decided`: whether the race is over; `choose()`: chooses the lane
+ *  for the text; `open()`: shows the lane's run in Explore. */
+export function laneView(lane, longest, decided, { choose, open }) {
+  const { method, state, steps, total, problem } = lane;
+  const ready = decided && total > 0;
+  const width = (seconds) => `${((100 * seconds) / Math.max(1e-9, longest)).toFixed(3)}%`;
+  /** A step of the bar. Its width is its time, divided between the proposers by their numbers of tokens. */
+  const block = ({ tokens, seconds, end }) =>
+    h(
+      "span.block",
+      {
+        title: `${count(tokens.length, "token")} in ${milliseconds(seconds)}`,
+        style: `left:${width(end - seconds)};width:${width(seconds)}`,
+      },
+      ...proposersOf(tokens).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
     );
-    this.track = h(
-      "li",
-      { class: "track", "data-method": lane.method, "data-state": lane.state },
-      this.name,
-      this.rail,
-      this.result,
-      ready ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : "",
-      lane.problem ? h("p", { class: "problem" }, lane.problem) : "",
-    );
-    if (ready) this.rail.addEventListener("click", choose);
-  }
-
-  /** The steps of the bar. The width of a step is its time, divided between the proposers by their numbers of tokens. */
-  blocks() {
-    const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
-    return this.lane.steps.map(({ tokens, seconds, end }) => {
-      const counts = PROPOSERS.map((who) => [who, tokens.filter((token) => token.proposer === who).length]).filter(
-        ([, n]) => n,
-      );
-      const title = `${count(tokens.length, "token")} in ${milliseconds(seconds)}`;
-      return h(
-        "span",
-        { class: "block", title, style: `left:${share(end - seconds)};width:${share(seconds)}` },
-        ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
-      );
-    });
-  }
+  const rail = h("span.rail", { onclick: ready && choose }, ...steps.map(block));
+  const result = h("span.result", {});
+  const names = { class: "name", title: lane.sentence, disabled: !ready, "aria-pressed": "false" };
+  const name = button(lane.name, names, choose);
+  const track = h(
+    "li.track",
+    { "data-method": method, "data-state": state },
+    name,
+    rail,
+    result,
+    ready && button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open),
+    problem && h("p.problem", {}, problem),
+  );
+  let said = "";
 
   /** Frames some steps of the bar. */
-  frame(steps) {
-    [...this.rail.children].forEach((block, at) => block.classList.toggle("framed", steps.includes(at)));
-  }
+  const frame = (framed) =>
+    [...rail.children].forEach((part, at) => part.classList.toggle("framed", framed.includes(at)));
 
-  /** `rail`: 0 if the lane is above the text, 1 if below, else -1. */
-  choose(rail) {
-    this.name.setAttribute("aria-pressed", rail >= 0);
-    this.track.dataset.rail = ["above", "below"][rail] ?? "";
-    if (rail < 0) this.frame([]);
+  /** Marks the lane as chosen. `place`: 0 if it is above the text, 1 if below, else -1. */
+  function mark(place) {
+    name.ariaPressed = place >= 0;
+    track.dataset.rail = ["above", "below"][place] ?? "";
+    if (place < 0) frame([]);
   }
 
   /** Shows the steps that ended until `time`. */
-  show(time) {
-    const { lane, longest } = this;
-    this.rail.style.clipPath = `inset(-3px ${Math.max(0, 100 - (100 * time) / longest).toFixed(3)}% -3px 0)`;
-    const done = lane.steps.filter(({ end }) => end <= time);
-    this.track.dataset.tokens = sum(done.map(({ tokens }) => tokens.length));
-    const over = done.length === lane.steps.length && lane.total > 0;
-    this.track.classList.toggle("over", over);
-    const now = { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
-    const words = over ? this.verdict() : [done.length ? count(Number(this.track.dataset.tokens), "token") : now];
-    if (this.said === String(words)) return;
-    this.said = String(words);
+  function show(time) {
+    rail.style.clipPath = `inset(-3px ${Math.max(0, 100 - (100 * time) / Math.max(1e-9, longest)).toFixed(3)}% -3px 0)`;
+    const done = steps.filter(({ end }) => end <= time);
+    const tokens = sum(done.map((step) => step.tokens.length));
+    const over = done.length === steps.length && total > 0;
+    track.dataset.tokens = tokens;
+    track.classList.toggle("over", over);
+    const now = { waiting: "waiting", running: "running now", "not run": "not run" }[state] || "";
+    const words = over ? verdict() : [done.length ? count(tokens, "token") : now];
+    if (said === String(words)) return;
+    said = String(words);
     const [main, pace = ""] = words;
-    this.result.replaceChildren(main, h("span", { class: "pace" }, pace));
+    result.replaceChildren(main, h("span.pace", {}, pace));
   }
 
   /** The result in words, and the mean time of a step. */
-  verdict() {
-    const { row, state, end, steps } = this.lane;
+  function verdict() {
+    const { row, end } = lane;
     if (!end) return [`${count(steps.length, "step")}, no times`];
     const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
-    const place = row && this.decided && number(row.place, 1, 99, null);
-    const words = `${place ? ordinal(place) : state} · ${time} · ${count(steps.length, "step")}`;
-    return [words, ` of ${fixed((1000 * end) / steps.length, 1)} ms`];
+    const place = decided && row?.place ? ordinal(row.place) : state;
+    return [`${place} · ${time} · ${count(steps.length, "step")}`, ` of ${paceOf(lane)} ms`];
   }
+
+  return { lane, track, frame, mark, show };
 }
 
 const SPEEDS = [
@@ -165,10 +145,9 @@ export class Player {
     this.play();
   }
 
-  /** Stops at a time. */
   seek(time) {
     this.playing = false;
-    this.time = Math.min(this.duration, Math.max(0, time));
+    this.time = clamp(time, 0, this.duration);
     this.changed();
   }
 
@@ -184,58 +163,34 @@ export function clockWords({ time, duration }) {
   return `${time.toFixed(digits)} of ${duration.toFixed(digits)} s`;
 }
 
-export class Controls {
-  constructor(player) {
-    this.player = player;
-    this.play = button("", { class: "play" }, () => player.toggle());
-    this.playing = null;
-    this.restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
-    this.slider = h("input", {
-      type: "range",
-      min: 0,
-      max: 1000,
-      step: 1,
-      value: 0,
-      class: "time",
-      "aria-label": "Time of the race",
-    });
-    this.clock = h("output", { class: "clock" });
-    this.speeds = SPEEDS.map(([speed, label]) => [
-      speed,
-      h("input", { type: "radio", name: "race-speed", value: speed }),
-      label,
-    ]);
-    this.box = h(
-      "div",
-      { class: "controls" },
-      this.play,
-      this.restart,
-      this.slider,
-      this.clock,
-      h(
-        "fieldset",
-        { class: "speeds" },
-        h("legend", { class: "spoken" }, "Speed of the replay"),
-        ...this.speeds.map(([, input, label]) => h("label", {}, input, h("span", {}, label))),
-      ),
-    );
-    this.slider.addEventListener("input", () => player.seek((Number(this.slider.value) / 1000) * player.duration));
-    for (const [speed, input] of this.speeds)
-      input.addEventListener("change", () => input.checked && player.slow(speed));
+export function playerControls(player) {
+  const play = button("", { class: "play" }, () => player.toggle());
+  const restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
+  const slider = h("input.time", {
+    type: "range",
+    min: 0,
+    max: 1000,
+    step: 1,
+    value: 0,
+    "aria-label": "Time of the race",
+    oninput: () => player.seek((slider.valueAsNumber / 1000) * player.duration),
+  });
+  const clock = h("output.clock", {});
+  const speeds = SPEEDS.map(([value]) =>
+    h("input", { type: "radio", name: "race-speed", value, onchange: () => player.slow(value) }),
+  );
+  const labels = SPEEDS.map(([, label], at) => h("label", {}, speeds[at], h("span", {}, label)));
+  const choice = h("fieldset.speeds", {}, h("legend.spoken", {}, "Speed of the replay"), ...labels);
+  const box = h("div.controls", {}, play, restart, slider, clock, choice);
+
+  function show() {
+    const { time, duration, playing, speed } = player;
+    box.hidden = duration <= 0;
+    showPlaying(play, playing, "Play the race");
+    slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
+    slider.ariaValueText = clock.textContent = clockWords(player);
+    for (const input of speeds) input.checked = Number(input.value) === speed;
   }
 
-  show() {
-    const { time, duration, playing, speed } = this.player;
-    this.box.hidden = duration <= 0;
-    if (this.playing !== playing) {
-      this.playing = playing;
-      this.play.replaceChildren(playIcon(playing));
-      this.play.setAttribute("aria-label", playing ? "Pause" : "Play the race");
-    }
-    this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
-    const words = clockWords(this.player);
-    this.slider.setAttribute("aria-valuetext", words);
-    this.clock.textContent = words;
-    for (const [value, input] of this.speeds) input.checked = value === speed;
-  }
+  return { box, show };
 }

@@ -1,36 +1,33 @@
 // The text of two runs, once: a rail of the steps of one run above every line, and of the other below. From the first difference on, the
 // texts are beside each other.
 
-import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
-import { readToken } from "../../assets/viewer/step.js";
+import { button, h, sum } from "../../assets/viewer/dom.js";
 import { broken } from "../../assets/viewer/text.js";
-import { LONE, OUTCOMES, PROPOSERS, count, inWords, milliseconds } from "../../assets/viewer/words.js";
+import { OUTCOMES, PROPOSERS, count, countInWords, milliseconds } from "../../assets/viewer/words.js";
 
 const SIDES = ["a", "b"]; // classes of the rails: above, below
 const LINE = 48; // pixels: line height in race.css
 const LONG = 300; // characters; of longer prompts only the end is shown
 const NAMED = { first: "first draft", second: "second draft", target: "large model" };
 
+/** Pairs of proposer and number of tokens, of the proposers that wrote some of these tokens. */
+export const proposersOf = (tokens) =>
+  PROPOSERS.map((who) => [who, tokens.filter(({ proposer }) => proposer === who).length]).filter(([, n]) => n);
+
 /** Parses a run; `end` is in seconds since the prompt was read; `from` and `to` of steps are places in the text, in characters.
  *  `marks`: whether each token is a mark instead of its text, which a log may lack. */
-export function readSide(raw, { marks = raw.textless === true } = {}) {
+export function readSide(raw, marks = raw.textless) {
   const tokens = (committed) =>
-    list(committed).map((pair) => {
-      const token = readToken(pair);
-      return { ...token, text: marks ? "▯" : token.text.replace(LONE, "\ufffd") };
-    });
+    committed.map(([words, proposer]) => ({ text: marks ? "▯" : words.toWellFormed(), proposer }));
   const length = (some) => sum(some.map((token) => token.text.length));
-  const lead = tokens(raw.lead);
+  const lead = tokens(raw.lead ?? []); // a lane that waits has no tokens yet
   let to = length(lead);
   let before = 0;
-  const steps = list(raw.steps).map((step) => {
-    const [elapsed, committed, outcome, boundary] = list(step);
-    const own = tokens(committed);
-    const [from, end] = [to, number(elapsed, 0, 1e6, 0)];
-    to += length(own);
-    const seconds = end - before;
+  const steps = (raw.steps ?? []).map(([end, committed, outcome, boundary]) => {
+    const [from, written, seconds] = [to, tokens(committed), end - before];
+    to += length(written);
     before = end;
-    return { from, to, tokens: own, end, seconds, outcome: text(outcome), boundary: whole(boundary, -1, 1e6, -1) };
+    return { from, to, tokens: written, end, seconds, outcome, boundary };
   });
   const all = [lead, ...steps.map((step) => step.tokens)].flat();
   return { raw, lead, steps, words: all.map((token) => token.text).join("") };
@@ -39,20 +36,20 @@ export function readSide(raw, { marks = raw.textless === true } = {}) {
 /** The length of the common beginning of two texts; null if they are equal. */
 export function firstDifference(one, other) {
   if (one === other) return null;
-  let at = 0;
-  while (at < Math.min(one.length, other.length) && one[at] === other[at]) at += 1;
-  return at;
+  let length = 0;
+  while (length < Math.min(one.length, other.length) && one[length] === other[length]) length += 1;
+  return length;
 }
 
 /** Tokens of a side as places in the text: `step` is -1 for the tokens of prefill; `starts`: whether the text of a step starts here. */
 const placesOf = ({ lead, steps }) => {
-  let at = 0;
+  let end = 0;
   return [{ tokens: lead }, ...steps].flatMap(({ tokens }, step) => {
-    const begin = at;
+    const stepFrom = end;
     return tokens.map(({ text: words, proposer }) => {
-      const from = at;
-      at += words.length;
-      return { from, to: at, step: step - 1, proposer, starts: from === begin };
+      const from = end;
+      end += words.length;
+      return { from, to: end, step: step - 1, proposer, starts: from === stepFrom };
     });
   });
 };
@@ -76,16 +73,18 @@ export function piecesOf(sides, from, to) {
 /** The step at a place of the text: that of the `side` whose step is longer there, and the other side's steps that end within it. Null if
  *  no step is there. `only`: the only side at this place, or null; `shared`: where the texts begin to differ. */
 export function stepAt(sides, place, only, shared) {
-  const at = sides.map(({ steps }, n) =>
+  const indices = sides.map(({ steps }, n) =>
     only === null || only === n ? steps.findIndex(({ from, to }) => from <= place && place < to) : -1,
   );
-  const [one, other] = sides.map(({ steps }, n) => (at[n] < 0 ? -1 : steps[at[n]].to - steps[at[n]].from));
+  const [one, other] = sides.map(({ steps }, n) =>
+    indices[n] < 0 ? -1 : steps[indices[n]].to - steps[indices[n]].from,
+  );
   const side = one > other ? 0 : 1;
-  if (at[side] < 0) return null;
-  const { from, to } = sides[side].steps[at[side]];
+  if (indices[side] < 0) return null;
+  const { from, to } = sides[side].steps[indices[side]];
   const within = (step) => step.to > from && step.to <= Math.min(to, shared);
   const others = only === null ? sides[1 - side].steps.flatMap((step, n) => (within(step) ? [n] : [])) : [];
-  return { side, step: at[side], others, from, to };
+  return { side, step: indices[side], others, from, to };
 }
 
 const SOUGHT = 400; // steps among which the first frame is chosen
@@ -105,67 +104,53 @@ export class TextsView {
   /** `open(side, step)` shows a step in Explore; `framed(steps)` is called with the chosen steps of both sides. */
   constructor(open, framed = () => {}) {
     Object.assign(this, { open, framed, sides: [], names: [], frame: null });
-    this.status = h("p", { class: "status", role: "status" });
-    this.words = h("div", {
-      class: "rails",
+    this.status = h("p.status", { role: "status" });
+    this.words = h("div.rails", {
       tabindex: 0,
       role: "region",
       "aria-label": "Text with the steps of both; arrow keys move from step to step",
+      onclick: (event) => this.point(event),
+      onpointermove: (event) => event.pointerType !== "touch" && this.point(event),
+      onkeydown: (event) => this.press(event),
     });
-    this.told = h("p", { class: "told", "aria-live": "polite" });
-    this.about = h("div", { class: "about" });
+    this.told = h("p.told", { "aria-live": "polite" });
+    this.about = h("div.about", {});
     const legend = PROPOSERS.map((who) =>
       h("li", {}, h("i", { class: `swatch ${who}`, "aria-hidden": "true" }), NAMED[who]),
     );
     this.box = h(
-      "section",
-      { class: "panel texts", "aria-label": "The text of both" },
-      h(
-        "div",
-        { class: "head" },
-        this.status,
-        h("ul", { class: "legend", "aria-label": "Who wrote a token" }, ...legend),
-      ),
+      "section.panel.texts",
+      { "aria-label": "The text of both" },
+      h("div.head", {}, this.status, h("ul.legend", { "aria-label": "Who wrote a token" }, ...legend)),
       this.words,
       this.told,
       this.about,
     );
-    const choose = ({ dataset: { from, side } }) => this.choose(Number(from), side === undefined ? null : Number(side));
-    const placeOf = (event) => event.target.closest?.("[data-from]");
-    this.words.addEventListener("pointermove", (event) => {
-      const piece = event.pointerType !== "touch" && placeOf(event);
-      if (piece) choose(piece);
-    });
-    this.words.addEventListener("click", (event) => {
-      const piece = placeOf(event);
-      if (piece) choose(piece);
-    });
-    this.words.addEventListener("keydown", (event) => {
-      const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-      if (!by || !this.frame) return;
-      const place = by > 0 ? this.frame.to : this.frame.from - 1;
-      this.choose(place, place < this.shared ? null : this.frame.side);
-      this.reveal();
-      event.preventDefault();
-    });
+  }
+
+  point({ target }) {
+    const { from, side } = target.closest("[data-from]")?.dataset ?? {};
+    if (from) this.choose(Number(from), side === undefined ? null : Number(side));
+  }
+
+  press(event) {
+    const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!by || !this.frame) return;
+    const place = by > 0 ? this.frame.to : this.frame.from - 1;
+    this.choose(place, place < this.shared ? null : this.frame.side);
+    this.reveal();
+    event.preventDefault();
   }
 
   /** `prompt`: the text before; `sides`: results of `readSide`; `asked`: whether the text answers the prompt instead of continuing it. */
   show(prompt, sides, names, asked = false) {
-    const textless = sides.some((side) => side.raw.textless === true);
-    if (textless) sides = sides.map(({ raw }) => readSide(raw, { marks: true }));
+    const textless = sides.some(({ raw }) => raw.textless);
+    if (textless) sides = sides.map(({ raw }) => readSide(raw, true));
     const at = textless ? null : firstDifference(...sides.map((side) => side.words));
     const shared = at ?? Math.min(...sides.map((side) => side.words.length));
     Object.assign(this, { sides, names, shared, until: null, frame: null });
-    const above = h(
-      "span",
-      {},
-      "Above each line the steps of ",
-      h("b", {}, names[0]),
-      ", below those of ",
-      h("b", {}, names[1]),
-      ". ",
-    );
+    const [one, other] = names.map((name) => h("b", {}, name));
+    const above = h("span", {}, "Above each line the steps of ", one, ", below those of ", other, ". ");
     const same = textless
       ? "At least one of them is a log without text: each ▯ is a token."
       : at === null
@@ -173,25 +158,19 @@ export class TextsView {
         : `The texts differ from character ${at + 1} on.`;
     this.status.replaceChildren(above, same);
     this.nodes = sides.map(() => []);
-    const rests = sides.map((side, n) => {
-      if (side.words.length <= shared)
-        return h("div", { class: "rest" }, h("b", { class: "whose" }, names[n]), "ends here");
-      const only = sides.map((other, m) => (m === n ? other : null));
-      return h(
-        "div",
-        { class: "rest" },
-        h("b", { class: "whose" }, names[n]),
-        ...this.pieces(side.words, only, shared, side.words.length, n),
-      );
+    const rests = sides.map(({ words }, n) => {
+      const only = sides.map((side, m) => (m === n ? side : null));
+      const rest = words.length > shared ? this.pieces(words, only, shared, words.length, n) : ["ends here"];
+      return h("div.rest", {}, h("b.whose", {}, names[n]), ...rest);
     });
     this.words.replaceChildren(
       h(
         "span",
         { class: asked ? "prompt asked" : "prompt" },
-        (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).replace(LONE, "\ufffd"),
+        (prompt.length > LONG ? `…${prompt.slice(-LONG)}` : prompt).toWellFormed(),
       ),
       ...this.pieces(sides[0].words, sides, 0, shared, null),
-      sides.some((side) => side.words.length > shared) ? h("div", { class: "rests" }, ...rests) : "",
+      sides.some((side) => side.words.length > shared) ? h("div.rests", {}, ...rests) : "",
     );
     for (const part of [this.told, this.about]) part.replaceChildren();
     this.framed([[], []]);
@@ -200,7 +179,6 @@ export class TextsView {
     this.reveal();
   }
 
-  /** Scrolls to the framed step. */
   reveal() {
     const node = this.words.querySelector(".opens");
     if (node) this.words.scrollTop = Math.max(0, node.offsetTop - LINE);
@@ -238,61 +216,60 @@ export class TextsView {
 
   /** Frames the step at a place; `only`: as in `stepAt`. */
   choose(place, only) {
-    const found = stepAt(this.sides, place, only, this.shared);
-    if (!found || (this.frame?.side === found.side && this.frame.step === found.step)) return;
-    this.frame = found;
-    const { side: n, step, others, from, to } = found;
+    const frame = stepAt(this.sides, place, only, this.shared);
+    if (!frame || (this.frame?.side === frame.side && this.frame.step === frame.step)) return;
+    this.frame = frame;
+    const { side: n, step, others, from, to } = frame;
     for (const piece of this.nodes.flat()) {
       const inside = piece.from >= from && piece.to <= to && (piece.side === null || piece.side === n);
       piece.node.classList.toggle("framed", inside);
       piece.node.classList.toggle("opens", inside && piece.from === from);
       piece.node.classList.toggle("closes", inside && piece.to === to);
     }
-    this.tell(found);
+    this.tell(frame);
     this.framed(n ? [others, [step]] : [[step], others]);
   }
 
-  tell({ side: n, step: at, others }) {
+  tell({ side, step: at, others }) {
     const { names, sides } = this;
-    const step = sides[n].steps[at];
+    const step = sides[side].steps[at];
     const timed = (seconds) => (seconds > 0 ? `, ${milliseconds(seconds)}` : "");
-    const tokens = (some) => `${inWords(some)} token${some === 1 ? "" : "s"}`;
-    const by = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(
-      ([, k]) => k,
-    );
-    const rest = others.map((number) => sides[1 - n].steps[number]);
-    const needed = `${inWords(rest.length)} step${rest.length === 1 ? "" : "s"}`;
+    const rest = others.map((number) => sides[1 - side].steps[number]);
     this.told.replaceChildren(
       "Here ",
-      h("b", {}, names[n]),
-      ` wrote ${tokens(step.tokens.length)} in one step${timed(step.seconds)}: `,
-      ...by.flatMap(([who, k], place) => [
+      h("b", {}, names[side]),
+      ` wrote ${countInWords(step.tokens.length, "token")} in one step${timed(step.seconds)}: `,
+      ...proposersOf(step.tokens).flatMap(([who, n], place) => [
         place ? ", " : "",
-        h("b", { class: who }, `${k} from ${who === "second" ? "a" : "the"} ${NAMED[who]}`),
+        h("b", { class: who }, `${n} from ${who === "second" ? "a" : "the"} ${NAMED[who]}`),
       ]),
       ...(rest.length
-        ? ["; ", h("b", {}, names[1 - n]), ` needed ${needed}${timed(sum(rest.map(({ seconds }) => seconds)))}`]
+        ? [
+            "; ",
+            h("b", {}, names[1 - side]),
+            ` needed ${countInWords(rest.length, "step")}${timed(sum(rest.map(({ seconds }) => seconds)))}`,
+          ]
         : []),
       ".",
     );
-    const lines = [[n, [at]], ...(others.length ? [[1 - n, others]] : [])].sort(([x], [y]) => x - y);
+    const lines = side ? [others, [at]] : [[at], others]; // by side
     this.about.replaceChildren(
-      ...lines.map(([side, numbers]) => {
+      ...lines.map((numbers, n) => {
+        if (!numbers.length) return "";
         const [first, last] = [numbers[0], numbers.at(-1)];
-        const { outcome, boundary } = sides[side].steps[first];
-        const { mark, words } = OUTCOMES[outcome] ?? { mark: "", words: "" };
+        const { outcome, boundary } = sides[n].steps[first];
         const parts = [
-          words && `${mark} ${words}`,
+          outcome && `${OUTCOMES[outcome].mark} ${OUTCOMES[outcome].words}`,
           boundary < 0 ? "" : `${count(boundary, "token")} of the first draft accepted`,
         ];
         const said = first === last ? parts.filter(Boolean).join(", ") : "";
-        const name = `${names[side]}, ${first === last ? "step" : "steps"} ${first + 1}${first === last ? "" : ` to ${last + 1}`}`;
+        const name = `${names[n]}, ${first === last ? "step" : "steps"} ${first + 1}${first === last ? "" : ` to ${last + 1}`}`;
         return h(
           "span",
           {},
           h("b", {}, name),
           said && `: ${said}`,
-          button("Explore →", { class: "explore", "aria-label": `Explore → ${name}` }, () => this.open(side, first)),
+          button("Explore →", { class: "explore", "aria-label": `Explore → ${name}` }, () => this.open(n, first)),
         );
       }),
     );

@@ -2,11 +2,12 @@
 // between views, and a reload restores the view. A link can also name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
+import { emit } from "../../assets/viewer/dom.js";
+import { explorer } from "../static/explorer.js";
 
 const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
 
-export const explorer = () => document.querySelector("#explorer [data-run]");
 const tour = () => document.querySelector("#learn [data-chapter]");
 /** Whether two states belong to one history entry: they have the same tab and run. */
 const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
@@ -112,10 +113,9 @@ export class Address {
     }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
-    if (chapter) tour()?.dispatchEvent(new CustomEvent("learn:go", { detail: { chapter: Number(chapter) } }));
+    if (chapter && tour()) emit(tour(), "learn:go", { chapter: Number(chapter) });
     if (run && run !== this.list().shown) this.show(run, step, node);
-    else if (step !== null && explorer())
-      explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+    else if (step !== null && explorer()) emit(explorer(), "explorer:select", { step, node });
     this.soon();
   }
 }

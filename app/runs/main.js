@@ -3,7 +3,11 @@
 import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
-import { Address, explorer, openLinked } from "./address.js";
+import { explorer } from "../static/explorer.js";
+import { Address, openLinked } from "./address.js";
+
+const TOO_LONG = "The prompt is too long for a link: save the trace instead.";
+const COPIED = "Link copied. It contains the prompt and the settings, from which the run can be repeated.";
 
 /** Hours and minutes, with the date if it is not today. */
 function clock(seconds) {
@@ -20,28 +24,21 @@ function runRow(run, { number, shown, ticked }, act) {
     class: "tick",
     title: "In the class file",
     "aria-label": `Run ${number} in the class file: ${run.label}`,
+    checked: ticked,
+    onchange: () => act.tick(run, tick.checked),
   });
-  tick.checked = ticked;
-  tick.addEventListener("change", () => act.tick(run, tick.checked));
-  const name = h("b", {}, `${number}. ${spoken(run.label, 200)}`);
-  const open = h(
-    "button",
-    {
-      type: "button",
-      class: "open",
-      "aria-current": shown ? "true" : null,
-      title: shown ? "Shown in Explore" : "Show in Explore",
-    },
-    name,
-    h("span", {}, `${run.about} · ${clock(run.at)}`),
+  const open = button(
+    [h("b", {}, `${number}. ${spoken(run.label, 200)}`), h("span", {}, `${run.about} · ${clock(run.at)}`)],
+    { class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" },
+    () => act.show(run),
   );
   const tool = (kind, mark, words) =>
     button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () =>
       act[kind](run, row),
     );
   const tools = h(
-    "span",
-    { class: "tools" },
+    "span.tools",
+    {},
     tool("up", "▲", "Move up"),
     tool("down", "▼", "Move down"),
     tool("rename", "✎", "Rename"),
@@ -50,13 +47,24 @@ function runRow(run, { number, shown, ticked }, act) {
     tool("remove", "✕", "Remove"),
   );
   const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, tick, open, tools);
-  open.addEventListener("click", () => act.show(run));
   return row;
 }
 
 /** Replaces the name by an input. At the end, calls `done(words)` with the new name, or with null if the name stays. */
 function nameField(row, label, done) {
-  const input = h("input", { type: "text", maxlength: 60, value: label, "aria-label": "Name of the run" });
+  const input = h("input", {
+    type: "text",
+    maxlength: 60,
+    value: label,
+    "aria-label": "Name of the run",
+    onblur: () => end(input.value),
+    onkeydown: (event) => {
+      event.stopPropagation();
+      if (event.key !== "Enter" && event.key !== "Escape") return;
+      event.preventDefault(); // otherwise Enter would also press the next button with the focus
+      end(event.key === "Enter" ? input.value : null);
+    },
+  });
   const open = row.querySelector(".open");
   let over = false;
   const end = (words) => {
@@ -65,13 +73,6 @@ function nameField(row, label, done) {
     input.replaceWith(open);
     done(words);
   };
-  input.addEventListener("keydown", (event) => {
-    event.stopPropagation();
-    if (event.key !== "Enter" && event.key !== "Escape") return;
-    event.preventDefault(); // otherwise Enter would also press the next button with the focus
-    end(event.key === "Enter" ? input.value : null);
-  });
-  input.addEventListener("blur", () => end(input.value));
   open.replaceWith(input);
   input.focus();
   input.select();
@@ -109,155 +110,120 @@ function listenForKeys() {
 }
 
 /** The list of this window's runs, with buttons for each run and for all runs together. */
-class RunsView {
-  constructor(element, trigger, options) {
-    Object.assign(this, {
-      element,
-      trigger,
-      options,
-      data: { shown: "", runs: [] },
-      naming: false,
-      linked: false,
-      moved: null,
-    });
-    this.left = new Set(); // keys of the runs that the class file leaves out
-    this.rows = new Map(); // by key: the row and the state that it was made from
-    this.title = h("summary", {});
-    this.list = h("ol", {});
-    this.said = h("p", { class: "said", role: "status" });
-    this.heading = h("input", {
-      type: "text",
-      maxlength: 120,
-      placeholder: "Title of the class file",
-      "aria-label": "Title of the class file",
-    });
-    const together = (kind, words, hint) =>
-      button(words, { class: "small", title: hint, "data-kind": kind }, () => this.together(kind));
-    this.all = h(
-      "p",
-      { class: "all" },
-      together("traces", "Save all", "All runs in one file that “Open a trace” opens"),
-      button("Side by side", { class: "small", title: "The ticked runs of one prompt as lanes in Race" }, () => {
-        document.querySelector("#drawer .close-fold")?.click();
-        this.trigger("race", { keys: this.ticked });
-      }),
-      this.heading,
-      together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"),
-    );
-    this.details = h(
-      "details",
-      { class: "panel kept", open: matchMedia("(min-width: 901px)").matches },
-      this.title,
-      this.list,
-      this.all,
-      this.said,
-    );
-    element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, this.details));
-    this.address = new Address(
-      () => this.data,
-      (key, step, node) => trigger("show", { key, step, node }),
-    );
-    this.acts = {
-      tick: ({ key }, on) => (on ? this.left.delete(key) : this.left.add(key)),
-      up: ({ key }) => this.move(key, -1, "up"),
-      down: ({ key }) => this.move(key, 1, "down"),
-      show: ({ key }) => trigger("show", { key, open: true }),
-      remove: ({ key }) => trigger("remove", { key }),
-      file: ({ key }) => trigger("file", { key }),
-      rename: (run, row) => this.rename(run, row),
-      link: (run) => this.copyLink(run),
-    };
-  }
+function runsView(element, trigger, options) {
+  let data = { shown: "", runs: [] };
+  let naming = false; // whether a run is being renamed
+  let linked = false; // whether the trace that the address names was opened
+  let moved = null; // the button that moved a run
+  let rows = new Map(); // by key: the row and the state that it was made from
+  const left = new Set(); // keys of the runs that the class file leaves out
+  const title = h("summary", {});
+  const list = h("ol", {});
+  const said = h("p.said", { role: "status" });
+  const name = "Title of the class file";
+  const heading = h("input", { type: "text", maxlength: 120, placeholder: name, "aria-label": name });
+  const small = (words, hint, act) => button(words, { class: "small", title: hint }, act);
+  const sideBySide = () => {
+    document.querySelector("#drawer .close-fold")?.click();
+    trigger("race", { keys: ticked() });
+  };
+  const all = h(
+    "p.all",
+    {},
+    small("Save all", "All runs in one file that “Open a trace” opens", () => together("traces")),
+    small("Side by side", "The ticked runs of one prompt as lanes in Race", sideBySide),
+    heading,
+    small("Class file", "The ticked runs in one page that works offline, with quiz and Learn", () => together("class")),
+  );
+  const wide = matchMedia("(min-width: 901px)").matches;
+  const details = h("details.panel.kept", { open: wide }, title, list, all, said);
+  element.replaceChildren(h("section.panels", { "aria-label": "Runs of this window" }, details));
+  const address = new Address(
+    () => data,
+    (key, step, node) => trigger("show", { key, step, node }),
+  );
+  const acts = {
+    tick: ({ key }, on) => (on ? left.delete(key) : left.add(key)),
+    up: ({ key }) => move(key, -1, "up"),
+    down: ({ key }) => move(key, 1, "down"),
+    show: ({ key }) => trigger("show", { key, open: true }),
+    remove: ({ key }) => trigger("remove", { key }),
+    file: ({ key }) => trigger("file", { key }),
+    rename,
+    link: async ({ query }) => say(await copyLink(query, TOO_LONG, COPIED)),
+  };
 
   /** Shows a new state of the list (JSON), and saves the file in it, if there is one. */
-  load(value) {
+  function load(value) {
     const { shown, runs, file } = readJson(value) ?? { shown: "", runs: [] };
-    this.data = { shown, runs };
-    this.element.dataset.runs = this.data.runs.length;
-    this.all.hidden = this.data.runs.length < 2; // a single run is saved with Share
-    this.draw();
+    data = { shown, runs };
+    element.dataset.runs = runs.length;
+    all.hidden = runs.length < 2; // a single run is saved with Share
+    draw();
     if (file) save(file);
-    if (!this.linked && this.data.shown) {
-      this.linked = true; // the window's runs are restored, so a trace opened now stays in the list
-      openLinked(this.options, (words) => {
-        this.said.textContent = words;
-        this.details.open = true;
+    if (!linked && shown) {
+      linked = true; // the window's runs are restored, so a trace opened now stays in the list
+      openLinked(options, (words) => {
+        said.textContent = words;
+        details.open = true;
       });
     }
-    this.address.soon();
+    address.soon();
   }
 
-  draw() {
-    if (this.naming) return;
-    const { runs, shown } = this.data;
-    const focused = this.list.contains(document.activeElement)
-      ? document.activeElement.closest("li").dataset.key
-      : null;
-    this.title.textContent = `Runs of this window (${runs.length})`;
+  function draw() {
+    if (naming) return;
+    const { runs, shown } = data;
+    const { activeElement } = document;
+    const focused = list.contains(activeElement) ? activeElement.closest("li").dataset.key : null;
+    title.textContent = `Runs of this window (${runs.length})`;
     // Unchanged rows stay in place: replacing one between press and release would lose the click.
     const drawn = runs.map((run, at) => {
-      const is = { number: runs.length - at, shown: run.key === shown, ticked: !this.left.has(run.key) };
+      const is = { number: runs.length - at, shown: run.key === shown, ticked: !left.has(run.key) };
       const state = JSON.stringify([run, is]);
-      const before = this.rows.get(run.key);
-      return [run.key, before?.state === state ? before : { state, row: runRow(run, is, this.acts) }];
+      const before = rows.get(run.key);
+      return [run.key, before?.state === state ? before : { state, row: runRow(run, is, acts) }];
     });
-    this.rows = new Map(drawn);
-    const rows = drawn.map(([, { row }]) => row);
-    for (const row of [...this.list.children]) if (!rows.includes(row)) row.remove();
-    rows.forEach(
-      (row, at) => this.list.children[at] === row || this.list.insertBefore(row, this.list.children[at] ?? null),
-    );
-    const again = focused && this.rowOf(focused);
+    rows = new Map(drawn);
+    const items = drawn.map(([, { row }]) => row);
+    for (const row of [...list.children]) if (!items.includes(row)) row.remove();
+    items.forEach((row, at) => list.children[at] === row || list.insertBefore(row, list.children[at] ?? null));
+    const again = rows.get(focused)?.row;
     if (again && !again.contains(document.activeElement))
-      again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
-    this.moved = null;
+      again.querySelector(moved?.key === focused ? `[data-act=${moved.kind}]` : ".open").focus();
+    moved = null;
   }
 
-  rowOf(key) {
-    return [...this.list.children].find((row) => row.dataset.key === key);
-  }
-
-  say(words) {
-    this.said.textContent = words;
-    setTimeout(() => this.said.textContent === words && (this.said.textContent = ""), 6000);
+  function say(words) {
+    said.textContent = words;
+    setTimeout(() => said.textContent === words && (said.textContent = ""), 6000);
   }
 
   /** Requests one file: the traces of all runs, or the class file, which opens at the pinned step. */
-  together(kind) {
-    const { pinned } = explorer() ? explorer().dataset : {};
-    const [keys, title] = [this.ticked, this.heading.value];
-    this.trigger("together", { kind, step: pinned ? Number(pinned) : null, keys, title });
+  function together(kind) {
+    const pinned = explorer()?.dataset.pinned;
+    const step = pinned ? Number(pinned) : null;
+    trigger("together", { kind, step, keys: ticked(), title: heading.value });
   }
 
-  /** The keys of the ticked runs. */
-  get ticked() {
-    return this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));
+  const ticked = () => data.runs.map(({ key }) => key).filter((key) => !left.has(key));
+
+  function move(key, by, kind) {
+    trigger("move", { key, by });
+    moved = { key, kind }; // the focus returns to this button
   }
 
-  move(key, by, kind) {
-    this.trigger("move", { key, by });
-    this.moved = { key, kind }; // the focus returns to this button
-  }
-
-  rename({ key, label }, row) {
-    this.naming = true;
+  function rename({ key, label }, row) {
+    naming = true;
     nameField(row, label, (words) => {
-      this.naming = false;
-      if (words !== null && words.trim() && words !== label) this.trigger("rename", { key, label: words });
-      this.draw();
-      this.rowOf(key)?.querySelector('[data-act="rename"]').focus();
+      naming = false;
+      if (words !== null && words.trim() && words !== label) trigger("rename", { key, label: words });
+      draw();
+      rows.get(key)?.row.querySelector('[data-act="rename"]').focus();
     });
   }
 
-  async copyLink({ query }) {
-    this.say(
-      await copyLink(
-        query,
-        "The prompt is too long for a link: save the trace instead.",
-        "Link copied. It contains the prompt and the settings, from which the run can be repeated.",
-      ),
-    );
-  }
+  return { load };
 }
 
 function save({ name, type, text, base64 }) {
@@ -265,7 +231,7 @@ function save({ name, type, text, base64 }) {
 }
 
 export function start(element, trigger, props, watch, server, options) {
-  const view = new RunsView(element, trigger, options);
+  const view = runsView(element, trigger, options);
   rememberForms();
   listenForKeys();
   watch("value", () => view.load(props.value));

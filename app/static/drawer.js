@@ -5,23 +5,18 @@ import { button } from "../../assets/viewer/dom.js";
 const LABEL = "Methods, settings and runs";
 
 export function start(element) {
-  const opener = button("⋯", {
-    title: LABEL,
-    "aria-label": LABEL,
-    "aria-controls": "drawer",
-    "aria-expanded": "false",
-  });
+  const names = { title: LABEL, "aria-label": LABEL, "aria-controls": "drawer", "aria-expanded": "false" };
+  const opener = button("⋯", names, () => toggle(!isOpen()));
   const close = button("✕", { class: "close-fold", "aria-label": "Close" }, () => toggle(false));
   const drawer = () => document.getElementById("drawer");
   const isOpen = () => Boolean(drawer()?.classList.contains("open"));
   const toggle = (open, focus = true) => {
     drawer().classList.toggle("open", open);
-    opener.setAttribute("aria-expanded", open);
+    opener.ariaExpanded = open;
     if (open && !drawer().contains(close)) drawer().prepend(close);
     if (focus) (open ? close : opener).focus();
   };
   element.replaceChildren(opener);
-  opener.addEventListener("click", () => toggle(!isOpen()));
   // an open list of a control handles Escape itself
   const inList = (target) => target.closest("[role='listbox'], [aria-expanded='true'][role='combobox']");
   document.addEventListener(

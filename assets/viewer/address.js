@@ -55,14 +55,14 @@ export function withFields(words, changes) {
  *  known field. */
 export function queryOfHash(hash, query) {
   const asked = new URLSearchParams(hash);
-  const known = PLACE_FIELDS.filter((name) => asked.has(name));
-  if (!known.length) return null;
+  const named = PLACE_FIELDS.filter((name) => asked.has(name));
+  if (!named.length) return null;
   const over = [];
   const learn = ["chapter", "stop"];
   if (!asked.has("tab")) over.push("tab"); // drop the open tab: a chapter opens Learn, a step Explore
   if (["step", ...learn].some((name) => asked.has(name))) over.push(...learn);
   if (GAMES.some((name) => asked.has(name))) over.push(...GAMES, "beat"); // one game at a time
   const changes = Object.fromEntries(over.map((name) => [name, ""]));
-  for (const name of known) changes[name === "theme" ? "__theme" : name] = asked.get(name);
+  for (const name of named) changes[name === "theme" ? "__theme" : name] = asked.get(name);
   return withFields(query, changes);
 }

@@ -13,7 +13,6 @@ const PARTS = [
 ];
 const LEAST = 0.05; // passes; smaller parts are not named
 
-export const passCount = (n) => `${n} ${n === 1 ? "pass" : "passes"}`;
 export const passes = (cost) => (fixed(cost, 1) === "1.0" ? "1 pass" : `${fixed(cost, 1)} passes`);
 
 /** The result of a step, from its tokens and its cost: passes saved or lost. */
@@ -27,7 +26,7 @@ export function savedWords(brought, cost) {
 
 /** A row for `barRows`: the parts of the cost of a step that brings `brought` tokens. */
 export function costRow(name, note, parts, brought) {
-  const cost = sum(Object.values(parts));
+  const cost = sum(parts);
   const words = [savedWords(brought, cost), timesWords(brought / cost, "")];
   return { name, note, parts, brought, total: passes(cost), words };
 }
@@ -39,18 +38,12 @@ export function costRow(name, note, parts, brought) {
  * and lines of `words`: text at the end of the row; `brought`: tokens of a step, marked in the row.
  */
 export function barRows(rows) {
-  const most =
-    1.02 *
-    Math.max(1, ...rows.map(({ brought }) => brought), ...rows.map(({ parts }) => sum(Object.values(parts ?? {}))));
+  const most = 1.02 * Math.max(1, ...rows.map(({ brought }) => brought), ...rows.map(({ parts }) => sum(parts ?? {})));
   const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
   const bar = ({ parts, tokens }) =>
     tokens
       ? tokens.map((token) =>
-          h(
-            "span",
-            { class: "one", style: width(1), title: quoted(token) },
-            h("i", {}, visible(token.trim() || token, 16)),
-          ),
+          h("span.one", { style: width(1), title: quoted(token) }, h("i", {}, visible(token.trim() || token, 16))),
         )
       : PARTS.filter(([stage]) => parts?.[stage]).map(([stage, name]) =>
           h("span", {
@@ -64,30 +57,20 @@ export function barRows(rows) {
       h("span", { class: stage }, `${name} ${fixed(parts[stage], 1)}`),
     );
   return h(
-    "div",
-    { class: "bars", style: `--unit:${(100 / most).toFixed(3)}%` },
+    "div.bars",
+    { style: `--unit:${(100 / most).toFixed(3)}%` },
     ...rows.map((row) =>
       h(
-        "div",
-        { class: "bar-row" },
-        h("span", { class: "name" }, h("b", {}, row.name), row.note ? h("small", {}, row.note) : ""),
+        "div.bar-row",
+        {},
+        h("span.name", {}, h("b", {}, row.name), row.note ? h("small", {}, row.note) : ""),
         h(
-          "span",
-          { class: "cost" },
-          h(
-            "span",
-            { class: "rail" },
-            ...bar(row),
-            h("i", { class: "goal", style: `left:${((100 * row.brought) / most).toFixed(2)}%` }),
-          ),
-          h("span", { class: "parts" }, ...named(row)),
+          "span.cost",
+          {},
+          h("span.rail", {}, ...bar(row), h("i.goal", { style: `left:${((100 * row.brought) / most).toFixed(2)}%` })),
+          h("span.parts", {}, ...named(row)),
         ),
-        h(
-          "span",
-          { class: "value" },
-          h("b", {}, row.total),
-          ...(row.words ?? []).map((words) => h("small", {}, words)),
-        ),
+        h("span.value", {}, h("b", {}, row.total), ...(row.words ?? []).map((words) => h("small", {}, words))),
       ),
     ),
   );

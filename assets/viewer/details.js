@@ -1,7 +1,7 @@
 // Details of one node, or of the whole step if no node is selected: in the panel beside the tree and in the tooltip.
 
 import { BONUS, nodeOf } from "./step.js";
-import { button, h, sum } from "./dom.js";
+import { clamp, closeButton, h, sum } from "./dom.js";
 import {
   alternativesOf,
   bonusSentence,
@@ -21,24 +21,24 @@ import { STAGES, count, milliseconds, probability, took, visible } from "./words
 
 /** A horizontal bar, filled up to `share` (0 to 1). */
 const rail = (share, kind) =>
-  h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
+  h("span.rail", {}, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
 
 function meter(label, p, kind, note) {
-  const value = h("span", { class: "value" }, probability(p, 3));
+  const value = h("span.value", {}, probability(p, 3));
   return h(
-    "div",
-    { class: "meter" },
-    h("span", { class: "name" }, label),
+    "div.meter",
+    {},
+    h("span.name", {}, label),
     rail(p || 0, kind),
     value,
-    note ? h("span", { class: "note" }, note) : null,
+    note ? h("span.note", {}, note) : null,
   );
 }
 
 function nodeTitle(node, words) {
   return h(
-    "div",
-    { class: "title" },
+    "div.title",
+    {},
     h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)),
     h("span", {}, words),
   );
@@ -48,8 +48,8 @@ function nodeTitle(node, words) {
 export function nodeCard(step, id) {
   if (id === BONUS) {
     return h(
-      "div",
-      { class: "card" },
+      "div.card",
+      {},
       nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("large model", step.bonus.p, "target"),
@@ -58,8 +58,8 @@ export function nodeCard(step, id) {
   }
   const node = step.nodes.get(id);
   const card = h(
-    "div",
-    { class: "card" },
+    "div.card",
+    {},
     nodeTitle(node, `token ${node.depth} · ${originWords(step, node)}`),
     h("p", { class: node.state }, nodeSentence(step, node)),
   );
@@ -83,14 +83,14 @@ function targetRows(step, node) {
   const words = draw && node.id !== BONUS ? textbookWords(step, node) : "";
   return [
     ...topRows(heading, targetTopOf(step, node), "target", step.sampled, draw),
-    words ? h("p", { class: "textbook" }, words) : "",
+    words ? h("p.textbook", {}, words) : "",
   ];
 }
 
 function topRows(heading, top, proposer, sampled, draw) {
   return top.length
     ? [
-        h("div", { class: "heading" }, heading),
+        h("div.heading", {}, heading),
         h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled, draw))),
       ]
     : [];
@@ -109,16 +109,15 @@ function alternativeRow(a, proposer, sampled, draw) {
   return h(
     "li",
     { class: a.own ? "own" : null },
-    h("bdi", { class: "word" }, visible(a.text, 14)),
+    h("bdi.word", {}, visible(a.text, 14)),
     draw ? "" : rail(a.p, proposer),
-    h("span", { class: "value" }, probability(a.p, 3)),
-    draw ? h("span", { class: "score" }, scoreWords(draw, a)) : "",
-    h("span", { class: "mark" }, markOf(a, proposer === "target", sampled)),
+    h("span.value", {}, probability(a.p, 3)),
+    draw ? h("span.score", {}, scoreWords(draw, a)) : "",
+    h("span.mark", {}, markOf(a, proposer === "target", sampled)),
   );
 }
 
-/** The number of sequential drafter passes, if known. */
-const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
+const passWords = (step) => (step.passes ? `, ${count(step.passes, "pass")}` : "");
 
 /** Where the second drafts start, or if no prefixes were selected, the number of further drafts; null without further drafts. */
 function redraftFact({ branches, selected }) {
@@ -129,7 +128,7 @@ function redraftFact({ branches, selected }) {
 
 /** The card of a step: a table of its stages with their times, then sentences. */
 function stepCard(step, total) {
-  const spent = sum(Object.values(step.seconds));
+  const spent = sum(step.seconds);
   const facts = {
     first_draft: step.levels.length
       ? count(step.levels.length, "level") + passWords(step)
@@ -147,9 +146,9 @@ function stepCard(step, total) {
       "tr",
       { "data-stage": stage },
       h("th", { scope: "row" }, name),
-      h("td", { class: "fact" }, facts[stage] || ""),
-      h("td", { class: "time" }, rail(spent ? step.seconds[stage] / spent : 0, stage)),
-      h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
+      h("td.fact", {}, facts[stage] || ""),
+      h("td.time", {}, rail(spent ? step.seconds[stage] / spent : 0, stage)),
+      h("td.value", {}, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
   const equal = equalDrafts(step).map(
@@ -159,84 +158,69 @@ function stepCard(step, total) {
     ? "Tap a token of the tree for its probabilities."
     : "Point at a token of the tree for its probabilities.";
   return h(
-    "div",
-    { class: "card" },
+    "div.card",
+    {},
     h(
-      "div",
-      { class: "title" },
+      "div.title",
+      {},
       h("b", {}, `Step ${step.index + 1}`),
       h("span", {}, `of ${total} · ${spent ? took(step, spent) : "no stage times in this run"}`),
     ),
-    h("table", { class: "stages" }, h("tbody", {}, ...rows)),
+    h("table.stages", {}, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
-    h("p", { class: "hint" }, hint),
+    h("p.hint", {}, hint),
   );
 }
 
-/** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. */
-export class DetailsView {
-  uses = ["step", "node", "total", "data", "question", "zoom", "fresh"];
+/** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. `redraft`: the what-if
+ *  question and its answer; `places`: the clickable positions in the strip. */
+export function detailsView({ details: host, redraft: below }, state, redraft, places, strip) {
+  let inView = 0; // number of the latest answer that was scrolled into view
+  const close = closeButton("Release the node", () => state.set({ node: null }));
+  const body = h("div.body", {});
+  host.append(close, body);
 
-  /** `redraft`: the what-if question and its answer; `places`: the clickable positions in the strip. */
-  constructor({ details: host, redraft: below }, state, redraft, places, strip) {
-    Object.assign(this, { host, below, redraft, places, strip });
-    this.inView = 0; // number of the latest answer that was scrolled into view
-    this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () =>
-      state.set({ node: null }),
-    );
-    this.body = h("div", { class: "body" });
-    host.append(this.close, this.body);
-  }
-
-  show({ step, node, total }) {
-    const { below, redraft } = this;
+  function show({ step, node, total }) {
     const card = redraft.card(step);
     below.hidden = !card;
     below.replaceChildren(card || "");
-    if (card) this.placeCard(redraft.here);
-    this.showPanel(step, node, total);
-    this.places.mark(card ? redraft.here.prefix : null);
+    if (card) placeCard(redraft.here);
+    const chosen = step && nodeOf(step, node);
+    close.hidden = !chosen;
+    host.dataset.node = chosen ? node : "";
+    body.replaceChildren(step ? (chosen ? nodeCard(step, node) : stepCard(step, total)) : "");
+    places.mark(card ? redraft.here.prefix : null);
   }
 
   /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
-  placeCard({ prefix, answer, number }) {
-    const { below, strip } = this;
-    const room = strip.viewport.size.width - below.offsetWidth;
-    below.style.left = `${Math.max(0, Math.min(room, strip.x(prefix + 0.5) * strip.scale - below.offsetWidth / 2))}px`;
-    if (this.inView !== number) below.scrollIntoView({ block: "nearest" });
-    this.inView = answer ? number : this.inView;
+  function placeCard({ prefix, answer, number }) {
+    const width = below.offsetWidth;
+    const left = strip.x(prefix + 0.5) * strip.scale - width / 2;
+    below.style.left = `${clamp(left, 0, strip.viewport.size.width - width)}px`;
+    if (inView !== number) below.scrollIntoView({ block: "nearest" });
+    if (answer) inView = number;
   }
 
-  showPanel(step, node, total) {
-    const known = step && nodeOf(step, node);
-    this.close.hidden = !known;
-    this.host.dataset.node = known ? node : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
-  }
+  return { uses: ["step", "node", "total", "data", "question", "zoom", "fresh"], show };
 }
 
 /** One tooltip for all views, kept inside the view's box. */
-export class Tooltip {
-  constructor(root) {
-    this.root = root;
-    this.box = h("div", { class: "tip", role: "tooltip", hidden: true });
-    root.append(this.box);
-  }
+export function tooltipIn(root) {
+  const box = h("div.tip", { role: "tooltip", hidden: true });
+  root.append(box);
 
-  show(content, clientX, clientY) {
-    this.box.replaceChildren(content);
-    this.box.hidden = false;
-    const frame = this.root.getBoundingClientRect();
-    const own = this.box.getBoundingClientRect();
+  function show(content, clientX, clientY) {
+    box.replaceChildren(content);
+    box.hidden = false;
+    const frame = root.getBoundingClientRect();
+    const { width, height } = box.getBoundingClientRect();
     let x = clientX - frame.left + 14;
     let y = clientY - frame.top + 16;
-    if (x + own.width > frame.width - 4) x = clientX - frame.left - own.width - 14;
-    if (clientY + 16 + own.height > innerHeight) y = clientY - frame.top - own.height - 12;
-    this.box.style.left = Math.max(4, x) + "px";
-    this.box.style.top = Math.max(4, y) + "px";
+    if (x + width > frame.width - 4) x = clientX - frame.left - width - 14;
+    if (clientY + 16 + height > innerHeight) y = clientY - frame.top - height - 12;
+    box.style.left = Math.max(4, x) + "px";
+    box.style.top = Math.max(4, y) + "px";
   }
 
-  hide() {
-    this.box.hidden = true;
-  }
+  return { show, hide: () => (box.hidden = true) };
 }

@@ -1,38 +1,52 @@
 // Builds elements. Text enters the page only as text nodes, so text from a model cannot become markup.
 
 export const SVG = "http://www.w3.org/2000/svg";
+const HTML = "http://www.w3.org/1999/xhtml";
 
-function fill(node, attributes, children) {
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value !== null && value !== undefined && value !== false)
-      node.setAttribute(name, value === true ? "" : String(value));
+const isThere = (value) => value !== null && value !== undefined && value !== false;
+
+function element(namespace, [tag, ...classes], attributes, children) {
+  const made = document.createElementNS(namespace, tag);
+  for (const [name, value] of Object.entries({ class: classes.join(" ") || null, ...attributes })) {
+    if (typeof value === "function") made.addEventListener(name.slice(2), value);
+    else if (isThere(value)) made.setAttribute(name, value === true ? "" : String(value));
   }
-  for (const child of children) {
-    if (child !== null && child !== undefined && child !== false)
-      node.append(child.nodeType ? child : document.createTextNode(String(child)));
-  }
-  return node;
-}
-
-/** An HTML element; children are nodes or text; null, undefined and false are left out. */
-export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
-
-/** An SVG element; children are nodes or text. */
-export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
-
-/** A button that calls `act` when clicked; `label`: text or an element. */
-export function button(label, attributes, act = null) {
-  const made = h("button", { type: "button", ...attributes }, label);
-  if (act) made.addEventListener("click", act);
+  made.append(...children.filter(isThere));
   return made;
 }
 
+/**
+ * An HTML element.
+ *
+ * tag: the name of the element, then its classes, as in "span.name.first"
+ * attributes: values null, undefined and false are left out; a function listens to an event, as in `onclick`
+ * children: nodes or text; null, undefined and false are left out
+ */
+export const h = (tag, attributes, ...children) => element(HTML, tag.split("."), attributes, children);
+
+/** An SVG element, with arguments as for `h`. */
+export const s = (tag, attributes, ...children) => element(SVG, tag.split("."), attributes, children);
+
+/** A button that calls `onclick`; `label`: text, an element, or a list of these. */
+export const button = (label, attributes, onclick = null) =>
+  h("button", { type: "button", ...attributes, onclick }, ...[label].flat());
+
+/** The button ✕ that closes a panel. */
+export const closeButton = (label, act, title = null) =>
+  button("✕", { class: "icon close", "aria-label": label, title }, act);
+
+/** A summary that unfolds `parts`. */
+export const fold = (summary, ...parts) => h("details", {}, h("summary", {}, summary), ...parts);
+
+/** Dispatches an event that bubbles up to the document. */
+export const emit = (element, name, detail) => element.dispatchEvent(new CustomEvent(name, { bubbles: true, detail }));
+
+/** The value, or the nearest end of the range; `low` if the range is empty. */
+export const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
+
 /** Sets aria-current=step on parts[at] only. */
 export function markCurrent(parts, at) {
-  parts.forEach((part, n) => {
-    if (n === at) part.setAttribute("aria-current", "step");
-    else part.removeAttribute("aria-current");
-  });
+  parts.forEach((part, n) => (part.ariaCurrent = n === at ? "step" : null));
 }
 
 /** An icon for a button, 14 × 14 pixels; the origin of `path` is its centre. */
@@ -46,7 +60,7 @@ export const icon = (path) =>
 /** Converts to a number and clamps it to [low, high]; returns `fallback` if it is not finite. */
 export function number(value, low, high, fallback) {
   const n = value === null || value === undefined || value === "" ? NaN : Number(value);
-  return Number.isFinite(n) ? Math.min(high, Math.max(low, n)) : fallback;
+  return Number.isFinite(n) ? clamp(n, low, high) : fallback;
 }
 
 /** Like `number`, rounded. */
@@ -55,7 +69,8 @@ export const whole = (value, low, high, fallback) => {
   return n === fallback ? n : Math.round(n);
 };
 
-export const sum = (values) => values.reduce((total, value) => total + value, 0);
+/** The sum of the values of a list or an object. */
+export const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) =>
   typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
@@ -93,8 +108,8 @@ export function oneWait(patience) {
     clearTimeout(timer);
     const began = performance.now();
     const look = () => {
-      const found = find();
-      if (found) act(found);
+      const result = find();
+      if (result) act(result);
       else if (performance.now() - began < patience) timer = setTimeout(look, 40);
       else late();
     };

@@ -4,6 +4,7 @@ import { oddsAfter } from "./sampling.js";
 import {
   capital,
   count,
+  countInWords,
   inWords,
   joined,
   ordinal,
@@ -104,8 +105,8 @@ export function stepStory(step) {
   const tokens = step.committed.length;
   if (isPlain(step)) {
     const why = step.decision ? "nothing was drafted here." : "plain decoding drafts nothing.";
-    const own = step.bonus ? onlyToken(why) : [{ text: capital(why) }];
-    return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces: own };
+    const pieces = step.bonus ? onlyToken(why) : [{ text: capital(why) }];
+    return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces };
   }
   return {
     title: tokens > 1 ? `${capital(inWords(tokens))} tokens in one pass.` : "One token: no gain this time.",
@@ -163,11 +164,10 @@ function storyPieces(step) {
 function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0
-    ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} before the break`
+    ? ` that had started ${countInWords(early, "token")} before the break`
     : " that had started where the first one broke";
 }
 
-/** Why the first drafted token was not accepted. */
 function firstWrong(step) {
   const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
   if (!there && step.boundary === null) return "the tree left out the first guess";
@@ -257,8 +257,8 @@ export function boundaryWords(step) {
 function originOf(step, node) {
   for (const c of node.candidates) {
     const draft = c === 0 ? step.draft : step.branches[c - 1];
-    const at = draft ? node.depth - 1 - draft.prefix : -1;
-    if (at >= 0 && at < draft.texts.length) return { draft, at, branch: c > 0 };
+    const index = draft ? node.depth - 1 - draft.prefix : -1;
+    if (index >= 0 && index < draft.texts.length) return { draft, index, branch: c > 0 };
   }
   return null;
 }
@@ -296,13 +296,12 @@ export function nodeSentence(step, node) {
     : "Not reached: the text ends before this token.";
 }
 
-/** Whether nothing was drafted in a step. */
 const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {
-  const own = `the large model’s own ${step.sampled ? "draw" : "choice"}`;
-  if (isPlain(step)) return `${capital(own)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
-  return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
+  const wish = `the large model’s own ${step.sampled ? "draw" : "choice"}`;
+  if (isPlain(step)) return `${capital(wish)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
+  return `Bonus token: ${wish} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
 /** Whether a node's probability combines both drafters (method `d2sd_tree`). It does if a re-draft starts from a prefix of the node's
@@ -318,7 +317,7 @@ export function ofBoth(step, node) {
 /** The drafter's top tokens at this node's position; `own` marks the node's token, `wanted` the target's choice. */
 export function alternativesOf(step, node) {
   const origin = originOf(step, node);
-  return marked(step, node, origin && origin.draft.alternatives[origin.at]);
+  return marked(step, node, origin && origin.draft.alternatives[origin.index]);
 }
 
 /** The tokens that the target could choose at this node's position, with the same marks; empty in older traces. */
@@ -338,10 +337,10 @@ export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favour
 
 /** The noise of a token that the target could draw, and the sum of log probability and noise; "" if unknown. */
 export function scoreWords({ noise }, { id, p }) {
-  const own = noise.get(id);
-  if (own === undefined || !(p > 0)) return "";
+  const drawnNoise = noise.get(id);
+  if (drawnNoise === undefined || !(p > 0)) return "";
   const signed = (x) => x.toFixed(2).replace("-", "−");
-  return `${own < 0 ? "" : "+"}${signed(own)} → ${signed(Math.log(p) + own)}`;
+  return `${drawnNoise < 0 ? "" : "+"}${signed(drawnNoise)} → ${signed(Math.log(p) + drawnNoise)}`;
 }
 
 /** What the textbook rule (speculative sampling, arXiv 2211.17192) would have done with the token of a visited node. */

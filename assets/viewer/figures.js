@@ -1,6 +1,6 @@
 // Draws plotly figures in the colours of the theme and the width of their box, with a table of their numbers.
 
-import { button, h, oncePerFrame, text } from "./dom.js";
+import { button, h, oncePerFrame } from "./dom.js";
 
 const NEAR = 200; // pixels: figures at most this far outside the window are drawn immediately, others when the browser is idle
 // Looks of the marks in the legend above a figure; the second drafter has another colour.
@@ -35,7 +35,7 @@ function configOf(library, name) {
 export function plotly(address) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   window.plotlyOnItsWay ??= new Promise((resolve, reject) => {
-    const root = (window.gradio_config && window.gradio_config.root) || location.origin + location.pathname;
+    const root = window.gradio_config?.root || location.origin + location.pathname;
     const script = h("script", { src: root.replace(/\/$/, "") + address });
     script.addEventListener("load", () => resolve(window.Plotly));
     script.addEventListener("error", () => {
@@ -51,193 +51,144 @@ export function plotly(address) {
 function themed(figure, element, colours) {
   const style = getComputedStyle(element);
   const names = new Map(Object.entries(colours).map(([name, colour]) => [colour, `--${name}`]));
-  const own = (whole, colour) => (names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole);
-  return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
+  const replace = (whole, colour) =>
+    names.has(colour) ? `"${style.getPropertyValue(names.get(colour)).trim()}"` : whole;
+  return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, replace));
 }
 
 /** Frames around the marks (columns, rows or cells) whose place is in `places`. */
 export function frames(data, places, line) {
   const shapes = [];
-  const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
-  for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data) {
-    if (type === "heatmap")
-      customdata.forEach((row, down) =>
-        row.forEach((place, across) =>
-          add(place, { x0: across - 0.5, x1: across + 0.5, y0: down - 0.5, y1: down + 0.5 }),
-        ),
-      );
-    else if (orientation === "h")
-      customdata.forEach((place, n) =>
-        add(place, { xref: "paper", x0: 0, x1: 1, yref: yaxis || "y", y0: y[n] - 0.5, y1: y[n] + 0.5 }),
-      );
-    else
-      customdata.forEach((place, n) =>
-        add(place, { xref: xaxis || "x", x0: x[n] - 0.5, x1: x[n] + 0.5, yref: "paper", y0: 0, y1: 1 }),
-      );
-  }
+  const add = (place, ...sides) =>
+    places.includes(place) && shapes.push(Object.assign({ type: "rect", line }, ...sides));
+  const across = (middle, xref = "x") => ({ xref, x0: middle - 0.5, x1: middle + 0.5 });
+  const down = (middle, yref = "y") => ({ yref, y0: middle - 0.5, y1: middle + 0.5 });
+  for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data)
+    for (const [n, place] of customdata.entries()) {
+      if (type === "heatmap") place.forEach((cell, column) => add(cell, across(column), down(n)));
+      else if (orientation === "h") add(place, { xref: "paper", x0: 0, x1: 1 }, down(y[n], yaxis));
+      else add(place, across(x[n], xaxis), { yref: "paper", y0: 0, y1: 1 });
+    }
   return shapes;
 }
 
-export class FigureView {
-  /**
-   * `options`: `colours`: colours of the light theme, by name; `plotly`: address of the library; `outOfView`: whether to draw figures
-   * outside the window too (for reports, which may be printed).
-   * `choose(id, places)`: called with the place of a selected mark, or with an empty list when it is deselected.
-   */
-  constructor(id, options, choose = null) {
-    Object.assign(this, {
-      id,
-      options,
-      choose,
-      panel: null,
-      chosen: new Set(),
-      here: new Set(),
-      width: 0,
-      inView: Boolean(options.outOfView),
-      late: false,
-    });
-    this.title = h("h3", {});
-    this.question = h("p", { class: "question" });
-    this.legend = h("ul", { class: "legend", "aria-label": "Marks" });
-    this.host = h("div", { class: "plot", role: "group" }); // not img, since its toolbar can take the focus
-    this.numbers = h("div", { class: "numbers", hidden: true });
-    this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
-    this.box = h(
-      "section",
-      { class: "panel figure", "data-figure": id },
-      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)),
-      this.question,
-      this.legend,
-      this.host,
-      this.numbers,
-    );
-    this.numbers.addEventListener("click", (event) => {
-      const mark = event.target.closest("button");
-      if (mark) this.take(Number(mark.dataset.place));
-    });
-    this.draw = oncePerFrame(() => this.redraw());
-    new ResizeObserver(([entry]) => {
-      const width = Math.floor(entry.contentRect.width);
-      if (width && width !== this.width) {
-        this.width = width;
-        this.draw();
-      }
-    }).observe(this.host);
-    if (!options.outOfView) {
-      const seen = (entries) => {
-        this.inView = entries[entries.length - 1].isIntersecting;
-        if (this.late && this.inView) this.draw();
-      };
-      new IntersectionObserver(seen, { rootMargin: `${NEAR}px 0px` }).observe(this.host);
-    }
-    new MutationObserver(this.draw).observe(document.body, { attributeFilter: ["class"] });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.draw);
+/**
+ * A figure with its table.
+ *
+ * options: `colours`: colours of the light theme, by name; `plotly`: address of the library; `outOfView`: whether to draw figures outside the
+ *   window too (for reports, which may be printed)
+ * choose(id, places): called with the place of a selected mark, or with an empty list when it is deselected
+ */
+export function figureView(id, options, choose = null) {
+  let [panel, revision, config] = [null, "", null];
+  let [chosen, here] = [[], []]; // places of the selected marks, and of those with the step pinned in Explore
+  let [width, inView, late, listens] = [0, Boolean(options.outOfView), false, false];
+  const title = h("h3", {});
+  const question = h("p.question", {});
+  const legend = h("ul.legend", { "aria-label": "Marks" });
+  const host = h("div.plot", { role: "group" }); // not img, since its toolbar can take the focus
+  const numbers = h("div.numbers", { hidden: true });
+  const opener = button("Table", { class: "small", "aria-pressed": "false" }, toggle);
+  const head = h("div.head", {}, title, h("div.tools", {}, opener));
+  const box = h("section.panel.figure", { "data-figure": id }, head, question, legend, host, numbers);
+  const draw = oncePerFrame(() => redraw());
+  new ResizeObserver(([{ contentRect }]) => {
+    const now = Math.floor(contentRect.width);
+    if (!now || now === width) return;
+    width = now;
+    draw();
+  }).observe(host);
+  if (!options.outOfView) {
+    const seen = (entries) => {
+      inView = entries.at(-1).isIntersecting;
+      if (late && inView) draw();
+    };
+    new IntersectionObserver(seen, { rootMargin: `${NEAR}px 0px` }).observe(host);
   }
+  new MutationObserver(draw).observe(document.body, { attributeFilter: ["class"] });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
-  /** `revision`: plotly keeps zoom and hidden traces until this value changes. */
-  show(panel, revision = "") {
-    Object.assign(this, { panel, revision });
-    this.box.hidden = this.legend.hidden = !panel;
+  /** Shows a panel, null for none. `version`: plotly keeps zoom and hidden traces until this value changes. */
+  function show(shown, version = "") {
+    [panel, revision] = [shown, version];
+    box.hidden = legend.hidden = !panel;
     if (!panel) return;
-    this.title.textContent = panel.title;
-    this.question.textContent = panel.question;
-    this.box.setAttribute("aria-label", panel.title);
-    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
-    this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
+    title.textContent = box.ariaLabel = panel.title;
+    question.textContent = panel.question;
+    host.ariaLabel = `${panel.title}: ${panel.question} The numbers are in the table.`;
+    host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
     const kind = panel.id === "second" ? "second" : "first";
-    const mark = ([look, name]) => h("li", {}, h("i", { class: "swatch", style: MARKS[look](kind) }), name);
-    this.legend.replaceChildren(...panel.legend.map(mark));
-    this.fillTable();
-    this.draw();
+    const mark = ([look, name]) => h("li", {}, h("i.swatch", { style: MARKS[look](kind) }), name);
+    legend.replaceChildren(...panel.legend.map(mark));
+    fillTable();
+    draw();
   }
 
   /** Draws the figure, which takes 0.1 s or more. A figure outside the window waits until plotly is loaded and the browser is idle. */
-  async redraw(idle = false) {
-    if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
-    this.late = !this.inView && !idle;
-    if (this.late) return window.plotlyOnItsWay?.then(() => whenIdle(() => this.late && this.redraw(true)));
+  async function redraw(idle = false) {
+    if (!panel || !width || host.hidden || !host.isConnected) return;
+    late = !inView && !idle;
+    if (late) return window.plotlyOnItsWay?.then(() => whenIdle(() => late && redraw(true)));
     try {
-      const library = await plotly(this.options.plotly);
-      const { data, layout } = themed(this.panel.figure, this.host, this.options.colours);
-      const style = getComputedStyle(this.host);
+      const library = await plotly(options.plotly);
+      const { data, layout } = themed(panel.figure, host, options.colours);
+      const style = getComputedStyle(host);
       const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
       const shapes = [
         ...(layout.shapes || []),
-        ...frames(data, this.here, line("--target", "dash")),
-        ...frames(data, this.chosen, line("--ink", "solid")),
+        ...frames(data, here, line("--target", "dash")),
+        ...frames(data, chosen, line("--ink", "solid")),
       ];
       const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // on touch screens, dragging scrolls the page
-      this.config ??= configOf(library, this.id); // a new object would make plotly start over
-      await library.react(
-        this.host,
-        data,
-        { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision },
-        this.config,
-      );
-      if (this.listens) return;
-      this.listens = true;
-      this.host.on("plotly_click", ({ points }) => {
-        const mark = points.find((point) => Number.isInteger(point.customdata));
-        if (mark) this.take(mark.customdata);
+      config ??= configOf(library, id); // a new object would make plotly start over
+      await library.react(host, data, { ...layout, shapes, dragmode, width, uirevision: revision }, config);
+      if (listens) return;
+      listens = true;
+      host.on("plotly_click", ({ points }) => {
+        const mark = points.find(({ customdata }) => Number.isInteger(customdata));
+        if (mark) take(mark.customdata);
       });
     } catch (error) {
-      this.host.textContent = `This figure could not be drawn (${error.message}). The numbers are in the table.`;
+      host.textContent = `This figure could not be drawn (${error.message}). The numbers are in the table.`;
     }
   }
 
-  take(place) {
-    if (this.choose) this.choose(this.id, this.chosen.size === 1 && this.chosen.has(place) ? [] : [place]);
+  function take(place) {
+    if (choose) choose(id, String(chosen) === String(place) ? [] : [place]);
   }
 
-  /** Frames the selected marks (`places`), and the marks that contain the step pinned in Explore (`here`). */
-  select(places, here) {
-    const same = (set, values) => set.size === values.length && values.every((value) => set.has(value));
-    if (same(this.chosen, places) && same(this.here, here)) return;
-    Object.assign(this, { chosen: new Set(places), here: new Set(here) });
-    for (const mark of this.numbers.querySelectorAll("button"))
-      mark.setAttribute("aria-pressed", this.chosen.has(Number(mark.dataset.place)));
-    this.draw();
+  /** Frames the selected marks (`places`), and the marks that contain the step pinned in Explore (`pinned`). */
+  function select(places, pinned) {
+    if (String([chosen, "", here]) === String([places, "", pinned])) return;
+    [chosen, here] = [places, pinned];
+    for (const mark of numbers.querySelectorAll("button"))
+      mark.ariaPressed = chosen.includes(Number(mark.dataset.place));
+    draw();
   }
 
-  toggle() {
-    const open = this.numbers.hidden;
-    this.numbers.hidden = !open;
-    this.host.hidden = open;
-    this.button.setAttribute("aria-pressed", open);
-    this.draw();
+  function toggle() {
+    const open = numbers.hidden;
+    numbers.hidden = !open;
+    opener.ariaPressed = host.hidden = open;
+    draw();
   }
 
-  fillTable() {
-    const { head, rows } = this.panel.table;
-    const content = (cell) =>
-      !Array.isArray(cell)
-        ? cell
-        : this.choose
-          ? h(
-              "button",
-              {
-                type: "button",
-                class: "small",
-                "data-place": cell[1],
-                "aria-pressed": String(this.chosen.has(cell[1])),
-                "aria-label": `${text(this.panel.names[cell[1]])}: list ${cell[0]}`,
-              },
-              cell[0],
-            )
-          : cell[0];
-    const row = (cells) =>
-      h(
-        "tr",
-        {},
-        ...cells.map((cell, n) => (n ? h("td", {}, content(cell)) : h("th", { scope: "row" }, content(cell)))),
-      );
-    this.numbers.replaceChildren(
-      h(
-        "table",
-        {},
-        h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", {}, ...rows.map(row)),
-      ),
-    );
+  function fillTable() {
+    const { table, names } = panel;
+    const content = (cell) => {
+      if (!Array.isArray(cell)) return cell;
+      const [words, place] = cell;
+      const name = `${names[place] ?? ""}: list ${words}`;
+      const pressed = String(chosen.includes(place));
+      const state = { class: "small", "data-place": place, "aria-pressed": pressed, "aria-label": name };
+      return choose ? button(words, state, () => take(place)) : words;
+    };
+    const row = ([name, ...cells]) =>
+      h("tr", {}, h("th", { scope: "row" }, content(name)), ...cells.map((cell) => h("td", {}, content(cell))));
+    const columns = table.head.map((name) => h("th", { scope: "col" }, name));
+    const body = h("tbody", {}, ...table.rows.map(row));
+    numbers.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...columns)), body));
   }
+
+  return { id, box, legend, numbers, show, select };
 }

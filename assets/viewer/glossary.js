@@ -1,6 +1,8 @@
-// The glossary: the meaning of each term, shown wherever the term occurs (meaning.js), and the element for a term.
+// The glossary: the meaning of each term, the element for a term, and the tooltip that shows the meanings of terms and settings.
 
-import { h } from "./dom.js";
+import { MEANINGS } from "./constants.js";
+import { clamp, h } from "./dom.js";
+import { capital } from "./words.js";
 
 /** Terms that a newcomer may not know, in a useful reading order. */
 export const GLOSSARY = {
@@ -31,7 +33,7 @@ export const GLOSSARY = {
 
 /** A term that shows its meaning when hovered or focused; `shown`: its form in the text. */
 export const term = (word, shown = word, meaning = GLOSSARY[word]) =>
-  h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
+  h("span.term", { tabindex: 0, role: "button", "data-meaning": meaning }, shown);
 
 const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not inside longer words
 
@@ -47,3 +49,47 @@ export function wordsIn(prose, seen = new Set()) {
 /** Like `wordsIn`, as text and elements. */
 export const withTerms = (prose, seen) =>
   wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));
+
+const CONTROLS = new Map(MEANINGS);
+const LABEL = "[data-testid='block-info'], .checkbox-container span";
+
+/** The term or setting label at an event target, and its meaning. `focused`: a target inside a setting's field counts too. */
+function meaningAt(target, focused) {
+  const word = target.closest("[data-meaning]");
+  if (word) return [word, word.dataset.meaning];
+  const field = target.closest(".small-numbers .block");
+  const label = focused ? field?.querySelector(LABEL) : field && target.closest(LABEL);
+  return [label, label && CONTROLS.get(capital(label.textContent.trim()))];
+}
+
+/** Shows the meaning of any term in the document when it is hovered, focused or tapped. */
+export function explainTerms() {
+  const box = h("div.panels.meaning", { role: "tooltip", id: "meaning", hidden: true });
+  let shown = null;
+  const hide = () => {
+    box.hidden = true;
+    shown?.removeAttribute("aria-describedby");
+    shown = null;
+  };
+  const show = ({ target, type }) => {
+    const [element, words] = target instanceof Element ? meaningAt(target, type === "focusin") : [];
+    if (element && element === shown) return;
+    hide();
+    if (!words) return;
+    shown = element;
+    element.setAttribute("aria-describedby", "meaning");
+    (element.closest("dialog") ?? document.fullscreenElement ?? document.body).append(box);
+    box.textContent = `${capital(words)}.`;
+    box.hidden = false;
+    place(box, element.getBoundingClientRect());
+  };
+  for (const event of ["pointerover", "focusin", "click"]) document.addEventListener(event, show);
+  for (const event of ["scroll", "input"]) addEventListener(event, hide, { capture: true, passive: true });
+  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+}
+
+function place(box, { left, top, bottom }) {
+  const { offsetWidth: width, offsetHeight: height } = box;
+  box.style.left = `${clamp(left, 8, innerWidth - width - 8)}px`;
+  box.style.top = `${top - height - 6 > 4 ? top - height - 6 : bottom + 6}px`;
+}

@@ -1,10 +1,13 @@
 // The help dialog (legend, glossary, keys), and the actions of the keys.
 
-import { button, h } from "./dom.js";
+import { button, closeButton, emit, h } from "./dom.js";
 import { GLOSSARY } from "./glossary.js";
-import { opening } from "./opening.js";
 import { draftedNode } from "./quiz.js";
 import { STAGE_NAMES } from "./stages.js";
+
+export const STORY = 1; // the first chapter of Learn
+const OPENING =
+  "A small model guesses ahead. A large model checks all guesses in one pass and keeps those that it would have written itself: the same text, in fewer passes.";
 
 const KEYS = [
   ["← →", "previous, next step"],
@@ -29,35 +32,40 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-export class HelpView {
-  /** `ways`: actions for the buttons of `opening`; `legend`: an element. */
-  constructor(host, state, ways, legend) {
-    const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
-    const leave = (way) => way && (() => [this.box.close(), way()]);
-    const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
-    const named = (keys) => keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)));
-    this.box = h(
-      "dialog",
-      { class: "help", "aria-label": "Words and keys" },
-      close,
-      opening({ story: leave(ways.story), begin: leave(ways.begin) }),
-      h("h3", {}, "Shapes"),
-      legend,
-      h("h3", {}, "Words"),
-      h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
-      h("h3", {}, "Keys"),
-      h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
-      h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
-    );
-    this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
-    this.box.addEventListener("close", () => state.set({ help: false }));
-    host.append(this.box);
+/** The dialog. `legend`: an element; `served`: whether prompts can be run; `tours`: whether to link to Learn. */
+export function helpView(host, state, legend, { served, tours }) {
+  const close = () => box.close();
+  const leave = (words, kind, act) => button(words, { class: kind }, () => [close(), act()]);
+  const story = () => emit(box, "explorer:learn", { chapter: STORY, step: state.shown });
+  const begin = () => emit(box, "explorer:begin");
+  const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
+  const named = (keys) => keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)));
+  const tools = [tours && leave("Show me in 2 minutes", "main", story), served && leave("Try it", "quiet", begin)];
+  const box = h(
+    "dialog.help",
+    {
+      "aria-label": "Words and keys",
+      onclick: ({ target }) => target === box && close(),
+      onclose: () => state.set({ help: false }),
+    },
+    closeButton("Close", close),
+    h("div.opening", {}, h("p", {}, OPENING), h("div.tools", {}, ...tools)),
+    h("h3", {}, "Shapes"),
+    legend,
+    h("h3", {}, "Words"),
+    h("dl.words", {}, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
+    h("h3", {}, "Keys"),
+    h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
+    h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
+  );
+  host.append(box);
+
+  function show({ help }) {
+    if (help && !box.open) box.showModal();
+    else if (!help) box.close();
   }
 
-  show({ help }) {
-    if (help && !this.box.open) this.box.showModal();
-    else if (!help) this.box.close();
-  }
+  return { show };
 }
 
 // Keys work while the view is visible, unless the focused element uses keys itself.

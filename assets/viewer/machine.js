@@ -6,9 +6,9 @@ import { MEASURED, PAPER } from "./constants.js";
 /** Interpolates between the points of a curve; extrapolates after the last one, and is constant before the first one. */
 function along(points, rows) {
   if (rows <= points[0][0] || points.length === 1) return points[0][1];
-  const found = points.findIndex(([at]) => at >= rows);
-  const at = found < 0 ? points.length - 1 : found;
-  const [[x0, y0], [x1, y1]] = [points[at - 1], points[at]];
+  const reached = points.findIndex(([end]) => end >= rows);
+  const end = reached < 0 ? points.length - 1 : reached;
+  const [[x0, y0], [x1, y1]] = [points[end - 1], points[end]];
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
@@ -53,7 +53,7 @@ export function meanParts(machine, method, works) {
 /** The mean cost of the steps of a run, in passes over one token; null if unknown. */
 export function meanCost(machine, method, works) {
   const parts = meanParts(machine, method, works);
-  return parts && sum(Object.values(parts));
+  return parts && sum(parts);
 }
 
 /** Parses the work of a step, [first, [again, …], nodes]; null stays null. */

@@ -1,25 +1,25 @@
 // The Explore view of one run. What its views draw depends only on the run (store.js) and on the state (state.js).
 
 import { readAddress, readNode } from "./address.js";
-import { h, oncePerFrame, text, whole } from "./dom.js";
-import { DetailsView, Tooltip } from "./details.js";
+import { emit, h, oncePerFrame, whole } from "./dom.js";
+import { detailsView, tooltipIn } from "./details.js";
 import { stepSummary } from "./explain.js";
-import { HelpView, keyActions, listenForKeys } from "./help.js";
-import { ClockView, NumbersView } from "./numbers.js";
-import { PaysView } from "./pays.js";
-import { ChipView, Page, RunView, runWords } from "./page.js";
+import { STORY, helpView, keyActions, listenForKeys } from "./help.js";
+import { clockView, numbersView } from "./numbers.js";
+import { paysView } from "./pays.js";
+import { Page, chipView } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
 import { Player, stageAt } from "./player.js";
 import { QuizView, askedStep } from "./quiz.js";
-import { PlacesView, Redraft } from "./redraft.js";
-import { ShareView, otherText, saveFile } from "./share.js";
+import { Redraft, placesView } from "./redraft.js";
+import { shareView, otherText, saveFile } from "./share.js";
 import { State } from "./state.js";
 import { redrawn } from "./sampling.js";
 import { Resend, Store } from "./store.js";
 import { StripView } from "./strip.js";
 import { TextView } from "./text.js";
-import { FinderView, TimelineView } from "./timeline.js";
+import { TimelineView, finderView } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
@@ -28,7 +28,6 @@ import { count } from "./words.js";
 const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
-const STORY = 1; // the first chapter of Learn
 
 class Explorer {
   /**
@@ -38,18 +37,16 @@ class Explorer {
    * `address`: fields from `readAddress`.
    */
   constructor({ element, trigger, served, tours, told, address }) {
-    const page = new Page();
-    const { root } = page;
     const resend = new Resend((key, start) => trigger("missed", { key, start }));
     const store = new Store(
       (change) => this.receive(change),
       (key, start) => resend.request(store, key, start),
     );
+    const page = new Page(store);
+    const { root } = page;
     const drawSoon = oncePerFrame(() => element.isConnected && this.drawAll());
     const state = new State(store, drawSoon, { pending: address.game });
-    const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
-    const learn = (chapter, value = "") => ask("learn", { chapter, value, step: state.shown });
-    const onServer = (act) => (served ? act : null);
+    const server = served ? trigger : null;
     Object.assign(this, { element, trigger, served, told, page, store, state, address, drawSoon });
     this.drawn = {}; // the last drawn scene
     this.data = 0; // increases with every change of the run's data
@@ -61,68 +58,40 @@ class Explorer {
     element.replaceChildren(root, ...(told ? [] : [page.pays]));
 
     // the drawing of the step
-    const tooltip = new Tooltip(root);
+    const tooltip = tooltipIn(root);
     const viewport = (this.viewport = new Viewport(page.tree, (zoom) => state.set({ zoom })));
     const tree = (this.tree = new TreeView(page, state, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
     page.explain.hidden = !tours;
-    page.explain.addEventListener("click", () => learn(STORY, store.valueAt(state.shown)));
+    page.explain.addEventListener("click", () => {
+      const step = state.shown;
+      emit(element, "explorer:learn", { chapter: STORY, value: store.valueAt(step), step });
+    });
     const strip = new StripView(page.strip, tree, viewport, tooltip);
-    this.redraft = new Redraft(
-      store,
-      state,
-      onServer((question) => trigger("redraft", question)),
-    );
-    const places = new PlacesView(strip, (prefix) => this.redraft.request(prefix));
+    this.redraft = new Redraft(store, state, server);
+    const places = placesView(strip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run, playback of the step
     const words = (this.words = new TextView(page.text, store, state));
     this.timeline = new TimelineView(page.timeline, store, state, tooltip);
-    this.finder = new FinderView(page, store, state);
-    page.finder.append(this.finder.box);
+    this.finder = finderView(page, store, state);
     this.player = new Player(store, state, () => !this.secret);
     page.moments.prepend(this.player.box);
 
     // games
-    const share = new ShareView({
-      store,
-      state,
-      pictures: new PictureMaker({ tree, strip, viewport, colours: root }),
-      served,
-      ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
-    });
+    const share = shareView(store, state, new PictureMaker({ tree, strip, viewport, colours: root }), server);
     this.quiz = new QuizView(root, store, state);
-    this.typed = new TypedView({
-      root,
-      store,
-      state,
-      ask: onServer((question) => trigger("typed", question)),
-      copy: onServer((fields) => share.copy(fields)),
-      rival: address.beat,
-    });
+    this.typed = new TypedView({ root, store, state, server, share, rival: address.beat });
     this.games = [this.quiz, this.typed];
     page.games.append(...this.games.map(({ box }) => box));
-    page.deeds.append(share.box);
+    page.actions.append(share.box);
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
-    const begin = onServer(() => ask("begin"));
-    const ways = onServer({
-      quickest: () => trigger("quickest", { quickest: true }),
-      full: () => trigger("full", { full: true }),
-      again: begin,
-    });
-    this.pays = new PaysView(page.pays, store, state, {
-      ways,
-      words: () => runWords(store),
-      opener: () => root.querySelector(".why-open"),
-      ask: onServer((question) => trigger("replays", question)),
-      halt: () => trigger("halt"),
-      told,
-    });
+    this.pays = paysView(page, store, state, server, told);
     // on the page itself, because this view may be in a hidden tab
-    const dialogs = served ? h("div", { class: "explorer" }) : root;
+    const dialogs = served ? h("div.explorer", {}) : root;
     if (served) document.body.append(dialogs);
-    this.chip = new ChipView(page.follow, store, state);
+    this.chip = chipView(page.follow, store, state);
     // in the order in which they are drawn: each may use what those before it have drawn
     this.views = [
       page,
@@ -130,27 +99,25 @@ class Explorer {
       words,
       tree,
       strip,
-      new ClockView(page.clock, store),
-      new DetailsView(page, state, this.redraft, places, strip),
-      new NumbersView(page.numbers, store, state, ways),
+      clockView(page.clock, store),
+      detailsView(page, state, this.redraft, places, strip),
+      numbersView(page.numbers, store, state, server),
       this.pays,
-      new RunView(root, store),
       this.timeline,
       this.finder,
       this.chip,
       this.player,
       share,
-      new HelpView(dialogs, state, { story: tours ? () => learn(STORY) : null, begin }, page.legend),
+      helpView(dialogs, state, page.legend, { served, tours }),
       { uses: words.uses, show: () => words.scroll() }, // reads the layout, so after all that changes it
       new Motion({ root, tree, strip, words }),
     ];
-    page.numbers.firstChild.append(page.deeds);
-    if (!served) page.deeds.append(page.help);
+    page.numbers.firstChild.append(page.actions);
+    if (!served) page.actions.append(page.help);
     this.listen();
     this.observe();
   }
 
-  /** Whether a game hides the outcome of the shown step. */
   get secret() {
     return this.state.now.pending !== "" || this.games.some((game) => game.asking);
   }
@@ -227,7 +194,6 @@ class Explorer {
     };
   }
 
-  /** The headline of a run without steps. */
   get reading() {
     const { received, recorded, failed } = this.store;
     return received && !recorded && !failed ? READING : null;
@@ -266,17 +232,15 @@ class Explorer {
     for (const [name, value] of Object.entries(data)) {
       if (element.dataset[name] !== String(value)) element.dataset[name] = value;
     }
-    const send = (name, detail) =>
-      element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
     const [before, played] = this.published;
     const selected = JSON.stringify([data.run, data.pinned, data.node]);
     this.published = [selected, game];
     if (selected !== before) {
       const detail = { run: data.run, step: pinned, node };
-      send("selected", detail);
+      emit(element, "explorer:selected", detail);
       this.trigger("select", detail);
     }
-    if (game !== played) send("guessing", { name: game || played, on: game !== "" });
+    if (game !== played) emit(element, "explorer:guessing", { name: game || played, on: game !== "" });
   }
 
   // Incoming data
@@ -291,7 +255,7 @@ class Explorer {
     if (message)
       state.set({
         wanted: { step: whole(message.step, 0, 1e9, 0), node: readNode(message.node) },
-        mark: text(message.text),
+        mark: message.text ?? "",
       });
     if (reset) {
       this.state.reset();
@@ -372,7 +336,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
-    new ResizeObserver(() => this.redraw()).observe(this.pays.pass.box);
+    new ResizeObserver(() => this.redraw()).observe(this.pays.chart.box);
     new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
     // CSS does not apply to a canvas: redraw it when the theme changes.
@@ -387,7 +351,7 @@ class Explorer {
  *  step, as part of Learn. */
 export function start(element, trigger, props, watch) {
   const served = Boolean(props.served);
-  const address = readAddress(served ? location.search : text(props.address));
+  const address = readAddress(served ? location.search : props.address);
   const told = Boolean(props.told);
   const explorer = new Explorer({ element, trigger, served, tours: served || Boolean(props.tours), told, address });
   if (address.embed) {

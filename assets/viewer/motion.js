@@ -67,7 +67,7 @@ export class Motion {
     const { tree } = this;
     this.root.classList.add("moves");
     this.acts = [];
-    [this.under, this.over] = [s("g", { class: "moving" }), s("g", { class: "moving" })];
+    [this.under, this.over] = [s("g.moving", {}), s("g.moving", {})];
     tree.world.insertBefore(this.under, tree.world.querySelector(".labels"));
     tree.world.append(this.over);
     this.rows = rowsOf(tree);
@@ -94,7 +94,6 @@ export class Motion {
     this.root.classList.remove("moves");
   }
 
-  /** The y of a node in the tree with whole branches. */
   high(id) {
     return this.whole?.get(id) ?? this.tree.y(id);
   }
@@ -193,11 +192,7 @@ export class Motion {
       if (!own.length) continue;
       const { drafter } = c ? step.branches[c - 1] : step.draft;
       const end = Math.max(...own.map((n) => n.depth));
-      const rail = s("path", {
-        class: "edge rail",
-        pathLength: 1,
-        d: `M${tree.x(c ? prefix + 0.5 : 0)} ${y}H${tree.x(end)}`,
-      });
+      const rail = s("path.edge.rail", { pathLength: 1, d: `M${tree.x(c ? prefix + 0.5 : 0)} ${y}H${tree.x(end)}` });
       if (step.branches.length) under.prepend(rail);
       acts.push((now) => {
         const { grown, opacity } = now.rail(c);
@@ -210,7 +205,7 @@ export class Motion {
       const flag = step.selected.indexOf(prefix);
       if (flag >= 0 && !step.random) {
         const at = tree.x(prefix + 0.5);
-        const cast = s("line", { class: "cast", x1: at, x2: at, y1: rows.get(0), y2: HIGH });
+        const cast = s("line.cast", { x1: at, x2: at, y1: rows.get(0), y2: HIGH });
         under.append(cast);
         acts.push((now) => fade(cast, 0.7 * now.flag(flag).cast));
       }
@@ -236,7 +231,7 @@ export class Motion {
     const { prefix, resampled } = step.branches[c - 1];
     const words = afterToken(prefix, true);
     if (resampled || tree.small(words) > tree.x(0.5) - tree.x(-0.5)) return null;
-    const name = s("text", { class: "row", x: tree.x(0.5) - 6, y: y + 4.5 }, words);
+    const name = s("text.row", { x: tree.x(0.5) - 6, y: y + 4.5 }, words);
     under.append(name);
     return name;
   }
@@ -280,7 +275,7 @@ export class Motion {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);
-      const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, said(at));
+      const pass = s("text.under.pass", { y: PILL / 2 + 15 }, said(at));
       wish.append(pass);
       const row = this.rows.get(0) - tree.y(id);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);

@@ -1,45 +1,39 @@
 // Results of a run: the sentence of the last line, the clock of a step, and the totals.
 
 import { STAGES, count, fixed, milliseconds, percent, visible } from "./words.js";
-import { button, h, remember, remembered, sum } from "./dom.js";
+import { button, emit, h, remember, remembered, sum } from "./dom.js";
 import { h200, meanCost, partsOf } from "./machine.js";
 import { judged } from "./store.js";
 
 /**
- * The result of a run in one line, as pieces of text; kind "b" marks an important number.
+ * The result of a run in one line, as pieces of text; a `kind` marks an important number.
  *
  * cycle: the result of `cycleOf`
- * live: whether more steps will come
- * cut: whether the run stopped before its end
- * place: the machine, in words
  * quickest: speedup of *quickest here* in an earlier run, null if unknown
  * elsewhere: speedup of the same steps with an 8B model on an H200, null if unknown
  */
-export function gist({
-  method,
-  tokens,
-  steps,
+export function gist(
+  { header: { method, hardware }, sums: { tokens }, length, live, cut },
   cycle,
-  live,
-  cut = false,
-  place = "this machine",
-  quickest = null,
-  elsewhere = null,
-}) {
-  if (!steps) return [];
-  const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · the run was stopped early" : ""}`;
-  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
-  if (!cycle) return [t(run)];
-  if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
+  quickest,
+  elsewhere,
+) {
+  if (!length) return [];
+  const state = live ? " so far" : cut ? " · the run was stopped early" : "";
+  const run = `${count(tokens, "token")} in ${count(length, "pass")}${state}`;
+  if (method === "autoregressive") return [{ text: `${run}: plain decoding writes one token per pass` }];
+  if (!cycle) return [{ text: run }];
+  if (cycle.disturbed) return [{ text: `${run} · not measured cleanly: other work kept this machine busy` }];
   const { gain, cost } = cycle;
-  const speed = { text: timesWords(gain), kind: gain < 1 ? "b slower" : "b" };
-  if (gain >= 1) return [t(`${run} · `), speed];
+  const speed = { text: timesWords(gain), kind: gain < 1 ? "slower" : "b" };
+  if (gain >= 1) return [{ text: `${run} · ` }, speed];
+  const place = hardware?.device === "cpu" ? "this CPU" : "this machine";
   const others = [
     quickest === null ? "" : ` · “Quickest here”: ${timesWords(quickest)} in an earlier run`,
     elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, "")}`,
   ];
-  return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
+  const costs = ` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`;
+  return [{ text: `${run} · ` }, speed, { text: costs }];
 }
 
 /** A speed relative to plain decoding, in words; `than`: the name of plain decoding, or empty to leave it out. */
@@ -53,36 +47,33 @@ export function timesWords(gain, than = "one by one") {
 /** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`), and the cost of its pass of the large model (`pass`)
  *  in passes over one token; null if a time is unknown or was disturbed. */
 export function clockOf({ baseline, disturbed }, step) {
-  const own = step ? sum(Object.values(step.seconds)) : 0;
+  const own = step ? sum(step.seconds) : 0;
   return own && baseline && !disturbed
     ? { own, plain: step.committed.length / baseline, pass: step.seconds.verify * baseline }
     : null;
 }
 
 /** The times of the step and of plain decoding, as two bars on one scale. */
-export class ClockView {
-  uses = ["step", "secret", "data"];
-
-  constructor(host, store) {
-    Object.assign(this, { host, store });
-    const row = (name, kind) => {
-      const made = { bar: h("span", { class: `time ${kind}` }), value: h("span", { class: "value" }) };
-      host.append(h("span", { class: "name" }, name), h("span", { class: "rail" }, made.bar), made.value);
-      return made;
-    };
-    this.rows = { own: row("this step", "own"), plain: row("one by one", "plain") };
-  }
-
-  show({ step, secret }) {
-    const times = secret ? null : clockOf(this.store, step);
-    this.host.classList.toggle("unknown", times === null);
+export function clockView(host, store) {
+  function show({ step, secret }) {
+    const times = secret ? null : clockOf(store, step);
+    host.classList.toggle("unknown", times === null);
     const { own, plain } = times ?? { own: 0, plain: 0 };
-    for (const [name, time] of Object.entries({ own, plain })) {
-      const { bar, value } = this.rows[name];
-      bar.style.width = `${((100 * time) / (Math.max(own, plain) || 1)).toFixed(1)}%`;
-      value.textContent = milliseconds(time) + (name === "own" ? `, ${own < plain ? "quicker" : "slower"}` : "");
-    }
+    const row = (name, kind, time, words) => {
+      const width = ((100 * time) / (Math.max(own, plain) || 1)).toFixed(1);
+      return [
+        h("span.name", {}, name),
+        h("span.rail", {}, h("span", { class: `time ${kind}`, style: `width: ${width}%;` })),
+        h("span.value", {}, milliseconds(time) + words),
+      ];
+    };
+    host.replaceChildren(
+      ...row("this step", "own", own, `, ${own < plain ? "quicker" : "slower"}`),
+      ...row("one by one", "plain", plain, ""),
+    );
   }
+
+  return { uses: ["step", "secret", "data"], show };
 }
 
 /** The mean step of a run: its `cost` in passes over one token, the `parts` of this cost by stage, the tokens it `brought`, and the
@@ -93,7 +84,7 @@ export function cycleOf(store) {
   const { tokens, steps, seconds } = store.sums;
   const brought = tokens / steps;
   const cost = (brought * store.baseline) / timed;
-  const all = sum(Object.values(seconds));
+  const all = sum(seconds);
   const parts = partsOf(seconds, all ? cost / all : 0);
   return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
@@ -101,14 +92,11 @@ export function cycleOf(store) {
 /** The machine of a run: its name in a row, and a note. */
 export function machineOf({ header, recorded, own }) {
   const { device, threads } = header.hardware ?? {};
-  const used = threads ? count(threads, "thread") : "";
-  const words = (...parts) => parts.filter(Boolean).join(", ");
-  if (!recorded || own)
-    return { name: "this machine", note: words(device === "cpu" ? "CPU" : device && visible(device, 20, " "), used) };
-  return {
-    name: device === "cpu" ? "a CPU" : device === "cuda" ? "a GPU" : "its machine",
-    note: words(used, "recorded"),
-  };
+  const here = !recorded || own;
+  const names = { cpu: "a CPU", cuda: "a GPU" };
+  const kind = device === "cpu" ? "CPU" : device && visible(device, 20, " ");
+  const note = [here && kind, threads && count(threads, "thread"), !here && "recorded"];
+  return { name: here ? "this machine" : (names[device] ?? "its machine"), note: note.filter(Boolean).join(", ") };
 }
 
 /** The work of the steps of a run; empty if its drafts are not known. */
@@ -136,8 +124,9 @@ function speedsOf({ sums, summaries, length, baseline, unwatched }) {
 export function totalsOf(store) {
   const { speed, timed } = speedsOf(store);
   const { tokens, steps, nodes, outcomes, gained, redrafts, seconds } = store.sums;
-  const [cases, all] = [judged(store.sums), sum(Object.values(seconds))];
-  const shares = STAGES.map(([stage, name]) => [name.toLowerCase(), all ? seconds[stage] / all : 0]);
+  const [cases, all] = [judged(store.sums), sum(seconds)];
+  const stages = STAGES.map(([stage, name]) => ({ name: name.toLowerCase(), share: seconds[stage] / all }));
+  const times = stages.filter(({ share }) => share >= 0.005).map(({ name, share }) => `${name} ${percent(share)}`);
   const drawing = store.unwatched ? `, ${perSecond(speed)} with drawing` : "";
   return [
     ["tokens a step, α", fixed(tokens / steps, 2)],
@@ -158,114 +147,68 @@ export function totalsOf(store) {
       "gained a re-draft",
       redrafts ? `${fixed(gained / redrafts, 2)} (${gained} tokens by ${redrafts})` : "no re-drafts",
     ],
-    [
-      "time by stage",
-      all
-        ? shares
-            .filter(([, share]) => share >= 0.005)
-            .map(([name, share]) => `${name} ${percent(share)}`)
-            .join(" · ")
-        : "no times",
-    ],
+    ["time by stage", all ? times.join(" · ") : "no times"],
   ];
 }
 
-/** The last line of the view: the result of the run; “why?” opens *When does it pay?* */
-export class NumbersView {
-  uses = ["data", "why"];
+/** The last line of the view: the result of the run; “why?” opens *When does it pay?* `server(event, data)` sends an event; null without a
+ *  server. */
+export function numbersView(host, store, state, server) {
+  const result = h("p.gist", {});
+  const why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
+    state.set({ why: !state.now.why }),
+  );
+  const offer = (id, words, title, act) => button(words, { class: "offer", id, hidden: true, title }, act);
+  const quickest = offer(
+    "quickest",
+    "Run quickest here",
+    "Writes the same text, but drafts and verifies only as much as saves time on this machine",
+    () => server("quickest", { quickest: true }),
+  );
+  const full = offer(
+    "full-tree",
+    "Full tree",
+    "Runs the prompt again and verifies all drafted tokens, without the limit B",
+    () => server("full", { full: true }),
+  );
+  const again = offer("again", "Again?", "Run the prompt again", () => emit(host, "explorer:begin"));
+  const recording = h("b.recording", { hidden: true });
+  host.append(h("div.line", {}, recording, result, quickest, full, again, why));
+  let [priced, price] = ["", null]; // a run with its number of steps, and their mean cost on an H200
 
-  /** `ways`: null without a server, else functions: `quickest()` runs the form's prompt as *quickest here*, `full()` with the full tree,
-   *  and `again()` unchanged. */
-  constructor(host, store, state, ways) {
-    Object.assign(this, { host, store, ways });
-    this.gist = h("p", { class: "gist" });
-    this.why = button("why?", { class: "quiet why-open", title: "When does it pay?", "aria-expanded": "false" }, () =>
-      state.set({ why: !state.now.why }),
-    );
-    this.quick = button(
-      "Run quickest here",
-      {
-        class: "offer",
-        id: "quickest",
-        hidden: true,
-        title: "Writes the same text, but drafts and verifies only as much as saves time on this machine",
-      },
-      ways?.quickest,
-    );
-    this.full = button(
-      "Full tree",
-      {
-        class: "offer",
-        id: "full-tree",
-        hidden: true,
-        title: "Runs the prompt again and verifies all drafted tokens, without the limit B",
-      },
-      ways?.full,
-    );
-    this.again = button(
-      "Again?",
-      { class: "offer", id: "again", hidden: true, title: "Run the prompt again" },
-      ways?.again,
-    );
-    this.recording = h("b", { class: "recording", hidden: true });
-    host.append(h("div", { class: "line" }, this.recording, this.gist, this.quick, this.full, this.again, this.why));
-  }
-
-  show({ why }) {
-    const { store, ways } = this;
-    const { method, config } = store.header;
-    this.why.setAttribute("aria-expanded", why);
-    const { tokens } = store.sums;
-    const steps = store.length;
+  function show(scene) {
+    const { header, sums, key, length, recorded, opened } = store;
+    const { method, config } = header;
+    why.ariaExpanded = scene.why;
+    why.disabled = !length || method === "autoregressive";
     const cycle = cycleOf(store);
-    const made = ways !== null && (!store.recorded || store.own);
-    this.quick.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    const here = !recorded || store.own;
+    const made = server !== null && here;
     const limited = config.node_budget && config.node_budget <= config.block_size && config.cost_aware === false;
-    this.full.hidden = !(made && !store.live && limited && store.sums.most > config.node_budget);
-    this.again.hidden = !(made && cycle?.disturbed);
-    this.recording.hidden = !store.recorded || store.own;
-    this.recording.textContent = store.opened
-      ? `Opened from ${visible(store.opened, 40, " ")}.`
-      : ways
-        ? "A recording. Press Run to run the prompt here."
-        : "A recording.";
-    const there = cycle ? this.thereCost() : null;
-    const pieces = gist({
-      method,
-      tokens,
-      steps,
-      cycle,
-      live: store.live,
-      cut: store.cut,
-      place: store.header.hardware?.device === "cpu" ? "this CPU" : "this machine",
-      quickest: this.quickest(cycle),
-      elsewhere: there === null ? null : tokens / steps / there,
-    });
-    this.gist.replaceChildren(
-      ...pieces.map(({ text: words, kind }) =>
-        kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words,
-      ),
-    );
-    this.why.disabled = !steps || method === "autoregressive";
-  }
-
-  /** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
-  quickest(cycle) {
-    const { header, recorded, own } = this.store;
-    if (!this.ways || (recorded && !own) || !cycle || cycle.disturbed) return null;
-    const key = `d2sd-quickest ${header.models.target} ${header.hardware?.device}`;
-    if (header.config.cost_aware === true) remember(key, String(cycle.gain));
-    return Number(remembered(key)) || null;
-  }
-
-  /** The mean cost of a step on an H200; computed again only after new steps. */
-  thereCost() {
-    const { store } = this;
-    const known = `${store.key} ${store.length}`;
-    if (known !== this.known) {
-      this.known = known;
-      this.price = meanCost(h200(store.header.method), store.header.method, worksOf(store));
+    quickest.hidden = !(made && wasFixed(cycle, config.cost_aware));
+    full.hidden = !(made && !store.live && limited && sums.most > config.node_budget);
+    again.hidden = !(made && cycle?.disturbed);
+    recording.hidden = here;
+    recording.textContent = opened
+      ? `Opened from ${visible(opened, 40, " ")}.`
+      : `A recording.${server ? " Press Run to run the prompt here." : ""}`;
+    if (cycle && priced !== `${key} ${length}`) {
+      priced = `${key} ${length}`;
+      price = meanCost(h200(method), method, worksOf(store));
     }
-    return this.price;
+    const elsewhere = cycle && price !== null ? sums.tokens / length / price : null;
+    const pieces = gist(store, cycle, made && cycle && !cycle.disturbed ? earlier(header, cycle) : null, elsewhere);
+    result.replaceChildren(
+      ...pieces.map(({ text, kind }) => (kind ? h("b", { class: kind === "slower" ? kind : null }, text) : text)),
+    );
   }
+
+  return { uses: ["data", "why"], show };
+}
+
+/** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
+function earlier({ models, hardware, config }, { gain }) {
+  const key = `d2sd-quickest ${models.target} ${hardware?.device}`;
+  if (config.cost_aware === true) remember(key, String(gain));
+  return Number(remembered(key)) || null;
 }

@@ -12,76 +12,73 @@ const USUAL = { top_p: 1, seed: 0 }; // default values, not worth showing
 
 /** The elements that views draw into and the buttons of the view, by name, all below `root`. */
 export class Page {
-  uses = ["step", "stage", "headline", "summary", "quiet", "facts", "present", "fresh", "notice", "empty", "waits"];
+  uses = [
+    "data",
+    "step",
+    "stage",
+    "headline",
+    "summary",
+    "quiet",
+    "facts",
+    "present",
+    "fresh",
+    "notice",
+    "empty",
+    "waits",
+  ];
 
-  constructor() {
+  constructor(store) {
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
-    this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
-    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.empty = h(
-      "p",
-      { class: "empty" },
-      "Nothing to show yet: run a prompt, and its draft trees appear here step by step.",
-    );
-    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
-    this.sentence = h("div", { id: "sentence", dir: "auto" });
-    this.title = h("h2", {});
-    this.parts = h("p", { class: "parts" });
-    this.clock = h("div", {
-      id: "clock",
-      role: "group",
-      "aria-label": "Time of this step, and of its tokens one by one",
-    });
-    this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
-    this.moments = h("div", { class: "stages-row" }); // for the player's bar and the tools of the drawing
-    this.lacks = h("p", { class: "empty", hidden: true });
-    this.tree = part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 });
-    this.strip = part("strip", "How sure the drafter was", { role: "group" });
-    this.redraft = h("div", { class: "redraft-box", role: "status", hidden: true });
-    this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
-    this.games = h("div", {});
-    this.timeline = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
-    this.numbers = h("div", { id: "numbers" });
-    this.pays = h("div", { class: "explorer pays", role: "region", "aria-label": "When does it pay?", hidden: true });
-    this.legend = legend();
-    this.createButtons();
-    this.arrange();
-  }
-
-  createButtons() {
     const quiet = (label, title, id) => button(label, { id, class: "quiet", title });
-    this.follow = button("", { id: "follow" });
-    this.find = quiet("Find", "Find steps by outcome, length or time (N, P)");
-    this.quiz = quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz");
-    this.typed = quiet(
-      "Be the drafter",
-      "Type the next tokens, and let the large model verify them (B)",
-      "be-the-drafter",
-    );
-    this.openFacts = quiet("Details", "The stages of this step, or details of the selected token", "open-facts");
-    this.explain = quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain");
-    this.widen = quiet("", "", "widen");
-    this.fit = quiet("Fit", "Fit the tree into view (F)", "fit");
-    this.help = quiet("Words & keys", "Meanings of words, and all keys (?)", "words-and-keys");
+    Object.assign(this, {
+      store,
+      root: h("section.explorer", { "aria-label": "Explore a run" }),
+      notice: h("p.notice", { role: "alert", hidden: true }),
+      empty: h("p.empty", {}, "Nothing to show yet: run a prompt, and its draft trees appear here step by step."),
+      spoken: h("p.spoken", { "aria-live": "polite" }),
+      title: h("h2", {}),
+      parts: h("p.parts", {}),
+      clock: part("clock", "Time of this step, and of its tokens one by one", { role: "group" }),
+      text: part("text", "Generated text", { role: "region", tabindex: 0 }),
+      lacks: h("p.empty", { hidden: true }),
+      tree: part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 }),
+      strip: part("strip", "How sure the drafter was", { role: "group" }),
+      redraft: h("div.redraft-box", { role: "status", hidden: true }),
+      details: part("details", "Details", { role: "region", "aria-live": "polite" }),
+      games: h("div", {}),
+      timeline: part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 }),
+      finder: h("div.finding", { hidden: true }),
+      numbers: h("div", { id: "numbers" }),
+      pays: h("div.explorer.pays", { role: "region", "aria-label": "When does it pay?", hidden: true }),
+      legend: legend(),
+      follow: button("", { id: "follow" }),
+      find: quiet("Find", "Find steps by outcome, length or time (N, P)"),
+      quiz: quiet("Quiz", "Guess where the first draft is rejected (Q)", "begin-quiz"),
+      typed: quiet("Be the drafter", "Type the next tokens, and let the large model verify them (B)", "be-the-drafter"),
+      openFacts: quiet("Details", "The stages of this step, or details of the selected token", "open-facts"),
+      explain: quiet("Explain", "This step explained chapter by chapter (in Learn)", "explain"),
+      widen: quiet("", "", "widen"),
+      fit: quiet("Fit", "Fit the tree into view (F)", "fit"),
+      help: quiet("Words & keys", "Meanings of words, and all keys (?)", "words-and-keys"),
+    });
+    this.arrange(this);
   }
 
-  arrange() {
-    this.sentence.append(this.title, this.parts);
-    this.tools = h("div", { class: "tools" }, this.fit, this.widen, this.explain, this.openFacts);
-    this.moments.append(this.tools);
-    this.facts = h("div", { class: "facts" }, this.details);
-    this.finder = h("div", { class: "finding", hidden: true });
-    this.deeds = h("div", { class: "tools" }, this.quiz, this.typed);
+  arrange({ title, parts, clock, text, lacks, tree, strip, redraft, games, timeline, finder, numbers, follow, find }) {
+    this.tools = h("div.tools", {}, this.fit, this.widen, this.explain, this.openFacts);
+    this.moments = h("div.stages-row", {}, this.tools); // the player's bar is added
+    this.facts = h("div.facts", {}, this.details);
+    this.actions = h("div.tools", {}, this.quiz, this.typed);
     this.views = h(
-      "div",
-      { class: "views", hidden: true },
-      h("div", { class: "headline" }, this.sentence, this.clock),
-      this.text,
+      "div.views",
+      { hidden: true },
+      h("div.headline", {}, h("div", { id: "sentence", dir: "auto" }, title, parts), clock),
+      text,
       this.moments,
-      h("div", { class: "drawing" }, this.lacks, this.tree, this.strip, this.redraft, this.facts),
-      this.games,
-      h("div", { class: "steps" }, h("div", { class: "gutter" }, this.follow, this.find), this.timeline, this.finder),
-      this.numbers,
+      h("div.drawing", {}, lacks, tree, strip, redraft, this.facts),
+      games,
+      h("div.steps", {}, h("div.gutter", {}, follow, find), timeline, finder),
+      numbers,
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);
   }
@@ -94,18 +91,30 @@ export class Page {
     this.root.dataset.stage = name;
     this.root.classList.toggle("presenting", present);
     this.facts.classList.toggle("open", facts);
-    this.openFacts.setAttribute("aria-expanded", facts);
+    this.openFacts.ariaExpanded = facts;
     this.notice.textContent = notice;
     this.notice.hidden = !notice;
     this.empty.hidden = !empty;
     this.views.hidden = empty || waits;
+    this.showParts();
     this.showLacks(step);
     this.showSentence(step, headline ?? words);
     if (words) this.spoken.textContent = `${name}: ${words.title} ${words.more}`;
     else if (!quiet) this.spoken.textContent = summary;
   }
 
-  /** If the log holds no tokens, a sentence replaces tree and strip. */
+  /** Tells in data attributes which parts the run has; styles hide everything about missing parts. */
+  showParts() {
+    const { seen, length } = this.store;
+    const yes = (flag) => (flag || !length ? "yes" : "no");
+    Object.assign(this.root.dataset, {
+      drafts: yes(seen.draft || seen.levels),
+      redrafts: yes(seen.second),
+      predicts: yes(seen.selected),
+      levels: yes(seen.levels),
+    });
+  }
+
   showLacks(step) {
     const words = step ? step.lacks : "";
     this.lacks.textContent = words && `${words} The log still has each step’s numbers of drafted and accepted tokens.`;
@@ -126,64 +135,52 @@ export class Page {
 }
 
 /** The chip that names the shown step; a click releases a pinned step or follows the run again. */
-export class ChipView {
-  uses = ["data", "at", "pinned", "playing", "silent"];
-
-  constructor(chip, store, state) {
-    Object.assign(this, { chip, store, state, timer: 0 });
-    chip.addEventListener("click", () => state.follow());
-  }
+export function chipView(chip, store, state) {
+  let timer = 0;
+  chip.addEventListener("click", () => state.follow());
 
   /** Call this when data of the run arrives. After SILENCE_MS without data the chip shows “Waiting …”. */
-  received() {
-    clearTimeout(this.timer);
-    if (this.state.now.silent) this.state.set({ silent: false });
-    this.timer = setTimeout(() => this.state.set({ silent: true }), SILENCE_MS);
+  function received() {
+    clearTimeout(timer);
+    if (state.now.silent) state.set({ silent: false });
+    timer = setTimeout(() => state.set({ silent: true }), SILENCE_MS);
   }
 
-  show({ at: shown, pinned, playing, silent }) {
-    const { chip, store } = this;
-    const at = shown === null ? "" : `Step ${shown + 1} of ${store.length}`;
-    const stopped = store.failed || store.finished?.stop_reason === "stopped";
-    const [state, , label] = [
-      ["playing", playing, `${at} ✕`],
-      ["pinned", pinned !== null, `${at} ✕`],
-      ["live", store.live, silent ? "Waiting …" : `Live: step ${store.length}`],
-      ["resting", stopped, `Stopped · ${count(store.length, "step")}`],
-      ["resting", true, at],
-    ].find(([, holds]) => holds);
-    chip.dataset.state = state;
+  function show({ at, pinned, playing, silent }) {
+    const { length, live, failed, finished } = store;
+    const here = at === null ? "" : `Step ${at + 1} of ${length}`;
+    const stopped = failed || finished?.stop_reason === "stopped";
+    const [kind, label] = playing
+      ? ["playing", `${here} ✕`]
+      : pinned !== null
+        ? ["pinned", `${here} ✕`]
+        : live
+          ? ["live", silent ? "Waiting …" : `Live: step ${length}`]
+          : ["resting", stopped ? `Stopped · ${count(length, "step")}` : here];
+    chip.dataset.state = kind;
     chip.textContent = label;
     chip.disabled = pinned === null && !playing;
     chip.title = chip.disabled
       ? "Click a token, a bar or a node to pin its step"
-      : store.live
-        ? "Release this step and follow the run (Esc)"
-        : "Release this step (Esc)";
+      : `Release this step${live ? " and follow the run" : ""} (Esc)`;
   }
+
+  return { uses: ["data", "at", "pinned", "playing", "silent"], received, show };
 }
 
 /** The meaning of shapes and lines. Colours are explained by the sentence above the drawing. */
 function legend() {
   const picture = (...parts) =>
     s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
-  const box = (rx) => s("rect", { class: "shape", x: -10, y: -6, width: 20, height: 12, rx });
+  const box = (rx) => s("rect.shape", { x: -10, y: -6, width: 20, height: 12, rx });
   const item = (words, kind, drawn) => h("li", { class: kind }, drawn, h("span", {}, words));
   return h(
-    "ul",
-    { class: "legend", "aria-label": "Legend" },
+    "ul.legend",
+    { "aria-label": "Legend" },
     item("first drafter", "first", picture(box(3))),
     item("second drafter", "second", picture(box(6))),
-    item(
-      "the large model",
-      "target",
-      picture(s("polygon", { class: "shape", points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" })),
-    ),
-    item(
-      "accepted: filled, on a thick line",
-      "accepted",
-      picture(s("path", { class: "thick", d: "M-13 0H13" }), box(3)),
-    ),
+    item("the large model", "target", picture(s("polygon.shape", { points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" }))),
+    item("accepted: filled, on a thick line", "accepted", picture(s("path.thick", { d: "M-13 0H13" }), box(3))),
     item("rejected: the large model wanted another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
@@ -194,15 +191,10 @@ function legend() {
     item(
       "value of the confidence head",
       "headed",
-      picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
+      picture(s("path.trained", { d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
     ),
-    h(
-      "li",
-      { class: "space" },
-      h("b", {}, "44%"),
-      "below a token, when sampling: its probability under the large model",
-    ),
-    h("li", { class: "space" }, h("b", {}, "▯"), "a token whose text is not in this log"),
+    h("li.space", {}, h("b", {}, "44%"), "below a token, when sampling: its probability under the large model"),
+    h("li.space", {}, h("b", {}, "▯"), "a token whose text is not in this log"),
   );
 }
 
@@ -220,8 +212,8 @@ export function runWords({ header, seen, length }) {
     ([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false,
   );
   const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
-  const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
-  const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
+  const bundled = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
+  const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, bundled ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [
     ...who,
@@ -230,24 +222,4 @@ export function runWords({ header, seen, length }) {
     config.chat === true ? "chat" : "",
   ];
   return words.filter(Boolean).join(" · ");
-}
-
-/** Sets data attributes on the root that tell which parts the run has; styles hide everything about missing parts. */
-export class RunView {
-  uses = ["data"];
-
-  constructor(root, store) {
-    Object.assign(this, { root, store });
-  }
-
-  show() {
-    const { store } = this;
-    const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, {
-      drafts: yes(store.seen.draft || store.seen.levels),
-      redrafts: yes(store.seen.second),
-      predicts: yes(store.seen.selected),
-      levels: yes(store.seen.levels),
-    });
-  }
 }

@@ -1,13 +1,14 @@
 // When does it pay? The cost of a pass against its tokens, the cost of a step against what it brings, and other K and γ.
 
-import { barRows, costRow, passCount, passes } from "./bars.js";
+import { barRows, costRow, passes } from "./bars.js";
 import { MEASURED, PAPER } from "./constants.js";
-import { button, h, s, sum, text } from "./dom.js";
+import { button, clamp, closeButton, emit, fold, h, s, sum } from "./dom.js";
 import { withTerms } from "./glossary.js";
 import { costParts, h200, meanParts, partsOf, passCost } from "./machine.js";
 import { clockOf, cycleOf, machineOf, timesWords, totalsOf, wasFixed, worksOf } from "./numbers.js";
-import { ReplaysView } from "./replays.js";
-import { count, fixed, inWords, milliseconds, visible } from "./words.js";
+import { runWords } from "./page.js";
+import { replaysView } from "./replays.js";
+import { count, countInWords, fixed, milliseconds, visible } from "./words.js";
 
 const EDGE = { left: 26, right: 12, top: 14, bottom: 44 };
 const IDEAL = 295; // tokens; see `PAYS_ASKED`
@@ -33,7 +34,7 @@ export function noPoints({ header, live, disturbed, baseline, sums }) {
   if (disturbed) return "Other work kept the machine busy during the run, so its times are not compared.";
   if (header.missing) return "This log has no times of single passes.";
   if (live) return "The passes of this run appear here after its end.";
-  return baseline && sum(Object.values(sums.seconds))
+  return baseline && sum(sums.seconds)
     ? ""
     : "Plain decoding was not timed with this run, so its passes cannot be compared.";
 }
@@ -56,280 +57,229 @@ function rowsOf(store, brought, here, there) {
   ];
 }
 
-/** The chart: cost of a pass against its tokens. */
-class PassesView {
-  constructor(state) {
-    this.state = state;
-    this.svg = s("svg", {
-      class: "passes",
-      role: "group",
-      "aria-label": "Cost of a pass against its number of tokens",
-    });
-    this.legend = h("p", { class: "key" });
-    this.svg.addEventListener("pointerdown", (event) => this.hold(event));
-    this.svg.addEventListener("pointermove", (event) => this.held === event.pointerId && this.drag(event));
-    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => (this.held = null));
-    this.svg.addEventListener("keydown", (event) => this.onKey(event));
-    this.box = h(
-      "section",
-      { class: "of-pass" },
-      h("h3", {}, "What one pass of the large model costs ", h("small", {}, "unit: a pass over one token")),
-      this.legend,
-      this.svg,
-    );
-  }
-
-  hold(event) {
-    this.held = event.pointerId;
-    this.svg.setPointerCapture(event.pointerId);
-    this.drag(event);
-  }
-
-  drag({ clientX }) {
-    const { left, width } = this.svg.getBoundingClientRect();
-    const share = (clientX - left - EDGE.left) / (width - EDGE.left - EDGE.right);
-    this.put(Math.round(this.most ** share));
-  }
-
-  onKey(event) {
+/** The chart: cost of a pass against its tokens, with a handle that selects a number of tokens. */
+function passesChart(state, store) {
+  let [atHandle, limit, widest, held] = [1, MOST, MOST, null]; // tokens at the handle, their maximum, the end of the axis; the pointer
+  const put = (nodes) => {
+    const pass = clamp(nodes, 1, limit);
+    if (pass !== atHandle) state.set({ pass });
+  };
+  const drag = ({ clientX }) => {
+    const { left, width } = svg.getBoundingClientRect();
+    put(Math.round(widest ** ((clientX - left - EDGE.left) / (width - EDGE.left - EDGE.right))));
+  };
+  const press = (event) => {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -8, PageUp: 8 }[event.key];
-    if (by) this.put(this.at + by);
-    else if (event.key === "Home") this.put(1);
-    else if (event.key === "End") this.put(this.limit);
-    else return;
+    const end = { Home: 1, End: limit }[event.key];
+    if (!by && !end) return;
+    put(end ?? atHandle + by);
     event.preventDefault();
-  }
+  };
+  const svg = s("svg.passes", {
+    role: "group",
+    "aria-label": "Cost of a pass against its number of tokens",
+    onpointerdown: (event) => {
+      held = event.pointerId;
+      svg.setPointerCapture(held);
+      drag(event);
+    },
+    onpointermove: (event) => held === event.pointerId && drag(event),
+    onpointerup: () => (held = null),
+    onpointercancel: () => (held = null),
+    onkeydown: press,
+  });
+  const legend = h("p.key", {});
+  const unit = h("small", {}, "unit: a pass over one token");
+  const title = h("h3", {}, "What one pass of the large model costs ", unit);
+  const box = h("section.of-pass", {}, title, legend, svg);
 
-  put(nodes) {
-    const pass = Math.min(this.limit, Math.max(1, nodes));
-    if (pass !== this.at) this.state.set({ pass });
-  }
-
-  show({ pass, step, at }, store, width, height) {
+  function show({ pass, step, at }, width, height) {
     const points = pointsOf(store);
-    this.machine = machineOf(store).name;
     const own = step ? step.nodes.size : 1;
-    this.at = pass ?? own;
-    this.limit = Math.max(MOST, ...points.map(({ nodes }) => nodes));
-    this.most = 2 ** Math.ceil(Math.log2(2 * this.limit));
+    atHandle = pass ?? own;
+    limit = Math.max(MOST, ...points.map(({ nodes }) => nodes));
+    widest = 2 ** Math.ceil(Math.log2(2 * limit));
     const top = Math.max(2, Math.ceil(Math.max(passCost(MEASURED, MOST), ...points.map(({ cost }) => cost)) + 0.3));
-    const x = (nodes) => EDGE.left + (Math.log2(nodes) / Math.log2(this.most)) * (width - EDGE.left - EDGE.right);
+    const right = width - EDGE.right;
+    const x = (nodes) => EDGE.left + (Math.log2(nodes) / Math.log2(widest)) * (right - EDGE.left);
     const y = (cost) => height - EDGE.bottom - (cost / top) * (height - EDGE.top - EDGE.bottom);
     const floor = y(0);
     const every = Math.ceil(top / 6);
     const costs = Array.from({ length: Math.floor(top / every) + 1 }, (_, n) => n * every);
-    const sizes = Array.from({ length: Math.log2(this.most) + 1 }, (_, n) => 2 ** n);
-    const here = points.filter(({ nodes }) => nodes === this.at);
-    const shown = here.find((point) => point.at === at) ?? null;
+    const sizes = Array.from({ length: Math.log2(widest) + 1 }, (_, n) => 2 ** n);
+    const here = points.filter(({ nodes }) => nodes === atHandle);
+    const shown = here.find((point) => point.at === at);
     const value = shown ? shown.cost : here.length ? sum(here.map(({ cost }) => cost)) / here.length : null;
-    const there = passCost(MEASURED, this.at);
-    const note = shown ? `${milliseconds(step.seconds.verify)}, this step` : `mean of ${passCount(here.length)}`;
-    const focused = this.svg.contains(this.svg.getRootNode().activeElement);
-    this.svg.replaceChildren(
+    const note = shown ? `${milliseconds(step.seconds.verify)}, this step` : `mean of ${count(here.length, "pass")}`;
+    const focused = svg.contains(svg.getRootNode().activeElement);
+    svg.replaceChildren(
       ...costs.flatMap((cost) => [
-        s("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y(cost), y2: y(cost) }),
+        s("line.grid", { x1: EDGE.left, x2: right, y1: y(cost), y2: y(cost) }),
         s("text", { x: EDGE.left - 8, y: y(cost) + 5, "text-anchor": "end" }, cost),
       ]),
       ...sizes.map((n) =>
-        s("text", { x: x(n), y: floor + 19, "text-anchor": "middle" }, Math.abs(x(n) - x(this.at)) > 30 ? n : ""),
+        s("text", { x: x(n), y: floor + 19, "text-anchor": "middle" }, Math.abs(x(n) - x(atHandle)) > 30 ? n : ""),
       ),
-      s("text", { x: width - EDGE.right, y: floor + 38, "text-anchor": "end" }, "tokens in the pass"),
-      s("line", { class: "ideal", x1: x(1), x2: x(Math.min(IDEAL, this.most)), y1: y(1), y2: y(1) }),
-      s("polyline", {
-        class: "there",
-        points: MEASURED.verify.map(([n]) => `${x(n)},${y(passCost(MEASURED, n))}`).join(" "),
-      }),
-      ...points.map(({ nodes, cost }) => s("circle", { class: "point", cx: x(nodes), cy: y(cost), r: 5 })),
-      this.handle({ x: x(this.at), top: y(top), floor, own, value }),
-      ...this.values({ x: x(this.at), width, y }, { value, note, there }),
+      s("text", { x: right, y: floor + 38, "text-anchor": "end" }, "tokens in the pass"),
+      s("line.ideal", { x1: x(1), x2: x(Math.min(IDEAL, widest)), y1: y(1), y2: y(1) }),
+      s("polyline.there", { points: MEASURED.verify.map(([n]) => `${x(n)},${y(passCost(MEASURED, n))}`).join(" ") }),
+      ...points.map(({ nodes, cost }) => s("circle.point", { cx: x(nodes), cy: y(cost), r: 5 })),
+      s(
+        "g",
+        {},
+        handle(x(atHandle), y(top), floor, value),
+        s("text", { x: EDGE.left, y: floor + 38 }, `drag; this step: ${count(own, "token")}`),
+      ),
+      ...values(x(atHandle), y, width, value, note),
     );
-    if (focused) this.svg.querySelector(".handle").focus();
-    this.showLegend(store, points);
+    if (focused) svg.querySelector(".handle").focus();
+    showLegend(points.map(({ nodes }) => nodes));
   }
 
-  handle({ x, top, floor, own, value }) {
-    const pill = s(
-      "g",
+  function handle(x, top, floor, value) {
+    const there = `${count(atHandle, "token")}: ${passes(passCost(MEASURED, atHandle))} on an H200`;
+    return s(
+      "g.handle",
       {
-        class: "handle",
         role: "slider",
         tabindex: 0,
         "aria-label": "Tokens in the pass",
         "aria-valuemin": 1,
-        "aria-valuemax": this.limit,
-        "aria-valuenow": this.at,
-        "aria-valuetext": `${count(this.at, "token")}: ${passes(passCost(MEASURED, this.at))} on an H200${value === null ? "" : `, ${passes(value)} on ${this.machine}`}`,
+        "aria-valuemax": limit,
+        "aria-valuenow": atHandle,
+        "aria-valuetext": there + (value === null ? "" : `, ${passes(value)} on ${machineOf(store).name}`),
       },
       s("line", { x1: x, x2: x, y1: top, y2: floor }),
       s("rect", { x: x - 22, y: floor, width: 44, height: 26, rx: 13 }),
-      s("text", { x, y: floor + 18, "text-anchor": "middle" }, this.at),
+      s("text", { x, y: floor + 18, "text-anchor": "middle" }, atHandle),
     );
-    return s("g", {}, pill, s("text", { x: EDGE.left, y: floor + 38 }, `drag; this step: ${count(own, "token")}`));
   }
 
-  /** The costs at the handle, beside it. */
-  values({ x, width, y }, { value, note, there }) {
+  /** The costs at the handle, beside it; `value`: on the machine of the run, null if unknown. */
+  function values(x, y, width, value, note) {
+    const there = passCost(MEASURED, atHandle);
     const left = x + ROOM > width;
     const put = (kind, at, words) =>
       s("text", { class: kind, x: left ? x - 12 : x + 12, y: at, "text-anchor": left ? "end" : "start" }, words);
     const below = value === null || value >= there;
-    const near = value === null ? 0 : Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels that the values overlap
     const thereAt = y(there) + (below ? (left ? 42 : 24) : -10); // to the left, the curve is lower
-    const hereAt = value === null ? 0 : y(value) + (below ? -near : 10 + near);
-    return [
-      s("circle", { class: "there", cx: x, cy: y(there), r: 7 }),
-      put("value there", thereAt, passes(there)),
-      ...(value === null
-        ? []
-        : [
-            s("circle", { class: "here", cx: x, cy: y(value), r: 7 }),
-            put("value here", hereAt, passes(value)),
-            put("note", hereAt + 17, note),
-          ]),
-    ];
+    const drawn = [s("circle.there", { cx: x, cy: y(there), r: 7 }), put("value there", thereAt, passes(there))];
+    if (value === null) return drawn;
+    const overlap = Math.max(0, 52 - Math.abs(y(there) - y(value))); // pixels
+    const hereAt = y(value) + (below ? -overlap : 10 + overlap);
+    const here = [put("value here", hereAt, passes(value)), put("note", hereAt + 17, note)];
+    return [...drawn, s("circle.here", { cx: x, cy: y(value), r: 7 }), ...here];
   }
 
-  showLegend({ header, length }, points) {
-    const sizes = points.map(({ nodes }) => nodes);
+  function showLegend(sizes) {
+    const { header, length } = store;
     const [low, high] = [Math.min(...sizes), Math.max(...sizes)];
-    const model = text(header.models.preset) && visible(header.models.preset, 40, " ");
-    const item = (kind, words) => h("span", { class: kind }, words);
-    this.legend.replaceChildren(
-      ...(points.length
-        ? [
-            item(
-              "here",
-              `${[model, "on", this.machine].filter(Boolean).join(" ")}: the ${passCount(length)} of this run, ${low === high ? "" : `${low} to `}${count(high, "token")} each`,
-            ),
-          ]
-        : []),
-      item("there", "an 8B model on an H200, measured"),
-      item("ideal", `the ideal: flat up to ${IDEAL} tokens (H100 data sheet)`),
+    const model = header.models.preset && visible(header.models.preset, 40, " ");
+    const who = [model, "on", machineOf(store).name].filter(Boolean).join(" ");
+    const range = `${low === high ? "" : `${low} to `}${count(high, "token")} each`;
+    legend.replaceChildren(
+      sizes.length ? h("span.here", {}, `${who}: the ${count(length, "pass")} of this run, ${range}`) : "",
+      h("span.there", {}, "an 8B model on an H200, measured"),
+      h("span.ideal", {}, `the ideal: flat up to ${IDEAL} tokens (H100 data sheet)`),
     );
   }
+
+  return { box, svg, show };
 }
 
-/** The component. In Explore and in files it is a drawer from the right, in Learn a part of the drawing. */
-export class PaysView {
-  uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
+/**
+ * The component. In Explore and in files it is a drawer from the right, in Learn a part of the drawing.
+ *
+ * server(event, data): sends an event; null without a server
+ * told: whether the view is part of Learn
+ */
+export function paysView({ pays: host, root }, store, state, server, told) {
+  const uses = ["why", "data", "fresh", "step", "at", "secret", "pass", "tried", "asked"];
+  const chart = passesChart(state, store);
+  const replays = replaysView(store, state, server, told);
+  const [ofRun, ofStep, totals] = [h("div.of-run", {}), h("section.of-step", {}), h("dl.totals", {})];
+  const offer = (words, act) => server && button(words, { class: "offer" }, act);
+  const quickest = offer("Run quickest here", () => server("quickest", { quickest: true }));
+  const again = offer("Run again", () => emit(host, "explorer:begin"));
+  const close = () => {
+    state.set({ why: false });
+    root.querySelector(".why-open").focus();
+  };
+  const folds = [...PAYS_ASKED, ["The formula", PAYS_FORMULA.join("")]].map(([name, words]) =>
+    fold(name, h("p", {}, words)),
+  );
+  const head = [closeButton("Close", close, "Close (Esc)"), h("h2", {}, "When does it pay?"), ofRun];
+  const foot = [fold("Totals of the run", totals), ...folds];
+  host.append(...(told ? [] : head), chart.box, ofStep, replays.box, ...(told ? [] : foot));
+  host.addEventListener("keydown", (event) => {
+    event.stopPropagation(); // the keys of Explore select steps
+    if (event.key === "Escape" && !told) close();
+  });
+  let drawn = null; // the scene of the latest drawing; null if closed
 
-  /** `ways`: as for `NumbersView`; `words()`: the run in words; `opener()`: the button *why?*; `ask` and `halt`: see `ReplaysView`; `told`:
-   *  whether the view is part of Learn. */
-  constructor(host, store, state, { ways, words, opener, ask, halt, told }) {
-    Object.assign(this, { host, store, state, words, told, drawn: null });
-    this.pass = new PassesView(state);
-    this.replays = new ReplaysView({ store, state, ask, halt, told });
-    this.title = h("h2", {}, "When does it pay?");
-    this.run = h("div", { class: "of-run" });
-    this.ofStep = h("section", { class: "of-step" });
-    this.totals = h("dl", { class: "totals" });
-    const offer = (name, words) => ways && button(words, { class: "offer" }, ways[name]);
-    this.offers = { quickest: offer("quickest", "Run quickest here"), again: offer("again", "Run again") };
-    const fold = (name, ...parts) => h("details", {}, h("summary", {}, name), ...parts);
-    const close = () => {
-      state.set({ why: false });
-      opener().focus();
-    };
-    const folds = [...PAYS_ASKED, ["The formula", PAYS_FORMULA.join("")]].map(([name, words]) =>
-      fold(name, h("p", {}, words)),
-    );
-    this.ours = [this.pass.box, this.ofStep, ...folds]; // hidden for the log of an external server
-    const closer = button("✕", { class: "icon close", "aria-label": "Close", title: "Close (Esc)" }, close);
-    host.append(
-      ...(told ? [] : [closer, this.title, this.run]),
-      this.pass.box,
-      this.ofStep,
-      this.replays.box,
-      ...(told ? [] : [fold("Totals of the run", this.totals), ...folds]),
-    );
-    host.addEventListener("keydown", (event) => {
-      event.stopPropagation(); // the keys of Explore select steps
-      if (event.key === "Escape" && !told) close();
-    });
-  }
-
-  show(scene) {
-    const { host, store, told } = this;
+  function show(scene) {
     const open = scene.why && !scene.secret && store.length > 0;
     const opens = open && host.hidden;
     host.hidden = !open;
     if (opens && !told) host.querySelector(".close").focus();
-    const drawn = this.drawn;
-    this.drawn = open ? scene : null;
+    const before = drawn;
+    drawn = open ? scene : null;
     if (!open) return;
     // while only the handle moves, only the chart is drawn
-    if (!drawn || this.uses.some((name) => name !== "pass" && drawn[name] !== scene[name])) {
-      if (!told) this.showRun();
-      for (const part of this.ours) part.hidden = Boolean(store.header.missing);
-      this.showStep(scene);
-      this.replays.show(scene);
+    if (!before || uses.some((name) => name !== "pass" && before[name] !== scene[name])) {
+      if (!told) showRun();
+      // the log of an external server has no costs
+      for (const part of [chart.box, ofStep, ...folds]) part.hidden = Boolean(store.header.missing);
+      showStep(scene);
+      replays.show(scene);
     }
-    const { clientWidth: width, clientHeight: height } = this.pass.svg;
-    if (width) this.pass.show(scene, store, width, height); // else it is not laid out yet, and its size will change
+    const { clientWidth: width, clientHeight: height } = chart.svg;
+    if (width) chart.show(scene, width, height); // else it is not laid out yet, and its size will change
   }
 
-  showRun() {
-    const { store, offers } = this;
+  function showRun() {
     const { header, sums, length, opening } = store;
     const cycle = cycleOf(store);
     const alpha = sums.tokens / length;
-    const log = header.missing;
-    const timed = cycle && !cycle.disturbed;
+    const here = cycle && !cycle.disturbed ? cycle.parts : null;
     const there = meanParts(h200(header.method), header.method, worksOf(store));
-    const rows = log ? "" : barRows(rowsOf(store, alpha, timed ? cycle.parts : null, there));
     const slow = wasFixed(cycle, header.config.cost_aware);
-    this.run.replaceChildren(
-      h("p", { class: "ran", dir: "auto" }, ...withTerms(this.words())),
-      h("p", { class: "sentence" }, runWords(store, cycle, alpha)),
-      rows,
-      ...(slow && offers.quickest
-        ? [h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", offers.quickest)]
-        : []),
-      ...(cycle?.disturbed && offers.again ? [h("p", {}, offers.again)] : []),
-      h(
-        "p",
-        { class: "source" },
-        [measuredWords(store), opening.length ? "The pass over the prompt wrote one token more." : ""].join(" "),
-      ),
+    const source = [measuredWords(store), opening.length ? "The pass over the prompt wrote one token more." : ""];
+    ofRun.replaceChildren(
+      h("p.ran", { dir: "auto" }, ...withTerms(runWords(store))),
+      h("p.sentence", {}, paysWords(store, cycle, alpha)),
+      header.missing ? "" : barRows(rowsOf(store, alpha, here, there)),
+      slow && quickest ? h("p", {}, "“Quickest here” drafts and verifies only as much as saves time. ", quickest) : "",
+      cycle?.disturbed && again ? h("p", {}, again) : "",
+      h("p.source", {}, source.join(" ")),
     );
-    this.totals.replaceChildren(
+    totals.replaceChildren(
       ...totalsOf(store).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))),
     );
   }
 
-  showStep({ step, at }) {
-    const { store } = this;
+  function showStep({ step, at }) {
     const n = step.committed.length;
     const { method } = store.header;
     const here = clockOf(store, step) && partsOf(step.seconds, store.baseline);
     const work = worksOf(store)[at];
     const there = work ? costParts(h200(method), method, work) : null;
-    const alone = {
-      name: "one by one",
-      tokens: step.committed.map(({ text }) => text),
-      brought: n,
-      total: passes(n),
-    };
-    this.ofStep.replaceChildren(
-      h(
-        "h3",
-        {},
-        "Does this step pay? ",
-        h(
-          "small",
-          {},
-          `Step ${at + 1} brings ${inWords(n)} ${n === 1 ? "token" : "tokens"} and reads ${step.nodes.size}. It costs:`,
-        ),
-      ),
+    const tokens = step.committed.map(({ text }) => text);
+    const alone = { name: "one by one", tokens, brought: n, total: passes(n) };
+    const brings = `Step ${at + 1} brings ${countInWords(n, "token")} and reads ${step.nodes.size}. It costs:`;
+    ofStep.replaceChildren(
+      h("h3", {}, "Does this step pay? ", h("small", {}, brings)),
       barRows([alone, ...rowsOf(store, n, here, there)]),
-      here ? "" : h("p", { class: "none" }, noPoints(store)),
-      h("p", { class: "rule" }, "A step pays if it brings more tokens than it costs passes."),
+      here ? "" : h("p.none", {}, noPoints(store)),
+      h("p.rule", {}, "A step pays if it brings more tokens than it costs passes."),
     );
   }
+
+  return { uses, show, chart, replays };
 }
 
-/** The result of a run in a sentence. */
-function runWords(store, cycle, alpha) {
+/** Whether drafting pays in a run, in a sentence. */
+function paysWords(store, cycle, alpha) {
   const { header, sums } = store;
   const last = store.summaries[store.length - 1].elapsed;
   if (header.missing && last) {

@@ -6,26 +6,19 @@ import { BANDS } from "./strip.js";
 import { measure } from "./tree_shapes.js";
 import { plain } from "./words.js";
 
-const KEPT_STYLES = [
-  "fill",
-  "stroke",
-  "stroke-width",
-  "stroke-dasharray",
-  "stroke-linecap",
-  "stroke-linejoin",
-  "paint-order",
-  "opacity",
-  "font-family",
-  "font-size",
-  "font-weight",
-  "text-anchor",
-];
-const PLAIN_STYLES = {
+// the styles that are written as attributes, with the values that are left out
+const STYLES = {
+  fill: "",
+  stroke: "",
+  "stroke-width": "",
   "stroke-dasharray": "none",
   "stroke-linecap": "butt",
   "stroke-linejoin": "miter",
   "paint-order": "normal",
   opacity: "1",
+  "font-family": "",
+  "font-size": "",
+  "font-weight": "",
   "text-anchor": "start",
 };
 const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slack: room for programs that draw with a wider font
@@ -33,18 +26,18 @@ const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slac
 /** Any CSS colour as #rrggbb or "none": other programs do not read the newer notations. */
 const hex = (() => {
   let pen = null; // created on first use, so that the module can be imported without a document
-  const known = new Map();
+  const converted = new Map();
   return (colour) => {
-    if (!known.has(colour)) {
+    if (!converted.has(colour)) {
       pen ??= h("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
       pen.clearRect(0, 0, 1, 1);
       pen.fillStyle = "rgba(0,0,0,0)";
       pen.fillStyle = colour;
       pen.fillRect(0, 0, 1, 1);
       const [r, g, b, a] = pen.getImageData(0, 0, 1, 1).data;
-      known.set(colour, a ? "#" + [r, g, b].map((c) => c.toString(16).padStart(2, "0")).join("") : "none");
+      converted.set(colour, a ? "#" + [r, g, b].map((c) => c.toString(16).padStart(2, "0")).join("") : "none");
     }
-    return known.get(colour);
+    return converted.get(colour);
   };
 })();
 
@@ -57,11 +50,10 @@ function inlined(element) {
   const style = getComputedStyle(element);
   if (style.display === "none") return s("g");
   const shape = element.matches("text, tspan, path, rect, circle, line, polyline, polygon");
-  for (const name of shape ? KEPT_STYLES : ["opacity"]) {
+  for (const name of shape ? Object.keys(STYLES) : ["opacity"]) {
     const value = style.getPropertyValue(name);
-    if (!value || value === PLAIN_STYLES[name] || (name.startsWith("font") && !element.matches("text, tspan")))
-      continue;
-    copy.setAttribute(name, name === "fill" || name === "stroke" ? (value === "none" ? "none" : hex(value)) : value);
+    if (!value || value === STYLES[name] || (name.startsWith("font") && !element.matches("text, tspan"))) continue;
+    copy.setAttribute(name, ["fill", "stroke"].includes(name) && value !== "none" ? hex(value) : value);
   }
   for (const child of element.childNodes)
     copy.append(child.nodeType === Node.ELEMENT_NODE ? inlined(child) : child.cloneNode());
@@ -82,15 +74,15 @@ export function wrapped(words, room, font) {
 export function onLines(pieces, lines) {
   const left = pieces.map((piece) => ({ ...piece }));
   return lines.map((line) => {
-    const found = [];
+    const parts = [];
     for (let room = line.length; room && left.length;) {
       const text = left[0].text.slice(0, room);
-      found.push({ ...left[0], text });
+      parts.push({ ...left[0], text });
       room -= text.length;
       left[0].text = left[0].text.slice(text.length);
       if (!left[0].text) left.shift();
     }
-    return found;
+    return parts;
   });
 }
 
@@ -117,7 +109,7 @@ export class PictureMaker {
     const { viewport, tree, strip } = this;
     const { width, height, head, title, lines } = this.size();
     const { left, top, bottom } = tree.extent();
-    const before = { k: viewport.k, x: viewport.x, y: viewport.y, size: viewport.size };
+    const { k, x, y, size } = viewport;
     const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
     try {
       Object.assign(viewport, { k: 1, ...shift, size: { width, height } });
@@ -157,7 +149,7 @@ export class PictureMaker {
       );
       return new XMLSerializer().serializeToString(picture);
     } finally {
-      Object.assign(viewport, before);
+      Object.assign(viewport, { k, x, y, size });
       for (const part of [tree, strip]) part.place();
     }
   }

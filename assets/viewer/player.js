@@ -1,11 +1,19 @@
 // Plays the animation of a step: its clock, and the bar with the slider and the names of the stages.
 
-import { button, h, icon, markCurrent } from "./dom.js";
+import { button, clamp, h, icon, markCurrent } from "./dom.js";
 import { capital } from "./words.js";
 import { END, STAGE_NAMES, stageWords, stagesOf } from "./stages.js";
 
 export const STAGE_SECONDS = 3;
-export const playIcon = (playing) => icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z");
+
+/** Shows on a button whether something plays; `label`: what a press plays; `key`: its key, if it has one. */
+export function showPlaying(button, playing, label, key = "") {
+  const words = playing ? "Pause" : label;
+  if (button.ariaLabel === words) return;
+  button.replaceChildren(icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z"));
+  button.ariaLabel = words;
+  if (key) button.title = `${words} (${key})`;
+}
 
 /** The time of a step (ALONE to END) at a place among its stages; null is the end. */
 export function timeAt(step, place) {
@@ -17,7 +25,7 @@ export function timeAt(step, place) {
 /** The stage at a place, as an index of STAGE_NAMES; null for the whole step. */
 export function stageAt(step, place) {
   const stages = step && place !== null ? stagesOf(step) : [];
-  return stages[Math.min(stages.length - 1, Math.max(0, Math.ceil(place - 1e-6) - 1))] ?? null;
+  return stages[clamp(Math.ceil(place - 1e-6) - 1, 0, stages.length - 1)] ?? null;
 }
 
 // On the line of the bar, a dot in the middle of each stage's name marks the end of the stage.
@@ -32,15 +40,20 @@ export class Player {
     Object.assign(this, { store, state, allowed });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.slider = h("input", { type: "range", min: 0, step: "any", "aria-label": "Stages of this step" });
-    this.slider.addEventListener("input", () => this.seek(toPlace(this.slider.valueAsNumber)));
-    this.slider.addEventListener("keydown", (event) => this.press(event));
+    this.slider = h("input", {
+      type: "range",
+      min: 0,
+      step: "any",
+      "aria-label": "Stages of this step",
+      oninput: () => this.seek(toPlace(this.slider.valueAsNumber)),
+      onkeydown: (event) => this.press(event),
+    });
     this.names = h("ol", {});
     this.box = h(
-      "div",
-      { class: "moments", role: "group", "aria-label": "Play this step" },
+      "div.moments",
+      { role: "group", "aria-label": "Play this step" },
       this.button,
-      (this.way = h("div", { class: "way" }, this.slider, this.names)),
+      (this.way = h("div.way", {}, this.slider, this.names)),
     );
   }
 
@@ -52,7 +65,6 @@ export class Player {
     return this.step ? stagesOf(this.step).length : 0;
   }
 
-  /** The place of the chosen step among its stages. */
   get place() {
     return this.state.now.place ?? this.end;
   }
@@ -101,7 +113,6 @@ export class Player {
     this.state.goTo(place, place !== until, until);
   }
 
-  /** Moves to a place, and rests there. */
   seek(place) {
     if (this.step && this.allowed()) this.state.goTo(this.still.matches ? Math.ceil(place) : place);
   }
@@ -112,14 +123,13 @@ export class Player {
     if (!by && event.key !== " ") return;
     event.preventDefault();
     const { place } = this;
-    if (by) this.seek(Math.min(this.end, Math.max(0, by < 0 ? Math.ceil(place) - 1 : Math.floor(place) + 1)));
+    if (by) this.seek(clamp(by < 0 ? Math.ceil(place) - 1 : Math.floor(place) + 1, 0, this.end));
     else this.toggle();
   }
 
-  /** Moves to the end of a stage, given by its index in STAGE_NAMES. */
   jump(stage) {
-    const at = this.step ? stagesOf(this.step).indexOf(stage) : -1;
-    if (at >= 0) this.seek(at + 1);
+    const index = this.step ? stagesOf(this.step).indexOf(stage) : -1;
+    if (index >= 0) this.seek(index + 1);
   }
 
   /** Shows the stages of the chosen step, the place among them, and whether it plays. */
@@ -144,12 +154,7 @@ export class Player {
       slider.max = toLine(stages.length);
       box.style.setProperty("--stages", stages.length);
     }
-    const label = playing ? "Pause" : "Play this step, stage by stage";
-    if (this.button.title !== `${label} (space)`) {
-      this.button.replaceChildren(playIcon(playing));
-      this.button.setAttribute("aria-label", label);
-      this.button.title = `${label} (space)`;
-    }
+    showPlaying(this.button, playing, "Play this step, stage by stage", "space");
     const along = Math.max(0, toLine(place));
     slider.value = along;
     this.way.style.setProperty("--at", (along / Math.max(1, stages.length)).toFixed(4));
@@ -163,9 +168,6 @@ export class Player {
       stage === null ? stages.length - 1 : stages.indexOf(stage),
     );
     const words = stage === null ? null : stageWords(this.step, stage);
-    this.slider.setAttribute(
-      "aria-valuetext",
-      words ? `${STAGE_NAMES[stage]}: ${words.title} ${words.more}`.trim() : "the whole step",
-    );
+    this.slider.ariaValueText = words ? `${STAGE_NAMES[stage]}: ${words.title} ${words.more}`.trim() : "the whole step";
   }
 }

@@ -1,7 +1,7 @@
 // Guessing games over the steps of a run. The result of a step stays hidden until the user has guessed. Two games: the quiz (where will
 // the first draft be rejected?) and the user's own draft (typed.js).
 
-import { button, h } from "./dom.js";
+import { button, clamp, h } from "./dom.js";
 import { where } from "./timeline.js";
 import { quoted } from "./words.js";
 
@@ -44,13 +44,9 @@ export class Guessing {
   /** `name`: name of the game in data attributes and events. */
   constructor(root, store, state, name) {
     Object.assign(this, { root, store, state, name });
-    this.said = h("p", { class: "said", role: "status" });
+    this.said = h("p.said", { role: "status" });
     this.next = button("Next", {}, () => this.go());
-    this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
-    this.marks.addEventListener(
-      "click",
-      ({ target }) => target.dataset.step && this.state.pin(Number(target.dataset.step)),
-    );
+    this.marks = h("ol.marks", { "aria-label": "Your guesses, step by step" });
   }
 
   get on() {
@@ -61,12 +57,10 @@ export class Guessing {
     return this.state.now.pending === this.name;
   }
 
-  /** The results of the guesses, by step. */
   get answers() {
     return this.state.now.answers[this.name];
   }
 
-  /** The result of the guess about the shown step. */
   get here() {
     return this.answers[this.state.shown];
   }
@@ -95,8 +89,8 @@ export class Guessing {
   /** Goes to the next step without a guess; `here`: stays at the shown step if this step has no guess. */
   go(here = false) {
     const { open } = this;
-    const at = this.state.shown ?? 0;
-    const next = here && open.includes(at) ? at : (open.find((other) => other > at) ?? open[0]);
+    const shown = this.state.shown ?? 0;
+    const next = here && open.includes(shown) ? shown : (open.find((other) => other > shown) ?? open[0]);
     if (next !== undefined) this.state.pin(next);
   }
 
@@ -112,22 +106,19 @@ export class Guessing {
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     this.box.hidden = !this.on;
     if (!this.on) return false;
-    const mark = (at) =>
-      h(
+    const mark = (at) => {
+      const guess = answers[at];
+      const attributes = {
+        class: !guess ? "open" : guess.right ? "right" : "wrong",
+        title: `Step ${at + 1}: ${guess ? this.words(guess) : "no guess yet"}`,
+        "aria-current": at === this.state.shown ? "step" : null,
+      };
+      return h(
         "li",
         {},
-        h(
-          "button",
-          {
-            type: "button",
-            class: !answers[at] ? "open" : answers[at].right ? "right" : "wrong",
-            "data-step": at,
-            title: `Step ${at + 1}: ${answers[at] ? this.words(answers[at]) : "no guess yet"}`,
-            "aria-current": at === this.state.shown ? "step" : null,
-          },
-          answers[at] ? this.sign(answers[at]) : "·",
-        ),
+        button(guess ? this.sign(guess) : "·", attributes, () => this.state.pin(at)),
       );
+    };
     this.marks.hidden = !Object.keys(answers).length;
     this.marks.replaceChildren(...guessableSteps(this.store.summaries).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
@@ -157,16 +148,16 @@ export function quizVerdict({ draft: { texts }, boundary, selected, random }, gu
   };
   const none = (at) => at > texts.length;
   const fact = none(truth) ? "no token was wrong" : `the first wrong token was ${named(truth)}`;
-  const first = selected.length && !random ? selected[0] + 1 : null;
+  const expected = selected.length && !random ? selected[0] + 1 : null;
   const drafter =
-    first === null
+    expected === null
       ? ""
-      : first === truth
+      : expected === truth
         ? " The drafter expected this too."
-        : ` The drafter expected ${none(first) ? "no wrong token" : `it to be ${named(first)}`}.`;
+        : ` The drafter expected ${none(expected) ? "no wrong token" : `it to be ${named(expected)}`}.`;
   return {
     right: guess === truth,
-    byFlag: first === truth,
+    byFlag: expected === truth,
     words: `${guess === truth ? "Right:" : `You chose ${none(guess) ? "none" : named(guess)};`} ${fact}.${drafter}`,
   };
 }
@@ -177,8 +168,8 @@ export function draftedNode(step, node, by) {
   const trunk = [...step.nodes.values()]
     .filter((n) => n.depth > 0 && n.candidates.includes(0))
     .sort((a, b) => a.depth - b.depth);
-  const at = trunk.findIndex(({ id }) => id === node);
-  return trunk.length ? trunk[at < 0 ? 0 : Math.min(trunk.length - 1, Math.max(0, at + by))].id : null;
+  const index = trunk.findIndex(({ id }) => id === node);
+  return trunk.length ? trunk[index < 0 ? 0 : clamp(index + by, 0, trunk.length - 1)].id : null;
 }
 
 export class QuizView extends Guessing {
@@ -191,8 +182,8 @@ export class QuizView extends Guessing {
     super(root, store, state, "quiz");
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
     this.box = h(
-      "div",
-      { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" },
+      "div.guess.quiz",
+      { hidden: true, role: "group", "aria-label": "Quiz" },
       this.said,
       this.marks,
       this.all,

@@ -1,6 +1,6 @@
 // What if a second draft had started here? The user picks a position, and the server drafts from it.
 
-import { button, h } from "./dom.js";
+import { button, clamp, closeButton, h } from "./dom.js";
 import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
@@ -8,7 +8,7 @@ const NO_ENGINE =
 const NOT_REACHED = { accepted: 0, wanted: null }; // the target rejected a token of the prefix
 const UNSEEN = 2; // tokens shown after the rejected one, until the user opens the rest
 
-/** Reads the server's answer: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
+/** Reads the server's answer: a problem as a sentence, or the fields of a `d2sd.replay.questions.Redraft`. */
 export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
   ...raw,
   tokens: texts.map((text, at) => ({ text, p: confidence[at] })),
@@ -44,18 +44,18 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
 }
 
 export class Redraft {
-  /** `ask(question)` sends a question to the server, null without a server. */
-  constructor(store, state, ask) {
-    Object.assign(this, { store, state, ask, number: 0 });
+  /** `server(event, data)` sends an event; null without a server. */
+  constructor(store, state, server) {
+    Object.assign(this, { store, state, server, number: 0 });
   }
 
   request(prefix) {
     const step = this.state.shown;
     if (step === null) return;
     this.number += 1;
-    const question = { step, prefix, number: this.number, answer: this.ask ? null : { problem: NO_ENGINE } };
+    const question = { step, prefix, number: this.number, answer: this.server ? null : { problem: NO_ENGINE } };
     this.state.pin(step, null, { question });
-    if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
+    this.server?.("redraft", { key: this.store.key, step, prefix, number: this.number });
   }
 
   /** Takes the server's answer; answers to older questions are dropped. */
@@ -83,9 +83,9 @@ export class Redraft {
     const { here } = this;
     if (!here) return null;
     const { prefix, answer, all } = here;
-    const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release());
-    const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
-    const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
+    const close = closeButton("Close the what-if", () => this.release());
+    const title = h("div.title", {}, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
+    const card = (...parts) => h("div.card.redraft", {}, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
     const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
@@ -98,8 +98,8 @@ export class Redraft {
       h("p", {}, redraftSentence(prefix, answer)),
       h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
-        "ol",
-        { class: "redrafted", "aria-label": "Tokens of the second draft, each with its confidence" },
+        "ol.redrafted",
+        { "aria-label": "Tokens of the second draft, each with its confidence" },
         ...items.slice(0, shown),
         items.length > shown ? h("li", {}, more) : null,
       ),
@@ -121,72 +121,65 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
     { class: state },
     h("bdi", {}, visible(words, most)),
     p === null ? "" : ` ${probability(p)}`,
-    h("span", { class: "spoken" }, ` ${said}`),
+    h("span.spoken", {}, ` ${said}`),
   );
 }
 
-/** Buttons over the strip, one for each position where a re-draft can start. */
-export class PlacesView {
-  /** `picked(prefix)` is called after a click on a position, or Enter. */
-  constructor(strip, picked) {
-    Object.assign(this, { strip, buttons: [], step: null });
-    this.box = h("div", {
-      class: "places",
-      role: "toolbar",
-      "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
-    });
-    strip.host.append(this.box);
-    strip.placed = () => this.place();
-    const at = (event) => this.buttons.indexOf(event.target.closest("button"));
-    this.box.addEventListener("click", (event) => {
-      if (at(event) < 0) return;
-      strip.tooltip.hide(); // it would cover the answer
-      picked(at(event));
-    });
+/** Buttons over the strip, one for each position where a re-draft can start. `picked(prefix)` is called after a click on a position, or
+ *  Enter. */
+export function placesView(strip, picked) {
+  const buttons = [];
+  const box = h("div.places", {
+    role: "toolbar",
+    "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
     // a click must not move the focus: the arrow keys go on to change the step
-    this.box.addEventListener("mousedown", (event) => event.preventDefault());
-    this.box.addEventListener("keydown", (event) => {
-      const to = at(event) + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? NaN);
-      if (Number.isNaN(to) || event.shiftKey) return;
+    onmousedown: (event) => event.preventDefault(),
+    onkeydown: (event) => {
+      const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!by || event.shiftKey) return;
       event.preventDefault();
-      this.focus(Math.min(this.buttons.length - 1, Math.max(0, to)));
-    });
+      focus(clamp(buttons.indexOf(event.target) + by, 0, buttons.length - 1));
+    },
+  });
+  strip.host.append(box);
+  strip.placed = place;
+
+  function ask(prefix) {
+    strip.tooltip.hide(); // it would cover the answer
+    picked(prefix);
   }
 
   /** Roving tabindex: Tab reaches one button, arrow keys the others. */
-  focus(at) {
-    this.buttons.forEach((place, n) => (place.tabIndex = n === at ? 0 : -1));
-    this.buttons[at].focus();
+  function focus(at) {
+    buttons.forEach((other, n) => (other.tabIndex = n === at ? 0 : -1));
+    buttons[at].focus();
   }
 
   /** Aligns the buttons with the columns of the tree. Buttons are reused, so that the focus stays. */
-  place() {
-    const { strip } = this;
-    const step = strip.step && strip.step.draft ? strip.step : null;
-    const shares = step && step.posterior.length ? [...step.posterior, step.full] : [];
-    for (const spare of this.buttons.splice(shares.length)) spare.remove();
-    while (this.buttons.length < shares.length) {
-      this.buttons.push(button("", { tabindex: this.buttons.length ? -1 : 0 }));
-      this.box.append(this.buttons.at(-1));
+  function place() {
+    const { draft, posterior, full } = strip.step ?? {};
+    const shares = draft && posterior.length ? [...posterior, full] : [];
+    for (const spare of buttons.splice(shares.length)) spare.remove();
+    for (let at = buttons.length; at < shares.length; at += 1) {
+      buttons.push(button("", { tabindex: at ? -1 : 0 }, () => ask(at)));
+      box.append(buttons[at]);
     }
-    if (this.buttons.length && this.buttons.every(({ tabIndex }) => tabIndex < 0)) this.buttons[0].tabIndex = 0;
-    this.box.hidden = !shares.length;
+    if (buttons.length && buttons.every(({ tabIndex }) => tabIndex < 0)) buttons[0].tabIndex = 0;
+    box.hidden = !shares.length;
     const top = strip.band.bars[1] + 2;
-    Object.assign(this.box.style, {
-      top: `${top * strip.scale}px`,
-      height: `${(strip.band.height - top) * strip.scale}px`,
-    });
+    box.style.top = `${top * strip.scale}px`;
+    box.style.height = `${(strip.band.height - top) * strip.scale}px`;
     shares.forEach((r, at) => {
       const [left, right] = [at, at + 1].map((depth) => strip.x(depth) * strip.scale);
-      Object.assign(this.buttons[at].style, {
-        left: `${left.toFixed(1)}px`,
-        width: `${Math.max(0, right - left).toFixed(1)}px`,
-      });
-      this.buttons[at].setAttribute("aria-label", `What if: ${afterToken(at)}, ${percent(r)}`);
+      buttons[at].style.left = `${left.toFixed(1)}px`;
+      buttons[at].style.width = `${Math.max(0, right - left).toFixed(1)}px`;
+      buttons[at].ariaLabel = `What if: ${afterToken(at)}, ${percent(r)}`;
     });
   }
 
-  mark(prefix) {
-    this.buttons.forEach((place, at) => place.setAttribute("aria-pressed", at === prefix));
+  function mark(prefix) {
+    buttons.forEach((other, at) => (other.ariaPressed = at === prefix));
   }
+
+  return { mark };
 }

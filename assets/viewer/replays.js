@@ -1,11 +1,11 @@
 // Other K and γ: the tokens of each step if the run had been made with them, by exact replay, and the time that this would have taken.
 
 import { barRows, costRow, passes } from "./bars.js";
-import { button, h, s, sum } from "./dom.js";
+import { button, fold, h, s, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { h200, meanCost, meanParts, readWork } from "./machine.js";
 import { machineOf } from "./numbers.js";
-import { HIDDEN, LONE, count, fixed, milliseconds } from "./words.js";
+import { count, fixed, milliseconds, unhidden } from "./words.js";
 
 const HIGH = 196; // pixels; height of the picture
 const SIDE = 34; // pixels from its edges to the first and the last K
@@ -42,25 +42,25 @@ export const pointAt = ({ points }, { k, gamma }) =>
 /** The point with the smallest value of `of`; of several, the one with the smallest K. */
 const least = (points, of) => points.reduce((a, b) => (of(b) < of(a) ? b : a));
 
-const at = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
+const valuesOf = ({ k, gamma }, among) => `K = ${k}${among ? ` with γ = ${gamma}` : ""}`;
 
 /** The best points, of one γ and of all, in sentences. */
 export function bestWords({ points, here }, gamma) {
   const cost = ({ method, works }) => meanCost(here, method, works);
-  const own = points.filter((point) => point.gamma === gamma);
-  const fewest = least(own, ({ steps }) => steps);
-  const short = `With γ = ${gamma}, ${at(fewest)} needs the fewest steps (${fewest.steps})`;
+  const ofGamma = points.filter((point) => point.gamma === gamma);
+  const fewest = least(ofGamma, ({ steps }) => steps);
+  const short = `With γ = ${gamma}, ${valuesOf(fewest)} needs the fewest steps (${fewest.steps})`;
   if (!here) return `${short}.`;
   const time = ({ seconds }) => milliseconds(seconds);
-  const [quick, first] = [least(own, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
-  const also = `${quick === fewest ? "" : `${at(quick)} `}the least time (${time(quick)} a token)`;
-  const last = own.at(-1);
+  const [quick, best] = [least(ofGamma, ({ seconds }) => seconds), least(points, ({ seconds }) => seconds)];
+  const also = `${quick === fewest ? "" : `${valuesOf(quick)} `}the least time (${time(quick)} a token)`;
+  const last = ofGamma.at(-1);
   const more =
     last === fewest || last === quick
       ? ""
-      : ` ${at(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
+      : ` ${valuesOf(last)} needs ${count(last.steps, "step")}, and each costs ${passes(cost(last))} instead of ${fixed(cost(fewest), 1)}.`;
   const all =
-    first === quick ? "" : ` Of all K and γ, ${at(first, true)} needs the least time: ${time(first)} a token.`;
+    best === quick ? "" : ` Of all K and γ, ${valuesOf(best, true)} needs the least time: ${time(best)} a token.`;
   return `${short} and ${also}.${more}${all}`;
 }
 
@@ -83,8 +83,8 @@ export function tokensWith({ index, accepted, nodes, left, whole, committed }, m
   return tokens;
 }
 
-/** Why a run has no replays, in a sentence; "" if the server can make them. `ask`: null without a server. */
-export function whyNone({ header, seen, live, finished }, ask, told) {
+/** Why a run has no replays, in a sentence; "" if the server can make them. `server`: null without one. */
+export function whyNone({ header, seen, live, finished }, server, told) {
   const { temperature, cost_aware: aware } = header.config;
   if (header.missing) return "Other K and γ cannot be replayed: this log has no drafts.";
   if (!seen.draft) return "This method has neither K nor γ.";
@@ -92,125 +92,116 @@ export function whyNone({ header, seen, live, finished }, ask, told) {
   if (aware) return "“Quickest here” chose K and γ anew in each step, so they cannot be compared.";
   if (live || !finished)
     return live ? "Other K and γ can be compared after the end of the run." : "This run has no end.";
-  if (ask) return "";
+  if (server) return "";
   return told
     ? "To compare other K and γ for this run, open “why?” in Explore."
     : "This file has no replays with other K and γ: ask for them in the app (“why?”) before you save the file.";
 }
 
-/** Sliders for K and γ, with a picture of tokens per step and time per token. */
-export class ReplaysView {
-  /** `ask(question)` asks the server for replays, null without one; `halt()` stops them; `told`: whether the view is part of Learn. */
-  constructor({ store, state, ask, halt, told }) {
-    Object.assign(this, { store, state, ask, told, number: 0 });
-    this.inputs = {};
-    const slider = (id, words) => {
-      const input = h("input", { type: "range", min: 0, step: 1, id: `by-hand-${id}`, "aria-label": words });
-      const value = h("output", {});
-      input.addEventListener("input", () => this.turn(id));
-      this.inputs[id] = { input, value };
-      return h("label", { class: id }, h("span", {}, words), input, value);
-    };
-    this.none = h("p", { class: "none" });
-    this.start = button("Compare other K and γ", { class: "offer", id: "replay" }, () => this.request());
-    this.stop = button("Stop", { class: "offer", id: "stop-replay" }, halt);
-    this.progress = h("progress", { "aria-label": "Replays", max: 1 });
-    this.said = h("p", { class: "none", role: "status" });
-    this.waits = h("div", { class: "waits" }, this.start, this.progress, this.stop, this.said);
-    this.picture = s("svg", { class: "lines", role: "img", height: HIGH });
-    this.figures = h("p", { class: "figures", role: "status" });
-    this.rows = h("div", {});
-    this.best = h("p", {});
-    this.cut = h("p", { class: "cut" });
-    this.sliders = h(
-      "div",
-      {},
-      this.picture,
-      slider("k", "Re-drafts K"),
-      slider("gamma", "Block γ"),
-      this.figures,
-      this.rows,
-      this.best,
-      h("details", {}, h("summary", {}, "The text, divided into these steps"), this.cut),
-    );
-    this.box = h(
-      "section",
-      { class: "by-hand" },
-      h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", (this.about = h("small", {}))),
-      this.none,
-      this.waits,
-      this.sliders,
-    );
-  }
+/**
+ * Sliders for K and γ, with a picture of tokens per step and time per token.
+ *
+ * server(event, data): sends an event; null without a server
+ * told: whether the view is part of Learn
+ */
+export function replaysView(store, state, server, told) {
+  let number = 0; // of the latest request
+  let line, read; // the line with the replays, and the replays in it
+  const inputs = {};
+  const slider = (id, words) => {
+    const name = { id: `by-hand-${id}`, "aria-label": words };
+    const input = h("input", { type: "range", min: 0, step: 1, ...name, oninput: turn });
+    const value = h("output", {});
+    inputs[id] = { input, value };
+    return h("label", { class: id }, h("span", {}, words), input, value);
+  };
+  const about = h("small", {});
+  const none = h("p.none", {});
+  const start = button("Compare other K and γ", { class: "offer", id: "replay" }, request);
+  const stop = button("Stop", { class: "offer", id: "stop-replay" }, () => server("halt"));
+  const progress = h("progress", { "aria-label": "Replays", max: 1 });
+  const said = h("p.none", { role: "status" });
+  const waits = h("div.waits", {}, start, progress, stop, said);
+  const picture = s("svg.lines", { role: "img", height: HIGH });
+  const figures = h("p.figures", { role: "status" });
+  const [rows, best, text] = [h("div", {}), h("p", {}), h("p.cut", {})];
+  const sliders = h(
+    "div",
+    {},
+    picture,
+    slider("k", "Re-drafts K"),
+    slider("gamma", "Block γ"),
+    figures,
+    rows,
+    best,
+    fold("The text, divided into these steps", text),
+  );
+  const title = h("h3", {}, "Other ", term("K"), " and ", term("γ"), " ", about);
+  const box = h("section.by-hand", {}, title, none, waits, sliders);
 
-  /** The replays of the run, read once; null if there are none. */
-  get replays() {
-    const { store } = this;
-    if (this.line !== store.replays) {
-      this.line = store.replays;
-      this.read = this.line && readReplays(this.line, store.header.method);
+  function replays() {
+    if (line !== store.replays) {
+      line = store.replays;
+      read = line && readReplays(line, store.header.method);
     }
-    return this.read;
+    return read ?? null;
   }
 
-  turn() {
-    const { k, gamma } = this.replays;
-    const value = (id, values) => values[this.inputs[id].input.value];
-    this.state.set({ tried: { k: value("k", k), gamma: value("gamma", gamma) } });
+  function turn() {
+    const value = (id) => replays()[id][inputs[id].input.value];
+    state.set({ tried: { k: value("k"), gamma: value("gamma") } });
   }
 
-  request() {
-    this.number += 1;
-    this.state.set({ asked: { number: this.number } });
-    this.ask({ key: this.store.key, number: this.number });
+  function request() {
+    number += 1;
+    state.set({ asked: { number } });
+    server("replays", { key: store.key, number });
   }
 
   /** Takes the progress of a request, or the reason why it failed. */
-  receive({ number, ...news }) {
-    if (this.state.now.asked?.number === number) this.state.set({ asked: { number, ...news } });
+  function receive(news) {
+    if (state.now.asked?.number === news.number) state.set({ asked: news });
   }
 
   /** Number of re-drafts to show in the drawing; null for all. */
-  most(tried) {
-    const { replays } = this;
-    return tried && replays && tried.gamma === replays.own.gamma ? pointAt(replays, tried).k : null;
+  function most(tried) {
+    const grid = replays();
+    return tried && grid && tried.gamma === grid.own.gamma ? pointAt(grid, tried).k : null;
   }
 
-  show({ tried, asked, step }) {
-    const { store, replays, inputs } = this;
-    const none = replays ? "" : whyNone(store, this.ask, this.told);
+  function show({ tried, asked, step }) {
+    const grid = replays();
+    const why = grid ? "" : whyNone(store, server, told);
     const runs = asked !== null && !asked.problem;
-    this.none.textContent = none;
-    this.none.hidden = !none;
-    this.waits.hidden = Boolean(replays || none);
-    this.sliders.hidden = !replays;
-    this.start.hidden = runs;
-    this.stop.hidden = this.progress.hidden = !runs;
-    this.progress.value = asked?.total ? asked.done / asked.total : 0;
-    this.said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
-    if (!replays) return;
-    const wanted = tried ?? replays.own;
-    const point = pointAt(replays, wanted);
+    none.textContent = why;
+    none.hidden = !why;
+    waits.hidden = Boolean(grid || why);
+    sliders.hidden = !grid;
+    start.hidden = runs;
+    stop.hidden = progress.hidden = !runs;
+    progress.value = asked?.total ? asked.done / asked.total : 0;
+    said.textContent = asked?.problem ?? (asked?.total ? `${asked.done} of ${asked.total} settings` : "");
+    if (!grid) return;
+    const wanted = tried ?? grid.own;
+    const point = pointAt(grid, wanted);
     for (const [id, { input, value }] of Object.entries(inputs)) {
-      input.max = replays[id].length - 1;
-      input.value = replays[id].indexOf(wanted[id]);
-      value.textContent = point[id];
-      input.setAttribute("aria-valuetext", point[id]);
-      input.parentNode.hidden = replays[id].length < 2;
+      input.max = grid[id].length - 1;
+      input.value = grid[id].indexOf(wanted[id]);
+      input.ariaValueText = value.textContent = point[id];
+      input.parentNode.hidden = grid[id].length < 2;
     }
-    this.showPoint(point, wanted, step);
-    this.draw(point);
+    showPoint(grid, point, wanted, step);
+    draw(grid, point);
   }
 
-  showPoint(point, wanted, step) {
-    const { store, replays } = this;
-    const { own, here } = replays;
+  function showPoint(grid, point, wanted, step) {
+    const { own, here } = grid;
     const less = point.k < wanted.k ? `A block of ${point.gamma} allows ${count(point.k, "re-draft")} at most. ` : "";
     const drawn =
       point.gamma === own.gamma && point.k <= own.k
         ? ` Step ${step.index + 1}, in the tree: ${count(tokensWith(step, point.k, store), "token")}.`
         : "";
-    this.figures.replaceChildren(
+    figures.replaceChildren(
       less,
       h("b", {}, `${count(point.steps, "step")} of ${fixed(point.alpha, 1)} tokens`),
       `, ${fixed(point.nodes, 0)} tokens read in each.${drawn}`,
@@ -219,69 +210,57 @@ export class ReplaysView {
       const mean = meanParts(machine, point.method, point.works);
       return mean && costRow(name, "mean, calculated", { ...mean, verify: mean.verify - rest, rest }, point.alpha);
     };
-    const rows = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))].filter(
-      Boolean,
-    );
-    this.rows.replaceChildren(barRows(rows));
+    const costs = [here && row(machineOf(store).name, here, here.other), row("an H200", h200(point.method))];
+    rows.replaceChildren(barRows(costs.filter(Boolean)));
     const limit = store.header.config.node_budget;
-    this.about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
-    this.best.textContent = `${bestWords(replays, point.gamma)} For another text, other values may be best.`;
-    let from = 0;
-    const tokens = store.committed.flat().map(({ text }) => text);
-    this.cut.replaceChildren(
+    about.textContent = `The same text, by exact replay${limit ? `. At most B = ${limit} drafted tokens are read, as in the run` : ""}.`;
+    best.textContent = `${bestWords(grid, point.gamma)} For another text, other values may be best.`;
+    const tokens = store.committed.flat();
+    let end = 0;
+    text.replaceChildren(
       ...point.committed.map((size) => {
-        const words = tokens.slice(from, (from += size)).join("");
-        return h("span", { title: count(size, "token") }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌"));
+        const words = tokens.slice(end, (end += size)).map((token) => token.text);
+        return h("span", { title: count(size, "token") }, unhidden(words.join("")));
       }),
     );
   }
 
   /** Draws tokens per step and time per token against K, for one γ. */
-  draw(point) {
-    const width = this.picture.clientWidth;
+  function draw({ points, k, here }, point) {
+    const width = picture.clientWidth;
     if (!width) return;
-    const { points, k, here } = this.replays;
-    const own = points.filter(({ gamma }) => gamma === point.gamma);
+    const ofGamma = points.filter(({ gamma }) => gamma === point.gamma);
     const x = (value) => SIDE + (k.indexOf(value) * (width - 2 * SIDE)) / Math.max(1, k.length - 1);
-    const line = (kind, name, of, digits, place) => {
-      const values = own.map(of);
+    const curve = (kind, name, of, digits, place) => {
+      const values = ofGamma.map(of);
       const [low, high] = [Math.min(...values), Math.max(...values)];
       const y = (p) => place.bottom - ((of(p) - low) * (place.bottom - place.top)) / (high - low || 1);
-      const best = kind === "tokens" ? least(own, ({ steps }) => steps) : least(own, of);
+      const bestPoint = kind === "tokens" ? least(ofGamma, ({ steps }) => steps) : least(ofGamma, of);
       return s(
         "g",
         { class: kind },
         s("text", { x: 0, y: place.name }, name),
-        s("polyline", { points: own.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
-        ...own.flatMap((p) => [
-          s("circle", {
-            class: p === point ? "chosen" : null,
-            cx: x(p.k),
-            cy: y(p).toFixed(1),
-            r: p === point ? 6 : 3,
-          }),
-          s(
-            "text",
-            {
-              class: p === best ? "best" : null,
-              x: x(p.k),
-              y: (y(p) + place.value).toFixed(1),
-              "text-anchor": "middle",
-            },
-            fixed(of(p), digits),
-          ),
-        ]),
+        s("polyline", { points: ofGamma.map((p) => `${x(p.k)},${y(p).toFixed(1)}`).join(" ") }),
+        ...ofGamma.flatMap((p) => {
+          const above = { x: x(p.k), y: (y(p) + place.value).toFixed(1), "text-anchor": "middle" };
+          const [chosen, r] = p === point ? ["chosen", 6] : [null, 3];
+          return [
+            s("circle", { class: chosen, cx: x(p.k), cy: y(p).toFixed(1), r }),
+            s("text", { class: p === bestPoint ? "best" : null, ...above }, fixed(of(p), digits)),
+          ];
+        }),
       );
     };
     const time = ({ seconds }) => 1000 * seconds;
-    this.picture.replaceChildren(
-      line("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
-      here ? line("time", "milliseconds a token, calculated", time, time(own[0]) < 10 ? 2 : 1, BELOW) : "",
-      ...[["K", 0], ...k.map((value) => [value, x(value)])].map(([words, at]) =>
-        s("text", { x: at, y: HIGH - 6, "text-anchor": at ? "middle" : "start" }, words),
-      ),
+    picture.replaceChildren(
+      curve("tokens", "tokens a step", ({ alpha }) => alpha, 1, ABOVE),
+      here ? curve("time", "milliseconds a token, calculated", time, time(ofGamma[0]) < 10 ? 2 : 1, BELOW) : "",
+      s("text", { x: 0, y: HIGH - 6, "text-anchor": "start" }, "K"),
+      ...k.map((value) => s("text", { x: x(value), y: HIGH - 6, "text-anchor": "middle" }, value)),
     );
-    const said = own.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
-    this.picture.setAttribute("aria-label", `Tokens a step${here ? " and time a token" : ""}. ${said.join("; ")}`);
+    const each = ofGamma.map((p) => `K ${p.k}: ${fixed(p.alpha, 1)}${here ? `, ${milliseconds(p.seconds)}` : ""}`);
+    picture.ariaLabel = `Tokens a step${here ? " and time a token" : ""}. ${each.join("; ")}`;
   }
+
+  return { box, show, receive, most };
 }

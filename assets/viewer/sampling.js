@@ -42,19 +42,25 @@ export function drawnAfter(step, node, seed) {
 export function redrawn(step, seed) {
   const [path, choices, all] = [[0], new Map(), [...step.nodes.values()]];
   let drawn = null;
-  for (let at = 0; at !== undefined;) {
-    drawn = drawnAfter(step, at, seed);
-    if (drawn) choices.set(at, { token: drawn.id, text: drawn.text, p: drawn.p });
-    at = all.find(({ parent, token }) => parent === path.at(-1) && token === drawn?.id)?.id;
-    if (at !== undefined) path.push(at);
+  for (let node = 0; node !== undefined;) {
+    drawn = drawnAfter(step, node, seed);
+    if (drawn) choices.set(node, { token: drawn.id, text: drawn.text, p: drawn.p });
+    node = all.find(({ parent, token }) => parent === path.at(-1) && token === drawn?.id)?.id;
+    if (node !== undefined) path.push(node);
   }
   const stateOf = ({ id, parent }) =>
     !id ? "root" : path.includes(id) ? "accepted" : path.includes(parent) ? "rejected" : "unreached";
   const nodes = new Map(all.map((node) => [node.id, { ...node, state: stateOf(node) }]));
   const [accepted, last] = [path.slice(1), nodes.get(path.at(-1))];
   // the probabilities after an end of the tree are recorded only if the run reached it
-  const own = { id: BONUS, parent: last.id, depth: last.depth + 1, text: drawn?.text ?? "?", p: drawn?.p ?? null };
-  const bonus = { ...own, proposer: "target", node: null };
+  const drawnBonus = {
+    id: BONUS,
+    parent: last.id,
+    depth: last.depth + 1,
+    text: drawn?.text ?? "?",
+    p: drawn?.p ?? null,
+  };
+  const bonus = { ...drawnBonus, proposer: "target", node: null };
   const wrong = accepted.findIndex((id) => !nodes.get(id).candidates.includes(0));
   const right = wrong < 0 ? accepted.length : wrong;
   const checked = all.some(({ parent, candidates }) => parent === path[right] && candidates.includes(0));

@@ -2,8 +2,9 @@
 
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
-import { button, h, text } from "./dom.js";
+import { button, clamp, h } from "./dom.js";
 
+const FAILED = "That did not work in this browser.";
 const RETAINED_MS = 60000; // a browser may read the URL only after the user has chosen a folder
 
 /** Saves a file; `content`: text, bytes or a `Blob`. */
@@ -28,11 +29,12 @@ export async function copyLink(query, tooLong, copied = "Link copied.") {
     if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
     return query ? copied + localWords(location.hostname) : tooLong;
   } catch {
-    return "That did not work in this browser.";
+    return FAILED;
   }
 }
 
 const LONGEST_LINK = 8000;
+const SVG_TYPE = "image/svg+xml";
 
 /** A short hash of a finished run's text (FNV-1a, 32 bits); null if the run was stopped or has not ended. */
 function fingerprint({ opening, committed, finished }) {
@@ -56,139 +58,136 @@ export function otherText(store, mark) {
 /** The page's address with the run, its settings and the selection. */
 function linkTo(store, { shown, shownNode }) {
   const { config, prompt, models, method } = store.header;
-  const fields = { ...config, prompt, model: models?.preset, method };
-  return `${location.origin}${location.pathname}?${withFields("", { ...Object.fromEntries(RUN_FIELDS.map((name) => [name, fields[name]])), text: fingerprint(store), step: shown + 1, node: shownNode })}`;
+  const values = { ...config, prompt, model: models.preset, method };
+  const run = Object.fromEntries(RUN_FIELDS.map((name) => [name, values[name]]));
+  const fields = { ...run, text: fingerprint(store), step: shown + 1, node: shownNode };
+  return `${location.origin}${location.pathname}?${withFields("", fields)}`;
 }
 
-export class ShareView {
-  /** `served`: whether there is a server; `ask(kind, step, node)` requests a file from it. */
-  constructor({ store, state, pictures, served, ask }) {
-    Object.assign(this, { store, state, pictures });
-    this.said = h("span", { class: "said", role: "status" });
-    this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () =>
-      this.toggle(this.menu.hidden),
-    );
-    const item = (words, hint, act) => {
-      const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
-      row.append(h("span", {}, hint));
-      return row;
-    };
-    this.menu = h(
-      "div",
-      { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
-      served && item("Copy link", "prompt, settings, step, node", () => this.copy()),
-      served && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
-      served && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
-      served && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
-      item("JSONL", "the whole trace; its steps count from 0", () => this.lines()),
-      served && item("GraphML", "this step, for networkx", () => ask("graphml", state.shown)),
-      item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
-      item("PNG", "this tree, as a pixel image", () => this.png()),
-      served && item("HTML", "a page that works offline", () => ask("html", state.shown, state.shownNode)),
-    );
-    this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
-    this.listen();
+/** The menu Share. `server(event, data)` sends an event; null without a server. */
+export function shareView(store, state, pictures, server) {
+  let [focused, silence] = [null, 0]; // what to focus after the next drawing; the timer that ends a message
+  const said = h("span.said", { role: "status" });
+  const names = { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" };
+  const opener = button("Share ▾", names, () => toggle(menu.hidden));
+  const item = (words, hint, act) =>
+    button([h("b", {}, words), h("span", {}, hint)], { role: "menuitem" }, () => choose(act));
+  const file = (kind, node) => server("export", { kind, step: state.shown, node });
+  const menu = h(
+    "div.menu",
+    { role: "menu", hidden: true, "aria-label": "Share" },
+    server && item("Copy link", "prompt, settings, step, node", () => copy()),
+    server && item("Quiz", "a link that asks where drafts are rejected", () => copy("quiz=1")),
+    server && item("Challenge", "a link that asks others to be the drafter of this step", () => copy("draft=1")),
+    server && item("Embed", "a frame for other web pages", () => copy("embed=1")),
+    item("JSONL", "the whole trace; its steps count from 0", () => lines()),
+    server && item("GraphML", "this step, for networkx", () => file("graphml", null)),
+    item("SVG", "this tree, as a vector image", () => saveFile(name("svg"), SVG_TYPE, pictures.svg())),
+    item("PNG", "this tree, as a pixel image", () => png()),
+    server && item("HTML", "a page that works offline", () => file("html", state.shownNode)),
+  );
+  // Safari does not focus a clicked button: the menu stays open if the focus goes nowhere.
+  const outside = (target) => menu.hidden || box.contains(target) || toggle(false, false);
+  const box = h(
+    "div.sharing",
+    { onkeydown: press, onfocusout: ({ relatedTarget }) => relatedTarget && outside(relatedTarget) },
+    said,
+    opener,
+    menu,
+  );
+  document.addEventListener("pointerdown", ({ target }) => outside(target), true);
+
+  function press(event) {
+    const rows = [...menu.children];
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (menu.hidden || (!by && event.key !== "Escape")) return;
+    if (by) rows[(rows.indexOf(document.activeElement) + by + rows.length) % rows.length].focus();
+    else toggle(false);
+    event.preventDefault();
+    event.stopPropagation();
   }
 
-  listen() {
-    this.box.addEventListener("keydown", (event) => {
-      const rows = [...this.menu.children];
-      const at = rows.indexOf(document.activeElement);
-      const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (event.key === "Escape" && !this.menu.hidden) this.toggle(false);
-      else if (by && !this.menu.hidden) rows[(at + by + rows.length) % rows.length].focus();
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    // Safari does not focus a clicked button: the menu stays open if the focus goes nowhere.
-    const outside = (target) => this.menu.hidden || this.box.contains(target) || this.toggle(false, false);
-    this.box.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && outside(relatedTarget));
-    document.addEventListener("pointerdown", ({ target }) => outside(target), true);
+  function toggle(open, focus = true) {
+    focused = focus && (open ? menu.firstChild : opener);
+    state.set({ menu: open });
   }
 
-  toggle(open, focus = true) {
-    this.focus = focus && (open ? this.menu.firstChild : this.button);
-    this.state.set({ menu: open });
+  function show(scene) {
+    menu.hidden = !scene.menu;
+    opener.ariaExpanded = scene.menu;
+    if (focused) focused.focus();
+    focused = null;
   }
 
-  show({ menu }) {
-    this.menu.hidden = !menu;
-    this.button.setAttribute("aria-expanded", menu);
-    if (this.focus) this.focus.focus();
-    this.focus = null;
-  }
-
-  async choose(act) {
-    this.toggle(false);
-    if (!this.store.length) return this.say("There is no run to share yet.");
+  async function choose(act) {
+    toggle(false);
+    if (!store.length) return say("There is no run to share yet.");
     try {
       await act();
     } catch {
-      this.say("That did not work in this browser.");
+      say(FAILED);
     }
   }
 
-  say(words) {
-    this.said.textContent = words;
-    clearTimeout(this.silence);
-    this.silence = setTimeout(() => (this.said.textContent = ""), 6000);
+  function say(words) {
+    said.textContent = words;
+    clearTimeout(silence);
+    silence = setTimeout(() => (said.textContent = ""), 6000);
   }
 
   /** A file name from method, model and prompt; other characters than a-z, 0-9 and _ are left out. */
-  name(ending, step = true) {
-    const { method, models } = this.store.header;
-    const words = [method || "run", models.preset, this.store.prompt]
-      .map((part) =>
-        text(part)
-          .toLowerCase()
-          .match(/[a-z0-9_]+/g)
-          ?.slice(0, 4)
-          .join("-")
-          .slice(0, 32),
-      )
-      .filter(Boolean);
-    return `${words.join("-")}${step ? `-step-${this.state.shown + 1}` : ""}.${ending}`;
+  function name(ending, step = true) {
+    const { method, models } = store.header;
+    const short = (part) =>
+      part
+        .toLowerCase()
+        .match(/[a-z0-9_]+/g)
+        ?.slice(0, 4)
+        .join("-")
+        .slice(0, 32);
+    const parts = [method || "run", models.preset ?? "", store.prompt].map(short).filter(Boolean);
+    return `${parts.join("-")}${step ? `-step-${state.shown + 1}` : ""}.${ending}`;
   }
 
-  async copy(more = "") {
-    const address = linkTo(this.store, this.state) + (more ? `&${more}` : "");
+  async function copy(more = "") {
+    const address = linkTo(store, state) + (more ? `&${more}` : "");
     const link =
       more === "embed=1"
         ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>`
         : address;
-    if (address.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
+    if (address.length > LONGEST_LINK) return say("The prompt is too long for a link: share the JSONL file.");
     try {
       await navigator.clipboard.writeText(link);
-      this.say(`Link copied.${localWords(location.hostname)}`);
+      say(`Link copied.${localWords(location.hostname)}`);
     } catch {
       const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "The link" });
-      this.say("Copy it from here: ");
-      clearTimeout(this.silence);
-      this.said.append(field);
+      say("Copy it from here: ");
+      clearTimeout(silence);
+      said.append(field);
       field.select();
     }
   }
 
-  lines() {
-    saveFile(this.name("jsonl", false), "application/jsonl", new Blob(this.store.lines.map((line) => line + "\n")));
+  function lines() {
+    saveFile(name("jsonl", false), "application/jsonl", new Blob(store.lines.map((line) => line + "\n")));
   }
 
-  async png() {
-    const name = this.name("png"); // now: another step may be shown when the picture is ready
-    const { width, height } = this.pictures.size();
-    const address = URL.createObjectURL(new Blob([this.pictures.svg()], { type: "image/svg+xml" }));
+  async function png() {
+    const file = name("png"); // now: another step may be shown when the picture is ready
+    const { width, height } = pictures.size();
+    const address = URL.createObjectURL(new Blob([pictures.svg()], { type: SVG_TYPE }));
     try {
       const image = new Image();
       image.src = address;
       await image.decode();
-      const dense = Math.min(3, Math.max(1, 16000 / Math.max(width, height)));
+      const dense = clamp(16000 / Math.max(width, height), 1, 3);
       const canvas = h("canvas", { width: Math.round(width * dense), height: Math.round(height * dense) });
       canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-      const blob = await new Promise((done) => canvas.toBlob(done, "image/png"));
-      saveFile(name, "image/png", blob);
+      saveFile(file, "image/png", await new Promise((done) => canvas.toBlob(done, "image/png")));
     } finally {
       URL.revokeObjectURL(address);
     }
   }
+
+  return { box, show, copy, pictures };
 }

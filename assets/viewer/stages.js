@@ -2,8 +2,8 @@
 // Six stages take 1 each: draft, doubt, re-draft, merge, verify, keep; methods with fewer parts skip some. Before 0, from ALONE on, the
 // large model writes the same tokens one by one.
 
-import { afterToken, capital, inWords, percent, took } from "./words.js";
-import { sum } from "./dom.js";
+import { afterToken, capital, countInWords, inWords, percent, took } from "./words.js";
+import { clamp, sum } from "./dom.js";
 import { brokenTokens } from "./tree_layout.js";
 
 export const END = 6;
@@ -26,7 +26,7 @@ export const rowOrder = ({ branches }) =>
 
 /** Smoothstep: rises from 0 to 1 while `t` goes from `a` to `b`. */
 function rise(t, a, b) {
-  const x = Math.min(1, Math.max(0, (t - a) / (b - a)));
+  const x = clamp((t - a) / (b - a), 0, 1);
   return x * x * (3 - 2 * x);
 }
 
@@ -98,7 +98,7 @@ export function stage(step, t) {
     node(node) {
       const owner = draftOf(node);
       const there = node.parent < 0 ? { opacity: 1, word: 1 } : growth(owner, node.depth);
-      const u = Math.min(1, Math.max(0, (t - TOLD) / 0.14));
+      const u = clamp((t - TOLD) / 0.14, 0, 1);
       return {
         ...there,
         apart: owner === null ? 0 : 1 - merged(owner),
@@ -156,23 +156,26 @@ export function stage(step, t) {
     brought: known(TOLD),
     /** The confidence bar of token `k`: its height, and how far its fate is shown. */
     bar(k) {
-      const at = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
+      const start = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
       const right = step.boundary ?? step.accepted.length;
-      return { grown: rise(t, at, at + 0.3), known: known(k <= right ? filled(Math.min(k, path.length)) : TOLD) };
+      return { grown: rise(t, start, start + 0.3), known: known(k <= right ? filled(Math.min(k, path.length)) : TOLD) };
     },
     /** How far r(i) is drawn, from left to right. */
     posterior: doubts ? rise(t, 1.35, 1.6) : rise(t, 0.8, 1),
     /** The flag of prediction `n`, from 0: how far it has dropped, and the opacity of its line up to the tree (`cast`). */
     flag(n) {
-      const at = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
-      return { dropped: rise(t, at, at + 0.1), cast: rise(t, at + 0.04, at + 0.1) * (1 - rise(t, 2.6, 2.9)) };
+      const start = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
+      return {
+        dropped: rise(t, start, start + 0.1),
+        cast: rise(t, start + 0.04, start + 0.1) * (1 - rise(t, 2.6, 2.9)),
+      };
     },
     truth: known(TOLD),
     late,
     /** How far committed token `i` has flown from the tree to the text. */
     landed(i) {
-      const at = FLIGHT + (0.2 * i) / step.committed.length;
-      return rise(t, at, at + 0.2);
+      const start = FLIGHT + (0.2 * i) / step.committed.length;
+      return rise(t, start, start + 0.2);
     },
   };
 }
@@ -186,9 +189,12 @@ export function stageWords(step, at) {
   if (at === 0) {
     const sure = "Each comes with the drafter’s confidence.";
     if (levels.length)
-      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each pass continues the likeliest paths.");
+      return said(
+        `${capital(countInWords(levels.length, "pass"))} grow a tree, level by level.`,
+        "Each pass continues the likeliest paths.",
+      );
     if (step.passes >= drafted && drafted > 1)
-      return said(`${capital(inWords(drafted))} tokens are guessed, one pass for each.`, sure);
+      return said(`${capital(countInWords(drafted, "token"))} are guessed, one pass for each.`, sure);
     return drafted > 1
       ? said(`One pass guesses ${inWords(drafted)} tokens at once.`, sure)
       : said("One pass guesses a token.", "It comes with the drafter’s confidence.");
@@ -238,12 +244,10 @@ export function stageWords(step, at) {
     `${capital(inWords(tokens))} tokens in one pass.`,
     step.sampled
       ? "A guess is accepted if it is the token that was drawn: so the text is the large model’s own."
-      : `One by one, they would take ${passes(tokens).toLowerCase()}.`,
+      : `One by one, they would take ${countInWords(tokens, "pass")}.`,
   );
 }
 
 /** How the second drafts are written: "in one batch", or "in turn" if they continue each other; "" for a single one. */
 export const batchWords = ({ branches }) =>
   branches.some(({ base }) => base > 0) ? "in turn" : branches.length > 1 ? "in one batch" : "";
-
-const passes = (n) => (n === 1 ? "One pass" : `${capital(inWords(n))} passes`);

@@ -2,9 +2,9 @@
 // selection: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { NO_GAME, readAddress, withFields } from "./address.js";
-import { button, h } from "./dom.js";
+import { button, emit, h } from "./dom.js";
+import { explainTerms } from "./glossary.js";
 import { start as startViewer } from "./main.js";
-import { explainTerms } from "./meaning.js";
 import { count } from "./words.js";
 
 const words = () => location.hash.slice(1);
@@ -35,161 +35,139 @@ export function missing(hash, numbers, steps) {
     : `There is no step ${step.slice(0, 20)}: this run has ${count(steps, "step")}.`;
 }
 
-/** The page: buttons for runs and modes above the viewer or the tour. */
-class RunsPage {
-  /** `runs`: label, number, value and tour of each; `startTour`: draws a tour, null without tours; `options`: passed to tours. */
-  constructor(runs, startTour, options) {
-    Object.assign(this, { runs, startTour, options, watchers: [], touredRun: null, pinned: false });
-    [this.element, this.tourBox, this.choices] = ["explorer", "tour", "runs"].map((id) => document.getElementById(id));
-    this.dark = matchMedia("(prefers-color-scheme: dark)");
-    this.dark.addEventListener("change", () => this.showTheme());
-    this.shown = this.addressed;
-    this.game = address().game;
-    this.props = { value: this.valueOf(this.shown), address: words(), tours: Boolean(startTour) };
-    this.showTheme();
-    this.showChoices();
-    this.showTour();
-    this.listen();
-    startViewer(
-      this.element,
-      () => {},
-      this.props,
-      (_, act) => this.watchers.push(act),
-    );
-  }
-
+/** Draws the page: buttons for runs and modes above the viewer or the tour. `runs`: label, number, value and tour of each; `startTour`: draws
+ *  a tour, null without tours; `options`: passed to tours. */
+function showPage(runs, startTour, options) {
+  const [element, tourBox, choices] = ["explorer", "tour", "runs"].map((id) => document.getElementById(id));
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const watchers = []; // functions of the viewer, called after a change of its value
   /** Index of the run in the address; 0 if the address names no known run. */
-  get addressed() {
-    return Math.max(
+  const addressed = () =>
+    Math.max(
       0,
-      this.runs.findIndex(({ number }) => number === address().run),
+      runs.findIndex(({ number }) => number === address().run),
     );
-  }
+  let shown = addressed();
+  let toured = null; // index of the run that the tour is about
+  let { game } = address();
+  let pinned = false;
+  const props = { value: valueOf(shown), address: words(), tours: Boolean(startTour) };
 
   /** Step (from 0) and node in the address; null without a step. */
-  get wanted() {
+  function wanted() {
     const { step, node } = address();
     return step === null ? null : { step: step - 1, node };
   }
 
   /** The viewer's value for a run, with the step in the address. */
-  valueOf(at) {
-    const { value } = this.runs[at];
-    if (!this.wanted) return value;
+  function valueOf(index) {
+    const { value } = runs[index];
+    if (!wanted()) return value;
     const [head, ...lines] = value.split("\n");
-    return [JSON.stringify({ ...JSON.parse(head), message: { kind: "select", ...this.wanted } }), ...lines].join("\n");
+    return [JSON.stringify({ ...JSON.parse(head), message: { kind: "select", ...wanted() } }), ...lines].join("\n");
   }
 
-  /** Number of steps of a run, from its head. */
-  stepsOf(at) {
-    return JSON.parse(this.runs[at].value.split("\n", 1)[0]).steps;
-  }
-
-  showTheme() {
+  function showTheme() {
     const { theme } = address();
-    document.body.classList.toggle("dark", theme ? theme === "dark" : this.dark.matches);
+    document.body.classList.toggle("dark", theme ? theme === "dark" : dark.matches);
   }
 
   /** Buttons for runs and modes; a file with one run and no tours has neither. */
-  showChoices() {
-    const { runs, shown, startTour } = this;
-    const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const { chapter, game } = address();
-    const touring = tour && chapter !== null;
+  function showChoices() {
+    const { value, tour } = runs[shown];
+    const { chapter, game: mode } = address();
+    const hasTour = Boolean(startTour) && tour !== "";
+    const touring = hasTour && chapter !== null;
     const numbered = runs.map((run, at) =>
       link(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "" }),
     );
-    const way = (label, name) => link(label, !touring && game === name, { ...PLAIN, [name]: 1 });
+    const way = (label, name) => link(label, !touring && mode === name, { ...PLAIN, [name]: 1 });
     const ways = [
-      link("Explore", !touring && !game, PLAIN),
+      link("Explore", !touring && !mode, PLAIN),
       way("Quiz", "quiz"),
       way("Be the drafter", "draft"),
-      ...(tour ? [link("Learn", touring, { ...PLAIN, chapter: 1 })] : []),
+      ...(hasTour ? [link("Learn", touring, { ...PLAIN, chapter: 1 })] : []),
     ];
     const night = document.body.classList.contains("dark");
     const theme = link(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
     theme.className = "theme";
-    const problem = h(
-      "p",
-      { role: "status" },
-      missing(
-        words(),
-        runs.map(({ number }) => number),
-        this.stepsOf(shown),
-      ),
-    );
-    this.choices.replaceChildren(
+    const { steps } = JSON.parse(value.split("\n", 1)[0]);
+    const numbers = runs.map(({ number }) => number);
+    choices.replaceChildren(
       ...(runs.length > 1 ? [h("div", {}, ...numbered)] : []),
       h("div", {}, ...(startTour || runs.length > 1 ? ways : []), theme),
-      problem,
+      h("p", { role: "status" }, missing(words(), numbers, steps)),
     );
-    [this.element.hidden, this.tourBox.hidden] = [touring, !touring];
+    [element.hidden, tourBox.hidden] = [touring, !touring];
   }
 
   /** The tour of the shown run, at the chapter in the address. */
-  showTour() {
+  function showTour() {
     const { chapter, step } = address();
-    if (this.tourBox.hidden) return;
-    if (this.touredRun === this.shown)
-      return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { chapter, step } }));
-    this.touredRun = this.shown;
-    const box = h("div");
-    this.tourBox.replaceChildren(box);
+    if (tourBox.hidden) return;
+    if (toured === shown) return emit(tourBox.firstChild, "learn:go", { chapter, step });
+    toured = shown;
+    const moved = () =>
+      box.dataset.ready &&
+      address().chapter !== null &&
+      rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 });
+    const box = h("div", {});
+    box.addEventListener("learn:moved", moved);
+    tourBox.replaceChildren(box);
     const leave = (name, selected) =>
       name === "select" &&
       (location.hash = addressWith({ ...PLAIN, step: selected.step + 1, node: "", [selected.game]: 1 }));
-    box.addEventListener(
-      "learn:moved",
-      () =>
-        box.dataset.ready &&
-        address().chapter !== null &&
-        rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 }),
-    );
-    const { tour, value } = this.runs[this.shown];
+    const { tour, value } = runs[shown];
     const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may name another step
-    this.startTour(box, leave, { address: words(), lines }, () => {}, { tour: async () => tour }, this.options);
+    startTour(box, leave, { address: words(), lines }, () => {}, { tour: async () => tour }, options);
   }
 
-  /** Keeps the address in step with the selection, so that it can be shared, and the page in step with the address. */
-  listen() {
-    this.element.addEventListener(
-      "explorer:learn",
-      ({ detail: { chapter, step } }) => (location.hash = addressWith({ ...PLAIN, chapter, step: step + 1 })),
-    );
-    this.element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
-      if (!on && this.game !== name) return; // another game has begun
-      this.game = on ? name : ""; // games also begin and end in the viewer itself
-      rewrite({ ...NO_GAME, ...(on ? { [name]: 1 } : {}) });
-      this.showChoices();
-    });
-    this.element.addEventListener("explorer:selected", ({ detail: { step, node } }) => {
-      if (step === null && !this.pinned) return;
-      this.pinned = step !== null;
-      rewrite({ step: this.pinned ? step + 1 : "", node: node ?? "" });
-      this.showChoices();
-    });
-    addEventListener("hashchange", () => this.follow());
+  /** Follows a change of the address. */
+  function follow() {
+    const { game: mode } = address();
+    showTheme();
+    if (addressed() !== shown) {
+      shown = addressed();
+      props.value = valueOf(shown);
+      for (const act of watchers) act();
+    } else if (wanted()) emit(element, "explorer:select", wanted());
+    showChoices();
+    showTour();
+    if (mode !== game) emit(element, "explorer:guess", { name: mode || game, on: mode !== "" });
   }
 
-  follow() {
-    const { game } = address();
-    this.showTheme();
-    if (this.addressed !== this.shown) {
-      this.shown = this.addressed;
-      this.props.value = this.valueOf(this.shown);
-      for (const act of this.watchers) act();
-    } else if (this.wanted) this.element.dispatchEvent(new CustomEvent("explorer:select", { detail: this.wanted }));
-    this.showChoices();
-    this.showTour();
-    if (game !== this.game)
-      this.element.dispatchEvent(
-        new CustomEvent("explorer:guess", { detail: { name: game || this.game, on: game !== "" } }),
-      );
-  }
+  // the address follows the selection, so that it can be shared
+  element.addEventListener(
+    "explorer:learn",
+    ({ detail: { chapter, step } }) => (location.hash = addressWith({ ...PLAIN, chapter, step: step + 1 })),
+  );
+  element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
+    if (!on && game !== name) return; // another game has begun
+    game = on ? name : ""; // games also begin and end in the viewer itself
+    rewrite({ ...NO_GAME, ...(on ? { [name]: 1 } : {}) });
+    showChoices();
+  });
+  element.addEventListener("explorer:selected", ({ detail: { step, node } }) => {
+    if (step === null && !pinned) return;
+    pinned = step !== null;
+    rewrite({ step: pinned ? step + 1 : "", node: node ?? "" });
+    showChoices();
+  });
+  addEventListener("hashchange", follow);
+  dark.addEventListener("change", showTheme);
+  showTheme();
+  showChoices();
+  showTour();
+  startViewer(
+    element,
+    () => {},
+    props,
+    (_, act) => watchers.push(act),
+  );
 }
 
 /** `startTour`: draws the tour of a run with the other options; null for a file without tours. */
 export function start({ startTour = null, ...options }) {
   explainTerms();
-  return new RunsPage(JSON.parse(document.getElementById("trace").textContent), startTour, options);
+  showPage(JSON.parse(document.getElementById("trace").textContent), startTour, options);
 }

@@ -1,7 +1,7 @@
 // The state of the view: one plain, frozen object. What is drawn depends only on this object and on the run. Other classes keep only
 // caches of values computed from them.
 
-import { remember, remembered } from "./dom.js";
+import { clamp, remember, remembered } from "./dom.js";
 import { stagesOf } from "./stages.js";
 
 const WHOLE = "d2sd-explorer-whole";
@@ -110,7 +110,7 @@ export class State {
   /** Chooses a step and a node; `kept`: fields of the step that are set and not reset. */
   pin(step, node = null, kept = {}) {
     if (!this.store.length) return;
-    const pinned = Math.min(this.store.length - 1, Math.max(0, step));
+    const pinned = clamp(step, 0, this.store.length - 1);
     this.choose({ pinned, node, previewed: null, wanted: null, mark: "" }, kept);
   }
 

@@ -19,20 +19,20 @@ export function lacking(missing) {
 
 /** The drafted tokens that the node budget left out of the tree, as nodes; `at`: the node of the tree that they follow. */
 function leftOut({ first_draft: first, branches, nodes }) {
-  const known = new Map(nodes.map((node) => [`${node.parent} ${node.token}`, node]));
+  const byToken = new Map(nodes.map((node) => [`${node.parent} ${node.token}`, node]));
   const [chains, left] = [[], []];
   [first, ...branches].forEach((draft, c) => {
     if (!draft) return;
-    const own = draft.ids.map((token, at) => ({ token, text: draft.texts[at], drafterP: draft.confidence[at] }));
-    chains[c] = [...(chains[draft.base]?.slice(0, draft.prefix) ?? []), ...own];
+    const written = draft.ids.map((token, at) => ({ token, text: draft.texts[at], drafterP: draft.confidence[at] }));
+    chains[c] = [...(chains[draft.base]?.slice(0, draft.prefix) ?? []), ...written];
     let above = nodes[0];
     for (const [at, token] of chains[c].entries()) {
       const key = `${above.id} ${token.token}`;
-      let node = known.get(key);
+      let node = byToken.get(key);
       if (!node) {
         const place = { id: `left ${left.length}`, parent: above.id, depth: at + 1, at: above.at ?? above.id };
         node = { ...token, ...place, candidates: [], proposer: draft.drafter, state: "unreached" };
-        known.set(key, node);
+        byToken.set(key, node);
         left.push(node);
       }
       if (node.at !== undefined) node.candidates.push(c);
@@ -143,9 +143,6 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     1 + Math.max(draft ? drafted + 1 : 0, step.bonus?.depth ?? 0, ...[...nodes.values()].map(({ depth }) => depth));
   return step;
 }
-
-/** Reads a committed token in its short form [text, proposer]. */
-export const readToken = ([text, proposer]) => ({ text, proposer });
 
 /** The fields of a step that the timeline and the totals need; its tree is not read. */
 export function summarise(raw, outcome) {

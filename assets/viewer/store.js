@@ -149,10 +149,9 @@ export class Store {
     return this.header.run;
   }
 
-  /** Names of the proposers in this run. */
   get names() {
-    const first = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
-    return first ? { ...PROPOSER_NAMES, first } : PROPOSER_NAMES;
+    const drafter = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
+    return drafter ? { ...PROPOSER_NAMES, first: drafter } : PROPOSER_NAMES;
   }
 
   get live() {
@@ -282,7 +281,7 @@ export class Store {
 
   /** The share of the steps' time that was not spent on drawing them; 1 if unknown. */
   get undrawn() {
-    const all = sum(Object.values(this.sums.seconds));
+    const all = sum(this.sums.seconds);
     return this.unwatched && all ? this.sums.tokens / this.unwatched / all : 1;
   }
 

@@ -1,7 +1,7 @@
 // The strip under the tree, on the same x axis: the drafter's confidence in each token, and the predicted rejection boundaries. On a narrow
 // screen the titles have separate lines, because the drawing has no left margin for them.
 
-import { h, s } from "./dom.js";
+import { clamp, h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
 import { NARROW } from "./tree.js";
 import { capital, count, joined, ordinal, afterToken, probability, quoted, share, visible } from "./words.js";
@@ -30,8 +30,8 @@ const MOST_DECADES = 5; // range of the logarithmic scale of path probabilities
 
 const titlesOf = (titles, strong = 1) =>
   s(
-    "g",
-    { class: "titles" },
+    "g.titles",
+    {},
     ...titles.map(([words, y], at) => s("text", { x: 4, y, class: at < strong ? "strong" : null }, words)),
   );
 
@@ -56,7 +56,7 @@ export class StripView {
     if (drawn.every((value, at) => value === this.drawn?.[at])) return;
     Object.assign(this, { step, drawn });
     this.place();
-    this.svg.setAttribute("aria-label", secret || !step ? "How sure the drafter was" : this.summary());
+    this.svg.ariaLabel = secret || !step ? "How sure the drafter was" : this.summary();
   }
 
   summary() {
@@ -88,8 +88,7 @@ export class StripView {
     this.placed();
     if (!step) return this.svg.replaceChildren();
     if (step.levels.length) return this.put(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
-    if (!step.draft)
-      return this.put(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step."));
+    if (!step.draft) return this.put(s("text.none", { x: "50%", y: 23 }, "Nothing was drafted in this step."));
     const broke = step.boundary === null ? "" : this.drawBoundary();
     return this.put(
       this.drawAxis(),
@@ -104,15 +103,15 @@ export class StripView {
   drawLevels() {
     const { step } = this;
     const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
-    const group = s("g", { class: "levels" });
+    const group = s("g.levels", {});
     const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
-    const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
+    const decades = clamp(Math.ceil(-Math.log10(least)), 1, MOST_DECADES);
     const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // log scale: path probabilities are products
     for (let n = 0; n <= decades; n += 1) {
       const y = height(10 ** -n);
       group.append(
-        s("line", { class: "base", x1: 0, x2: "100%", y1: y, y2: y }),
-        n && n < decades ? s("text", { class: "tick", x: TITLED - 8, y: y + 4 }, probability(10 ** -n, n)) : "",
+        s("line.base", { x1: 0, x2: "100%", y1: y, y2: y }),
+        n && n < decades ? s("text.tick", { x: TITLED - 8, y: y + 4 }, probability(10 ** -n, n)) : "",
       );
     }
     step.levels.forEach((level, at) => {
@@ -156,7 +155,7 @@ export class StripView {
 
   /** Numbers of the positions, for the quiz. */
   drawAxis() {
-    const axis = s("g", { class: "axis" });
+    const axis = s("g.axis", {});
     const free = 4;
     for (let d = 0; d < this.step.columns; d += 1)
       if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 11 }, d));
@@ -171,15 +170,15 @@ export class StripView {
   drawBars() {
     const { step } = this;
     const [top, bottom] = this.band.bars;
-    const bars = s("g", { class: "bars" });
-    bars.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    const bars = s("g.bars", {});
+    bars.append(s("line.base", { x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
       const state = fateOf(step, k);
       const height = Math.max(1, c * (bottom - top - 14));
       const x = this.x(k);
-      const w = Math.max(3, Math.min(48, this.width(k) * 0.6));
-      const column = s("g", { class: "column", "data-depth": k });
+      const w = clamp(this.width(k) * 0.6, 3, 48);
+      const column = s("g.column", { "data-depth": k });
       bars.append(column);
       column.append(
         s("rect", {
@@ -197,8 +196,7 @@ export class StripView {
       );
       if (j < step.trained.length)
         column.append(
-          s("path", {
-            class: "trained",
+          s("path.trained", {
             d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 14) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
           }),
         ); // the confidence head's value, on the same scale
@@ -213,7 +211,7 @@ export class StripView {
     const xs = step.selected.map((i) => this.x(i + 0.5));
     const counted = numbered(xs);
     const [top, bottom] = band.marks;
-    const group = s("g", { class: "posterior" });
+    const group = s("g.posterior", {});
     if (step.closed !== null) group.append(...this.drawClosed());
     step.selected.forEach((i, n) => {
       const x = xs[n];
@@ -233,7 +231,7 @@ export class StripView {
     });
     const end = this.x(step.posterior.length + 0.5);
     if (!this.narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
-      group.append(s("text", { class: "invitation", x: end, y: band.values }, "click a place: what if?"));
+      group.append(s("text.invitation", { x: end, y: band.values }, "click a place: what if?"));
     return group;
   }
 
@@ -243,14 +241,13 @@ export class StripView {
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
     const width = Math.max(0, right - left);
     const [y, height] = [band.marks[0] - 2, band.values - band.marks[0] + 4];
-    const words = width > INVITED ? s("text", { class: "closed", x: left + 8, y: band.values - 7 }, CLOSED) : "";
-    return [s("rect", { class: "closed", x: left, y, width, height }), words];
+    const words = width > INVITED ? s("text.closed", { x: left + 8, y: band.values - 7 }, CLOSED) : "";
+    return [s("rect.closed", { x: left, y, width, height }), words];
   }
 
   drawBoundary() {
     const x = this.x(this.step.boundary + 0.5);
-    return s("line", {
-      class: "boundary truth",
+    return s("line.boundary.truth", {
       "data-verdict": this.step.verdict,
       x1: x,
       x2: x,

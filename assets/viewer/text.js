@@ -2,7 +2,6 @@
 
 import { BONUS } from "./step.js";
 import { button, h } from "./dom.js";
-import { LONE } from "./words.js";
 
 const LONG_PROMPT = 72; // characters; of longer prompts only the end is shown
 const MANY_LINES = 60; // from this number on, lines out of view are not laid out
@@ -12,9 +11,9 @@ const SETTLE = 120; // ms until lines that came into view are laid out
 /** Text as nodes, with visible line breaks. */
 export const broken = (text) =>
   text
-    .replace(LONE, "\ufffd")
+    .toWellFormed()
     .split("\n")
-    .flatMap((part, at) => (at ? [h("i", { class: "newline", "aria-hidden": "true" }), "\n", part] : [part]));
+    .flatMap((part, at) => (at ? [h("i.newline", { "aria-hidden": "true" }), "\n", part] : [part]));
 
 /** A token, coloured and underlined by proposer; `first`: whether it is the first of its step. */
 function tokenSpan({ text, proposer }, first) {
@@ -28,8 +27,8 @@ export class TextView {
 
   constructor(host, store, state) {
     Object.assign(this, { host, store, state });
-    this.prompt = h("span", { class: "prompt", dir: "auto" });
-    this.output = h("div", { class: "output" });
+    this.prompt = h("span.prompt", { dir: "auto" });
+    this.output = h("div.output", {});
     host.append(this.prompt, this.output);
     this.reset();
     this.listen();
@@ -57,7 +56,7 @@ export class TextView {
 
   showPrompt(unfolded) {
     this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers the prompt instead of continuing it
-    const all = this.store.prompt.replace(LONE, "\ufffd");
+    const all = this.store.prompt.toWellFormed();
     if (unfolded || all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
     const more = button("…", { class: "more", title, "aria-label": title }, () => this.state.set({ unfolded: true }));
@@ -67,7 +66,7 @@ export class TextView {
   /** Appends a token. Each line is a separate block, so that a long text is laid out line by line. `step`: null for prefill. */
   addToken(token, step, at) {
     if (!this.line) {
-      this.line = h("div", { class: "line" });
+      this.line = h("div.line", {});
       this.output.append(this.line);
       if (this.output.childElementCount === MANY_LINES) this.output.classList.add("long");
     }
@@ -120,8 +119,8 @@ export class TextView {
     if (top === null && place.end) top = host.scrollHeight;
     else if (top === null && token) {
       const line = parseFloat(getComputedStyle(host).lineHeight);
-      const own = token.getClientRects()[0] ?? token.getBoundingClientRect();
-      const above = (own.top + own.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
+      const box = token.getClientRects()[0] ?? token.getBoundingClientRect();
+      const above = (box.top + box.bottom) / 2 - host.getBoundingClientRect().top + host.scrollTop;
       top = (Math.floor(above / line) - (host.clientHeight < FEW_LINES * line ? 0 : 1)) * line;
     }
     if (top !== null) host.scrollTop = top;

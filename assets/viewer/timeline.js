@@ -1,6 +1,6 @@
 // The steps of a run as bars, and a finder for steps by outcome, length or time.
 
-import { button, h, oncePerFrame, sum } from "./dom.js";
+import { button, clamp, h, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, probability, spoken, took } from "./words.js";
 
 // pixels; few: number of steps that fill the width; worded: from this width on a bar has its text below
@@ -26,10 +26,10 @@ export class TimelineView {
    *  run, is in view. */
   show({ at, pinned, hidden, filter, first, following }) {
     const { length, summaries } = this.store;
-    const found = foundBy(filter, summaries);
-    Object.assign(this, { at, pinned, matching: found && new Set(found), told: hidden ?? Infinity });
+    const matching = new Set(foundBy(filter, summaries) ?? summaries.keys());
+    Object.assign(this, { at, pinned, matching, told: hidden ?? Infinity });
     const wanted = first ?? (following ? length : (at ?? 0) - this.capacity / 2);
-    this.first = Math.max(0, Math.min(Math.round(wanted), length - this.capacity));
+    this.first = clamp(Math.round(wanted), 0, length - this.capacity);
     this.describe();
     this.draw();
   }
@@ -38,10 +38,9 @@ export class TimelineView {
     return Math.max(1, this.size.width);
   }
 
-  /** Width of a bar with its gap. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
-    return Math.max(even, Math.min(BAR.most, even * this.state.now.bars));
+    return clamp(even * this.state.now.bars, even, BAR.most);
   }
 
   get capacity() {
@@ -54,17 +53,14 @@ export class TimelineView {
   }
 
   describe() {
-    const { at } = this;
-    const summary = at === null ? null : this.store.summaries[at];
-    const set = (name, value) => this.host.setAttribute(name, value);
-    set("aria-valuemax", Math.max(1, this.store.length));
-    set("aria-valuenow", at === null ? 1 : at + 1);
-    set(
-      "aria-valuetext",
-      summary
-        ? `Step ${at + 1} of ${this.store.length}${this.store.live || this.store.waiting.length ? " so far" : ""}, ${count(summary.total, "token")}`
-        : "no steps yet",
-    );
+    const { at, store, host } = this;
+    const growing = store.live || store.waiting.length ? " so far" : "";
+    host.ariaValueMax = Math.max(1, store.length);
+    host.ariaValueNow = at === null ? 1 : at + 1;
+    host.ariaValueText =
+      at === null
+        ? "no steps yet"
+        : `Step ${at + 1} of ${store.length}${growing}, ${count(store.summaries[at].total, "token")}`;
   }
 
   colours() {
@@ -79,10 +75,8 @@ export class TimelineView {
     if (!width || !height) return;
     const dense = Math.min(2, devicePixelRatio || 1);
     const { canvas } = this;
-    if (canvas.width !== Math.round(width * dense) || canvas.height !== Math.round(height * dense)) {
-      canvas.width = Math.round(width * dense);
-      canvas.height = Math.round(height * dense);
-    }
+    const [across, down] = [width, height].map((size) => Math.round(size * dense));
+    if (canvas.width !== across || canvas.height !== down) Object.assign(canvas, { width: across, height: down });
     const pen = canvas.getContext("2d");
     pen.setTransform(dense, 0, 0, dense, 0, 0);
     pen.clearRect(0, 0, width, height);
@@ -99,14 +93,13 @@ export class TimelineView {
   /** Fills that differ by pattern as well as colour: plain, hatched, dotted. */
   patterns({ pen, colours }) {
     const tile = (draw, colour) => {
-      const small = document.createElement("canvas");
-      small.width = small.height = 6;
-      const p = small.getContext("2d");
+      const canvas = h("canvas", { width: 6, height: 6 });
+      const p = canvas.getContext("2d");
       p.fillStyle = colour;
       p.fillRect(0, 0, 6, 6);
       p.strokeStyle = p.fillStyle = colours.panel;
       draw(p);
-      return pen.createPattern(small, "repeat");
+      return pen.createPattern(canvas, "repeat");
     };
     const hatch = (p) => {
       p.lineWidth = 1.1;
@@ -129,8 +122,8 @@ export class TimelineView {
     const x = (i - this.first) * pitch;
     const gap = worded ? BAR.gap : pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
     const unit = (base - BAR.top) / this.store.most;
-    pen.globalAlpha = this.matching && !this.matching.has(i) ? 0.22 : 1;
-    const [shown, pinned] = [this.at, this.pinned].map((at) => at === i);
+    pen.globalAlpha = this.matching.has(i) ? 1 : 0.22;
+    const [shown, pinned] = [this.at === i, this.pinned === i];
     if (shown || pinned) {
       pen.fillStyle = colours.sunken;
       pen.beginPath();
@@ -140,10 +133,10 @@ export class TimelineView {
     let y = base;
     for (const who of PROPOSERS) {
       const tall = summary.counts[who] * unit;
-      if (!tall) continue;
+      const seam = tall > 4 ? 0.75 : 0;
       y -= tall;
       pen.fillStyle = fills[who];
-      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), pitch - gap, tall - (tall > 4 ? 0.75 : 0));
+      pen.fillRect(x + gap / 2, y + seam, pitch - gap, tall - seam);
     }
     if (pinned) {
       pen.strokeStyle = colours.ink;
@@ -160,7 +153,6 @@ export class TimelineView {
     pen.globalAlpha = 1;
   }
 
-  /** The text of a step. */
   words(i) {
     const texts = this.store.committed[i].map(({ text }) => text);
     return spoken(texts.join("").trim(), 60);
@@ -178,23 +170,17 @@ export class TimelineView {
   tell(at, event) {
     if (at === null || at >= this.told) return this.tooltip.hide();
     const { total, verdict } = this.store.summaries[at];
-    const seconds = sum(Object.values(this.store.secondsOf(at)));
+    const seconds = sum(this.store.secondsOf(at));
     const time = seconds ? took({ drawing: this.store.live }, seconds) : "";
-    const facts = [count(total, "token"), OUTCOMES[verdict]?.words, time];
-    const card = h(
-      "div",
-      {},
-      h("b", {}, `Step ${at + 1}`),
-      h("p", {}, this.words(at)),
-      facts.filter(Boolean).join(" · "),
-    );
+    const facts = [count(total, "token"), OUTCOMES[verdict]?.words, time].filter(Boolean).join(" · ");
+    const card = h("div", {}, h("b", {}, `Step ${at + 1}`), h("p", {}, this.words(at)), facts);
     return this.tooltip.show(card, event.clientX, event.clientY);
   }
 
   stepAt(event) {
     const x = event.clientX - this.host.getBoundingClientRect().left;
-    const at = this.first + Math.floor(x / this.pitch);
-    return at >= 0 && at < this.store.length ? at : null;
+    const step = this.first + Math.floor(x / this.pitch);
+    return step >= 0 && step < this.store.length ? step : null;
   }
 
   listen() {
@@ -218,22 +204,20 @@ export class TimelineView {
       this.tooltip.hide();
       if (!this.scrubbing) state.preview(null);
     });
-    const end = () => (this.scrubbing = false);
-    host.addEventListener("pointerup", end);
-    host.addEventListener("pointercancel", end);
+    for (const end of ["pointerup", "pointercancel"]) host.addEventListener(end, () => (this.scrubbing = false));
     host.addEventListener(
       "wheel",
       (event) => {
         if (event.ctrlKey || event.metaKey) {
           event.preventDefault();
-          const bars = Math.min(16, Math.max(1, state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8)));
+          const bars = clamp(state.now.bars * (event.deltaY < 0 ? 1.25 : 0.8), 1, 16);
           state.set({ bars, first: null });
           return;
         }
         if (this.store.length <= this.capacity) return;
         event.preventDefault();
         this.first += (event.deltaX + event.deltaY) / this.pitch / 2;
-        state.set({ first: Math.max(0, Math.min(this.first, this.store.length - this.capacity)) });
+        state.set({ first: clamp(this.first, 0, this.store.length - this.capacity) });
       },
       { passive: false },
     );
@@ -251,107 +235,85 @@ function fitted(pen, words, room) {
 const SURE = 0.8;
 const MOST = 10;
 
-/** Filters for steps: a name, and a function from summaries to indices, null for all. */
+/** Filters for steps: a name, and a `test` of a summary, or its `size` if the largest are sought. */
 const FILTERS = {
-  any: ["any step", null],
+  any: { name: "any step" },
   ...Object.fromEntries(
-    Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]]),
+    Object.entries(OUTCOMES).map(([id, { words }]) => [id, { name: words, test: ({ verdict }) => verdict === id }]),
   ),
-  undrafted: ["nothing drafted (quickest here)", (all) => where(all, (s) => s.undrafted)],
-  sure: [
-    `rejected though sure (c ≥ ${probability(SURE)})`,
-    (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE),
-  ],
-  longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
-  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
+  undrafted: { name: "nothing drafted (quickest here)", test: ({ undrafted }) => undrafted },
+  sure: {
+    name: `rejected though sure (c ≥ ${probability(SURE)})`,
+    test: ({ sureOfWrong }) => sureOfWrong !== null && sureOfWrong >= SURE,
+  },
+  longest: { name: `the ${MOST} longest`, size: ({ total }) => total },
+  slowest: { name: `the ${MOST} slowest`, size: ({ seconds }) => sum(seconds) },
 };
 
-export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
-const largest = (all, size) =>
-  all
-    .map((summary, at) => [size(summary), at])
-    .sort((a, b) => b[0] - a[0] || a[1] - b[1])
-    .slice(0, MOST)
-    .map(([, at]) => at)
-    .sort((a, b) => a - b);
+/** Indices of the summaries that pass a test. */
+export const where = (summaries, test) => [...summaries.keys()].filter((at) => test(summaries[at]));
 
 /** Indices of the steps that match a filter, null for all. */
 export function foundBy(filter, summaries) {
-  const [, test] = FILTERS[filter];
-  return test ? test(summaries) : null;
+  const { test, size } = FILTERS[filter];
+  if (test) return where(summaries, test);
+  if (!size) return null;
+  const sizes = summaries.map(size);
+  const largest = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a] || a - b).slice(0, MOST);
+  return largest.sort((a, b) => a - b);
 }
 
-/** Finds steps by outcome, length or time. */
-export class FinderView {
-  uses = ["data", "at", "filter", "finder"];
-
-  /** `page`: the box of the finder and its button. */
-  constructor(page, store, state) {
-    Object.assign(this, { page, store, state });
-    const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
-    const options = Object.entries(FILTERS).map(([id, [name]]) => h("option", { value: id }, capital(name)));
-    this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
-    this.count = h("span", { class: "count", role: "status" });
-    this.marks = h("ul", {
-      class: "glyphs",
-      "aria-label": "Outcomes of the predicted places",
-    });
-    this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
-    const before = tool("‹", "Previous matching step (P)", () => this.go(-1));
-    const next = tool("›", "Next matching step (N)", () => this.go(1));
-    this.box = h(
-      "div",
-      { class: "finder" },
-      h("div", { class: "row" }, this.choice, before, next, this.count),
-      this.marks,
-    );
-    this.choice.addEventListener("change", () => this.choose(this.choice.value));
-  }
-
-  markOf(id, mark, words) {
-    const made = button(
-      h("i", { "aria-hidden": "true" }, mark),
-      { class: id, "data-outcome": id, title: `Show only these steps: ${words}` },
-      () => this.choose(this.state.now.filter === id ? "any" : id),
-    );
-    made.append(words, h("b", {}));
-    return h("li", { class: id }, made);
-  }
+/** Finds steps by outcome, length or time; in the box `finder` of the page. */
+export function finderView(page, store, state) {
+  const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
+  const options = Object.entries(FILTERS).map(([id, { name }]) => h("option", { value: id }, capital(name)));
+  const choice = h(
+    "select",
+    { id: "step-filter", "aria-label": "Which steps to look for", onchange: () => choose(choice.value) },
+    ...options,
+  );
+  const counted = h("span.count", { role: "status" });
+  const marks = Object.entries(OUTCOMES).map(([id, { mark, words }]) => {
+    const parts = [h("i", { "aria-hidden": "true" }, mark), words, h("b", {})];
+    const attributes = { class: id, "data-outcome": id, title: `Show only these steps: ${words}` };
+    return button(parts, attributes, () => choose(state.now.filter === id ? "any" : id));
+  });
+  const before = tool("‹", "Previous matching step (P)", () => go(-1));
+  const next = tool("›", "Next matching step (N)", () => go(1));
+  const items = marks.map((mark) => h("li", { class: mark.dataset.outcome }, mark));
+  const list = h("ul.glyphs", { "aria-label": "Outcomes of the predicted places" }, ...items);
+  page.finder.append(h("div.finder", {}, h("div.row", {}, choice, before, next, counted), list));
 
   /** The steps that match the filter, null for all. */
-  get found() {
-    return foundBy(this.state.now.filter, this.store.summaries);
-  }
+  const matching = () => foundBy(state.now.filter, store.summaries);
 
   /** Applies the filter, and goes to the next match unless a matching step is shown. */
-  choose(filter) {
-    this.state.set({ filter });
-    if (this.found && !this.found.includes(this.state.shown)) this.go(1);
+  function choose(filter) {
+    state.set({ filter });
+    if (matching()?.includes(state.shown) === false) go(1);
   }
 
-  show({ at, filter, finder }) {
-    const { page, found } = this;
+  function show({ at, filter, finder }) {
     page.finder.hidden = !finder;
-    page.find.setAttribute("aria-expanded", finder);
-    this.choice.value = filter;
-    for (const button of this.marks.querySelectorAll("button")) {
-      button.setAttribute("aria-pressed", filter === button.dataset.outcome);
-      button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome];
+    page.find.ariaExpanded = finder;
+    choice.value = filter;
+    for (const mark of marks) {
+      mark.ariaPressed = filter === mark.dataset.outcome;
+      mark.lastChild.textContent = store.sums.outcomes[mark.dataset.outcome];
     }
-    const place = found ? found.indexOf(at) : -1;
-    this.count.textContent = !found
-      ? ""
-      : found.length
-        ? `${place < 0 ? "" : `${place + 1} of `}${found.length}`
-        : "none";
+    const steps = matching();
+    const place = steps?.includes(at) ? `${steps.indexOf(at) + 1} of ` : "";
+    counted.textContent = steps ? place + (steps.length || "none") : "";
   }
 
   /** Goes to the next or previous match, with wrap-around. */
-  go(by) {
-    const found = this.found || this.store.summaries.map((_, at) => at);
-    if (!found.length) return;
-    const here = this.state.shown ?? -1;
-    const beyond = by > 0 ? found.find((at) => at > here) : found.findLast((at) => at < here);
-    this.state.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
+  function go(by) {
+    const steps = matching() ?? [...store.summaries.keys()];
+    if (!steps.length) return;
+    const here = state.shown ?? -1;
+    const beyond = by > 0 ? steps.find((at) => at > here) : steps.findLast((at) => at < here);
+    state.pin(beyond ?? steps.at(by > 0 ? 0 : -1));
   }
+
+  return { uses: ["data", "at", "filter", "finder"], show, go };
 }

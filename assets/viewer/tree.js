@@ -17,7 +17,7 @@ import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeSha
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
-import { button, s, sum } from "./dom.js";
+import { button, clamp, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: size of a token in a column without room for its word
@@ -76,7 +76,7 @@ export class TreeView {
     );
     this.small = () => 0; // width of words in small type, once a step is drawn
     this.answered = () => false; // whether a click at a depth was an answer in the quiz
-    this.world = s("g", { class: "world" });
+    this.world = s("g.world", {});
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     this.host.append(this.svg);
     this.listen();
@@ -84,8 +84,8 @@ export class TreeView {
 
   /** `secret`: whether the outcome of the step is hidden; then no branch is cut. `moving`: whether the animation opens the branches. */
   show({ step, fresh, whole, secret, widened, present, zoom, node, held, moving, summary }) {
-    this.svg.setAttribute("aria-label", summary || "Draft tree");
-    this.wholeSwitch.setAttribute("aria-pressed", whole);
+    this.svg.ariaLabel = summary || "Draft tree";
+    this.wholeSwitch.ariaPressed = whole;
     Object.assign(this, { secret, node, held, moving, narrow: this.viewport.size.width < NARROW && !widened });
     const drawn = [step, fresh, whole || secret, widened, present, this.narrow ? node : null];
     const same = drawn.every((value, at) => value === this.drawn[at]);
@@ -167,7 +167,7 @@ export class TreeView {
     const row = Math.min(PITCH + 8, pitch(layout));
     const least = (MARGIN.top - at) / k + PILL / 2 + name - row * layout.low;
     const most = (size.height - MARGIN.bottom - at) / k - PILL / 2 - row * layout.high;
-    const first = Math.max(least, Math.min(most, 0));
+    const first = clamp(0, least, most);
     return new Map([...layout.lanes].map(([id, lane]) => [id, first + row * lane]));
   }
 
@@ -211,7 +211,7 @@ export class TreeView {
     const text = s("text", { class: kind, x, y: y + down, ...named }, ...words);
     if (!stub) return text;
     const area = s("rect", { x: x - this.stub, y: y + down - 20, width: width + this.stub, height: 30 });
-    return s("g", { class: "more", "data-branch": at }, s("path", { class: "edge", d: stub(y) }), area, text);
+    return s("g.more", { "data-branch": at }, s("path.edge", { d: stub(y) }), area, text);
   }
 
   /** x of the words “+ n more” after the last node of a cut branch. */
@@ -246,7 +246,6 @@ export class TreeView {
     return this.placed.get(id) ?? this.rows.y.get(this.layout.lanes.get(id)) ?? 0;
   }
 
-  /** Whether a node is drawn, in a lane or in an opened branch. */
   has(id) {
     return this.layout.lanes.has(id) || this.placed.has(id);
   }
@@ -281,7 +280,7 @@ export class TreeView {
     return this.nodeGroup(
       { ...node, kind, draft: draftOf(node) },
       kind === "anchor"
-        ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 4 })
+        ? s("rect.inner", { x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 4 })
         : null,
     );
   }
@@ -326,7 +325,7 @@ export class TreeView {
   drawBoundary() {
     const [x] = this.broke;
     if (x === undefined) return s("g");
-    return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + BROKE_HEIGHT - 1, y2: 4000 });
+    return s("line.boundary", { x1: x, x2: x, y1: this.rows.top + BROKE_HEIGHT - 1, y2: 4000 });
   }
 
   place() {
@@ -367,8 +366,7 @@ export class TreeView {
       rows.set(this.y(id), [Math.min(from, depth), Math.max(to, depth)]);
     }
     const ground = [...rows].map(([y, [from, to]]) =>
-      s("rect", {
-        class: "ground",
+      s("rect.ground", {
         x: this.x(from - 0.5),
         y: y - PITCH / 2,
         width: this.x(to + 0.5) - this.x(from - 0.5),
@@ -376,8 +374,8 @@ export class TreeView {
       }),
     );
     const group = s(
-      "g",
-      { class: "whole", "data-branch": at },
+      "g.whole",
+      { "data-branch": at },
       ...ground,
       ...hidden.map((node) => this.drawEdge(node)),
       ...hidden.map((node) => this.drawNode(node)),
@@ -398,8 +396,7 @@ export class TreeView {
       if (ring && !chosen) ring.remove();
       if (chosen && !ring)
         group.prepend(
-          s("rect", {
-            class: "ring",
+          s("rect.ring", {
             x: -this.widths.get(node) / 2 - 4,
             y: -PILL / 2 - 4,
             width: this.widths.get(node) + 8,
@@ -426,8 +423,8 @@ export class TreeView {
   }
 
   reveal(node) {
-    const found = nodeOf(this.step, node);
-    if (found && this.layout && this.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
+    const target = nodeOf(this.step, node);
+    if (target && this.layout && this.has(node)) this.viewport.reveal(this.x(target.depth), this.y(node));
   }
 
   listen() {

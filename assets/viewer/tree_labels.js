@@ -2,7 +2,7 @@
 
 import { BONUS, nodeOf } from "./step.js";
 import { draftsThrough } from "./explain.js";
-import { s } from "./dom.js";
+import { clamp, s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
 import { share } from "./words.js";
 
@@ -38,7 +38,7 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   for (const name of names) {
     const words = [name, brought].filter(Boolean).join(", ");
     const width = small(words, won > 0);
-    const begin = Math.max(left, Math.min(right - width, first));
+    const begin = clamp(first, left, right - width);
     const x =
       words && clearOf(lines, begin, width, [main ? left : begin - 20, Math.min(begin + 20, right - width)], main);
     if (x) return { words, name, brought: words.slice(name.length), won, kind: at.proposer, x, width };
@@ -81,7 +81,7 @@ export function laneRows({ low, high }, items, room = 0) {
   }
   const above = Math.min(-PILL / 2, ...(byLane.get(low) || []).map((item) => item.top));
   const below = Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
-  const more = Math.max(0, Math.min(LOOSE, (room - (y.get(high) + below - above)) / (high - low || 1)));
+  const more = clamp((room - (y.get(high) + below - above)) / (high - low || 1), 0, LOOSE);
   const middle = y.get(0);
   for (const lane of y.keys()) y.set(lane, y.get(lane) - middle + more * lane);
   return { y, top: y.get(low) + above, bottom: y.get(high) + below };
@@ -132,7 +132,7 @@ export function labelsOf(tree, layout) {
       const width = small(words);
       const far = (zone === BESIDE ? Math.max(end, start + tree.across) : end) - width;
       if (zone === BESIDE && left > far) continue;
-      const at = Math.max(start, Math.min(left, far));
+      const at = clamp(left, start, far);
       const x = clearOf(lines(zone === BELOW ? lane + 1 : lane), at, width, [from, Math.min(to, far)]);
       if (x === null || !free(lane, zone, Math.min(x, also.from ?? x), x + width)) continue;
       label(lane, zone, x, width, {
@@ -149,7 +149,7 @@ export function labelsOf(tree, layout) {
     label(chain.lane, ABOVE, name.x, name.width, {
       kind: `lane ${name.kind}${name.won ? " won" : ""}`,
       first: chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first,
-      words: [name.name, s("tspan", { class: "brought" }, name.brought)],
+      words: [name.name, s("tspan.brought", {}, name.brought)],
     });
   }
   for (const [id, count] of unreadAfter(step)) {
@@ -207,7 +207,7 @@ export function labelsOf(tree, layout) {
     const half = small(BROKE, true) / 2;
     labels.push({
       lane: null,
-      x: Math.max(start + half, Math.min(end - half, line)),
+      x: clamp(line, start + half, end - half),
       down: 14,
       kind: "boundary",
       words: [BROKE],

@@ -1,7 +1,7 @@
 // Layout of a token tree: the lane of every node, the widths of columns, and the next node in a direction.
 
 import { BONUS, nodeOf } from "./step.js";
-import { sum } from "./dom.js";
+import { clamp, sum } from "./dom.js";
 import { quoted } from "./words.js";
 
 const MOST_CHAINS = 64; // more never fit on a screen
@@ -62,7 +62,7 @@ export function layoutTree(main, fits = null, reach = () => 0) {
   widen(main);
   if (!fits) return arrange(main, order, order.length);
   let least = order.filter((chain) => chain.needed).length;
-  let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
+  let most = clamp(order.length, least, MOST_CHAINS);
   const whole = arrange(main, order, most);
   if (fits(whole)) return whole;
   // binary search for the largest number of chains that fits
@@ -140,9 +140,9 @@ const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatM
 function heights(nodes) {
   const out = new Map();
   for (const node of [...nodes.values()].reverse()) {
-    const own = out.get(node.id) || 0;
-    out.set(node.id, own);
-    if (node.parent >= 0) out.set(node.parent, Math.max(out.get(node.parent) || 0, own + 1));
+    const height = out.get(node.id) || 0;
+    out.set(node.id, height);
+    if (node.parent >= 0) out.set(node.parent, Math.max(out.get(node.parent) || 0, height + 1));
   }
   return out;
 }
@@ -230,9 +230,9 @@ export function columnsThatMatter(step, node) {
   const path = step.accepted.map((id) => step.nodes.get(id).depth);
   const deepest = Math.max(0, ...path);
   const end = step.bonus ? step.bonus.depth : deepest;
-  const own = selected ? [selected.depth] : [];
+  const chosen = selected ? [selected.depth] : [];
   const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
-  return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
+  return [...chosen, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
 /** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted there; and the
@@ -245,9 +245,11 @@ export function brokenTokens(step) {
   );
   const rank = ({ candidates, drafterP }) => (candidates.some((c) => path.includes(c)) ? 1 : 0) + (drafterP || 0);
   const behind = rejected.filter(({ parent }) => parent === last).sort((a, b) => rank(b) - rank(a))[0];
-  const first = rejected.find(({ candidates }) => candidates.includes(0));
-  const found = new Map(behind && (!first || first.parent !== last) ? [[behind.id, ""]] : []);
-  return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.replace(/^ (?=\S)/, ""), 12)) : found;
+  const ofFirstDraft = rejected.find(({ candidates }) => candidates.includes(0));
+  const broken = new Map(behind && (!ofFirstDraft || ofFirstDraft.parent !== last) ? [[behind.id, ""]] : []);
+  if (!ofFirstDraft) return broken;
+  const wanted = step.choices.get(ofFirstDraft.parent).text;
+  return broken.set(ofFirstDraft.id, quoted(wanted.replace(/^ (?=\S)/, ""), 12));
 }
 
 /** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: lanes of the drawn nodes. */
@@ -317,21 +319,24 @@ export class Columns {
   }
 
   width(depth) {
-    return this.widths[Math.min(this.widths.length - 1, Math.max(0, depth))];
+    return this.widths[clamp(depth, 0, this.widths.length - 1)];
   }
 
   /** x of a depth: whole numbers are the middles of columns, halves the borders between them. */
   x(depth) {
     const at = depth + 0.5;
-    const column = Math.min(this.widths.length - 1, Math.max(0, Math.floor(at)));
+    const column = clamp(Math.floor(at), 0, this.widths.length - 1);
     return this.starts[column] + (at - column) * this.widths[column] - this.widths[0] / 2;
   }
 
   /** The depth at a place; the inverse of `x`. */
   depth(x) {
     const place = x + this.widths[0] / 2;
-    let column = this.starts.findLastIndex((start) => start <= place);
-    column = Math.min(this.widths.length - 1, Math.max(0, column));
+    const column = clamp(
+      this.starts.findLastIndex((start) => start <= place),
+      0,
+      this.widths.length - 1,
+    );
     return column + (place - this.starts[column]) / this.widths[column] - 0.5;
   }
 }
@@ -340,7 +345,7 @@ function slimWidths(needs, wishes, across, matters) {
   const wide = new Map();
   let room = across - needs.length * FITTED.slim;
   const widen = (at) => {
-    const width = Math.min(FITTED.wide, Math.max(WORDLESS, needs[at]));
+    const width = clamp(needs[at], WORDLESS, FITTED.wide);
     // go on after a word that does not fit: a shorter one may still fit
     if (!needs[at] || wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
     wide.set(at, width);
@@ -350,7 +355,7 @@ function slimWidths(needs, wishes, across, matters) {
   for (const at of needs.keys()) widen(at);
   for (const full of [needs, wishes])
     for (const [at, width] of wide) {
-      const more = Math.max(0, Math.min(room, full[at] - width)); // first words that are cut, then words in small type
+      const more = clamp(full[at] - width, 0, room); // first words that are cut, then words in small type
       wide.set(at, width + more);
       room -= more;
     }

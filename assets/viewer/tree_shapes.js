@@ -77,16 +77,9 @@ export function nodeShape(kind, width, height) {
       [w - cut, r],
       [-w + cut, r],
     ];
-    return s("polygon", { class: "shape", points: points.map((p) => p.join(",")).join(" ") });
+    return s("polygon.shape", { points: points.map((p) => p.join(",")).join(" ") });
   }
-  return s("rect", {
-    class: "shape",
-    x: -w,
-    y: -r,
-    width,
-    height,
-    rx: Math.min(w, kind === "second" ? r : height / 5),
-  });
+  return s("rect.shape", { x: -w, y: -r, width, height, rx: Math.min(w, kind === "second" ? r : height / 5) });
 }
 
 /** The path of an edge: straight within a lane, else a rounded elbow with its stem at `border`, between two columns. */

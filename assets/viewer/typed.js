@@ -15,9 +15,9 @@ export const asText = (typed) => typed.slice(0, MOST_TYPED).replaceAll("␣", " 
 
 /** Adds or removes the space before typed words, as in the recorded text: the user cannot see whether one is needed. */
 export function spaced(pieces, words) {
-  const first = pieces.find(Boolean) || "";
-  if (first.startsWith(" ") && !/^\s/.test(words)) return ` ${words}`;
-  return words.startsWith(" ") && first && !/^\s/.test(first) ? words.slice(1) : words;
+  const next = pieces.find(Boolean) || "";
+  if (next.startsWith(" ") && !/^\s/.test(words)) return ` ${words}`;
+  return words.startsWith(" ") && next && !/^\s/.test(next) ? words.slice(1) : words;
 }
 
 /** How many pieces the words begin with, and how many characters these pieces have. An empty piece is a part of a character and counts
@@ -57,7 +57,7 @@ export function compared(pieces, typed, room) {
   };
 }
 
-/** Reads the server's answer: the fields of a `d2sd.whatif.questions.TypedDraft`. */
+/** Reads the server's answer: the fields of a `d2sd.replay.questions.TypedDraft`. */
 const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
   tokens: texts.map((text, at) => ({ text, p: probabilities[at] })),
   accepted,
@@ -114,12 +114,12 @@ const NO_DRAFTS =
 export class TypedView extends Guessing {
   question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you like." };
 
-  /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
-   *  `rival`: accepted tokens per step to beat, or null. */
-  constructor({ root, store, state, ask, copy, rival }) {
+  /** `server(event, data)` sends an event, null without a server; `share` copies links; `rival`: accepted tokens per step to beat, or
+   *  null. */
+  constructor({ root, store, state, server, share, rival }) {
     super(root, store, state, "draft");
-    Object.assign(this, { ask, rival, number: 0 });
-    this.before = h("p", { class: "before", dir: "auto", "aria-label": "The text so far" });
+    Object.assign(this, { server, rival, number: 0 });
+    this.before = h("p.before", { dir: "auto", "aria-label": "The text so far" });
     this.field = h("input", {
       type: "text",
       maxlength: MOST_TYPED,
@@ -129,32 +129,25 @@ export class TypedView extends Guessing {
       spellcheck: "false",
       placeholder: "what comes next …",
       "aria-label": "The words that come next",
+      oninput: () => state.set({ typed: this.field.value }),
+      onkeydown: (event) => this.press(event),
     });
-    this.field.addEventListener("keydown", (event) => {
-      if (event.isComposing) return;
-      if (event.key === "Enter") this.submit();
-      else if (event.key === "Escape") this.toggle(false);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    this.field.addEventListener("input", () => state.set({ typed: this.field.value }));
     const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
     this.row = h(
-      "div",
-      { class: "typing" },
+      "div.typing",
+      {},
       this.field,
       line,
       button("Verify", {}, () => this.submit()),
       button("Skip", {}, () => this.go()),
     );
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
-    this.result = h("ol", { class: "redrafted", "aria-label": "Your tokens" });
-    this.facts = h("p", { class: "facts-of" });
-    this.link = copy && button("Copy challenge", {}, () => copy(this.challenge));
+    this.result = h("ol.redrafted", { "aria-label": "Your tokens" });
+    this.facts = h("p.facts-of", {});
+    this.link = server && button("Copy challenge", {}, () => share.copy(this.challenge));
     this.box = h(
-      "div",
-      { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" },
+      "div.guess.typed",
+      { hidden: true, role: "group", "aria-label": "Be the drafter" },
       this.said,
       this.before,
       this.row,
@@ -168,11 +161,20 @@ export class TypedView extends Guessing {
     );
   }
 
+  press(event) {
+    if (event.isComposing) return;
+    if (event.key === "Enter") this.submit();
+    else if (event.key === "Escape") this.toggle(false);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
   /** The reason why this run cannot be played, else "". */
   get refusal() {
     if (this.store.manner.sampled) return SAMPLED;
     if (this.store.manner.lacks) return NO_TOKENS;
-    return this.store.complete && !this.store.live && !this.open.length && !this.any.length ? NO_DRAFTS : "";
+    return this.store.complete && !this.store.live && !this.open.length && !this.guesses.length ? NO_DRAFTS : "";
   }
 
   get asking() {
@@ -183,13 +185,12 @@ export class TypedView extends Guessing {
     return this.refusal ? null : super.hidden;
   }
 
-  /** The results of all guesses. */
-  get any() {
+  get guesses() {
     return Object.values(this.answers);
   }
 
   get challenge() {
-    const mine = this.any.map((one) => one.mine);
+    const mine = this.guesses.map((one) => one.mine);
     return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";
   }
 
@@ -218,8 +219,8 @@ export class TypedView extends Guessing {
     if (!this.asking || !words.trim()) return this.field.focus();
     this.number += 1;
     this.state.set({ waiting: { step, words, number: this.number } });
-    if (!this.ask) return this.settle(RECORDED);
-    this.ask({ key: this.store.key, step, words, number: this.number });
+    if (!this.server) return this.settle(RECORDED);
+    this.server("typed", { key: this.store.key, step, words, number: this.number });
   }
 
   /** Takes the server's answer; answers to older questions are dropped. If the answer is a problem, the recorded text is used. */
@@ -232,15 +233,15 @@ export class TypedView extends Guessing {
   settle(source, answer = null) {
     const { step, words } = this.state.now.waiting;
     const { drafted, boundary, counts } = { ...this.store.summaries[step], drafted: this.store.step(step).drafted };
-    const found = answer || compared(piecesFrom(this.store, step), words, drafted);
+    const result = answer || compared(piecesFrom(this.store, step), words, drafted);
     this.state.set({ waiting: null, typed: "" });
     this.answer(step, {
-      right: found.accepted >= boundary,
-      mine: found.accepted,
+      right: result.accepted >= boundary,
+      mine: result.accepted,
       first: boundary,
       all: counts.first + counts.second,
       drafted,
-      found,
+      result,
       source,
     });
     this.looking = true;
@@ -265,19 +266,19 @@ export class TypedView extends Guessing {
         (asking
           ? h("b", {}, question)
           : here
-            ? h("b", {}, typedSentence(here.found))
+            ? h("b", {}, typedSentence(here.result))
             : "Nothing was drafted in this step."),
     );
     this.result.hidden = !here;
     this.result.replaceChildren(
-      ...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []),
+      ...(here ? here.result.tokens.map((token, at) => tokenItem(token, at, here.result, MOST_SHOWN)) : []),
     );
-    const score = refusal ? "" : scoreSentence(name, this.any, this.rival);
+    const score = refusal ? "" : scoreSentence(name, this.guesses, this.rival);
     this.facts.replaceChildren(
       ...(here
         ? [
             `${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `,
-            h("span", { class: "source" }, here.source),
+            h("span.source", {}, here.source),
             " ",
           ]
         : []),
@@ -293,11 +294,11 @@ export class TypedView extends Guessing {
     const before = earlier.slice(0, BEFORE).reverse().join("").slice(-BEFORE);
     const question = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
     this.before.replaceChildren(
-      ...(question ? [h("span", { class: "prompt" }, question), " "] : []),
+      ...(question ? [h("span.prompt", {}, question), " "] : []),
       question ? "" : "… ",
       before,
       h("b", { title: "The anchor: the last certain token" }, last ?? ""),
-      h("span", { class: "caret", "aria-hidden": "true" }),
+      h("span.caret", { "aria-hidden": "true" }),
     );
     this.before.scrollTop = this.before.scrollHeight;
   }

@@ -1,5 +1,7 @@
 // Zoom and pan of the tree. The strip follows it horizontally.
 
+import { clamp } from "./dom.js";
+
 export const NODE_FONT = 16; // pixels
 export const CAPTION = 13;
 const TRUNK = 0.56; // position of the first draft, as a share of the view's height, if everything fits
@@ -38,7 +40,7 @@ export class Viewport {
     const x = this.settle(c.left, c.right, focus.left, focus.right, across, start ? c.left : focus.turn);
     const y =
       first <= last + 1
-        ? Math.max(first, Math.min(last, along * TRUNK))
+        ? clamp(along * TRUNK, first, last)
         : this.settle(c.top, c.bottom, focus.top, focus.bottom, along);
     return { k, x: x + MARGIN.left, y: y + MARGIN.top };
   }
@@ -63,7 +65,7 @@ export class Viewport {
   zoom(factor, clientX, clientY) {
     const box = this.host.getBoundingClientRect();
     const [px, py] = [clientX - box.left, clientY - box.top];
-    const k = Math.min(ZOOM[1], Math.max(ZOOM[0], this.k * factor));
+    const k = clamp(this.k * factor, ...ZOOM);
     this.change({ k, x: px - ((px - this.x) * k) / this.k, y: py - ((py - this.y) * k) / this.k });
   }
 
@@ -87,7 +89,7 @@ export class Viewport {
       (event) => {
         event.preventDefault();
         if (Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan(-event.deltaX, 0);
-        else this.zoom(Math.exp(-Math.max(-60, Math.min(60, event.deltaY)) * 0.004), event.clientX, event.clientY);
+        else this.zoom(Math.exp(-clamp(event.deltaY, -60, 60) * 0.004), event.clientX, event.clientY);
       },
       { passive: false },
     );

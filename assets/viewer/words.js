@@ -5,20 +5,18 @@ import { text } from "./dom.js";
 
 const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
 // control, zero-width and direction characters, which are invisible or reorder the text: replaced by ◌
-export const HIDDEN =
+const HIDDEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
-export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
+
+/** Text with ◌ for hidden characters and \ufffd for lone surrogates. */
+export const unhidden = (words) => words.toWellFormed().replace(HIDDEN, "◌");
 
 /** Token text with visible whitespace, cut to `most` characters; `space`: the sign for a space. */
 export function visible(value, most = 24, space = MARKS[" "]) {
-  const head = text(value)
-    .slice(0, most * 4)
-    .replace(LONE, "\ufffd");
-  const shown = [...head.replace(HIDDEN, "◌")].map((c) => (c === " " ? space : MARKS[c] || c));
+  const words = text(value);
+  const shown = [...unhidden(words.slice(0, most * 4))].map((c) => (c === " " ? space : MARKS[c] || c));
   if (!shown.length) return "∅";
-  return shown.length > most || text(value).length > most * 4
-    ? shown.slice(0, most - 1).join("") + "…"
-    : shown.join("");
+  return shown.length > most || words.length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
 }
 
 /** Like `visible`, but spaces stay spaces; `quoted` marks only the spaces at the ends of a token. */
@@ -56,11 +54,15 @@ export const inWords = (n) => NUMBERS[n] ?? String(n);
 const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
 export const ordinal = (n) => ORDINALS[n - 1] ?? n + ((n % 100 > 13 && ["", "st", "nd", "rd"][n % 10]) || "th");
 
+/** A number and a noun, in the singular or plural. */
+export const count = (n, noun) => `${n} ${plural(n, noun)}`;
+/** Like `count`, with the number in words. */
+export const countInWords = (n, noun) => `${inWords(n)} ${plural(n, noun)}`;
+const plural = (n, noun) => noun + (n === 1 ? "" : noun.endsWith("s") ? "es" : "s");
+
 /** Names the boundary after `n` tokens; `short`: without the word “token”, after another boundary in a list. */
 export const afterToken = (n, short = false) =>
   `${n ? `after the ${ordinal(n)}` : "before the first"}${short ? "" : " token"}`;
-
-export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 /** Outcomes of the predicted boundaries: a mark and words for each. Marks differ in shape, not only in colour. */
 export const OUTCOMES = {

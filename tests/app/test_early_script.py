@@ -17,10 +17,9 @@ TAG = "<script>{go()}</script>"
 
 @pytest.fixture(scope="module")
 def client():
-    parts = [PAGE[:40], PAGE[40:]]
     routes = [
         Route("/", lambda _: HTMLResponse(PAGE)),
-        Route("/parts", lambda _: StreamingResponse(iter(parts), media_type="text/html")),
+        Route("/parts", lambda _: StreamingResponse(iter([PAGE[:40], PAGE[40:]]), media_type="text/html")),
         Route("/data", lambda _: JSONResponse("<head>")),
         Route("/none", lambda _: HTMLResponse("")),
     ]
@@ -31,11 +30,8 @@ def client():
 def test_early_head_inserts_script_first(client, path):
     answer = client.get(path)
     assert answer.text == PAGE.replace("<head>", f"<head>{TAG}", 1)
-    assert "é" in answer.text
-
-
-def test_early_head_updates_content_length(client):
-    assert int(client.get("/").headers["content-length"]) == len(PAGE.encode()) + len(TAG)
+    length = None if path == "/parts" else str(len(answer.content))
+    assert answer.headers.get("content-length") == length
 
 
 def test_early_head_leaves_other_responses_unchanged(client):

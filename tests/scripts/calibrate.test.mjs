@@ -89,7 +89,7 @@ test("positions are listed with the most surprising confidence first", () => {
 });
 
 test("frames enclose the marked bar or heatmap cell", () => {
-  const sides = (trace) => framesAround([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
+  const sides = (trace) => framesAround([trace], [5], {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
   assert.deepEqual(sides({ type: "bar", x: [0, 2], y: [1, 1], customdata: [4, 5] }), [[1.5, 2.5, 0, 1]]);
   assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [
     [0, 1, 2.5, 3.5],

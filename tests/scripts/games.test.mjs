@@ -227,7 +227,7 @@ function game(fields) {
 
 test("TypedView uses the answer to the latest draft only, and the recorded text after a problem", () => {
   const asked = [];
-  const { view, heard } = game({ ask: (question) => asked.push(question) });
+  const { view, heard } = game({ server: (event, question) => asked.push(question) });
   view.submit();
   view.field.value = "with 24";
   view.submit();
@@ -249,7 +249,7 @@ test("TypedView uses the answer to the latest draft only, and the recorded text 
 });
 
 test("TypedView without a server answers immediately and ignores empty drafts", () => {
-  const { view, heard } = game({ ask: null });
+  const { view, heard } = game({ server: null });
   view.submit();
   assert.equal(heard[0][1].mine, 1);
   view.field.value = " ";

@@ -2,43 +2,40 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  NumbersView,
   clockOf,
   cycleOf,
   gist,
   machineOf,
+  numbersView,
   timesWords,
   totalsOf,
   wasFixed,
 } from "../../assets/viewer/numbers.js";
 
-const words = (given) =>
-  gist(given)
+const words = (...given) =>
+  gist(...given)
     .map(({ text }) => text)
     .join("");
 
 const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
 
 test("gist compares with plain decoding, and states a speed only where times are known and undisturbed", () => {
-  const run = { method: "d2sd", tokens: 39, steps: 10, live: false };
+  const run = { header: { method: "d2sd", hardware: { device: "cpu" } }, sums: { tokens: 39 }, length: 10 };
   const slow = { cost: 5.4, gain: 0.722 };
+  assert.equal(words(run, { cost: 1.8, gain: 2.17 }), "39 tokens in 10 passes · 2.2 times as fast as one by one");
+  assert.equal(words({ ...run, live: true }, null), "39 tokens in 10 passes so far");
   assert.equal(
-    words({ ...run, cycle: { cost: 1.8, gain: 2.17 } }),
-    "39 tokens in 10 passes · 2.2 times as fast as one by one",
-  );
-  assert.equal(words({ ...run, cycle: null, live: true }), "39 tokens in 10 passes so far");
-  assert.equal(
-    words({ ...run, cycle: slow, place: "this CPU", quickest: 1.2, elsewhere: 2.75 }),
+    words(run, slow, 1.2, 2.75),
     "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 passes" +
       " · “Quickest here”: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast",
   );
   assert.deepEqual(
-    gist({ ...run, cycle: { ...slow, disturbed: true } }).map(({ kind }) => kind),
+    gist(run, { ...slow, disturbed: true }).map(({ kind }) => kind),
     [undefined], // no bold number
   );
-  assert.match(words({ ...run, cycle: { ...slow, disturbed: true } }), / · not measured cleanly: /);
-  assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
-  assert.equal(words({ ...run, steps: 0, cycle: null }), "");
+  assert.match(words(run, { ...slow, disturbed: true }), / · not measured cleanly: /);
+  assert.match(words({ ...run, header: { method: "autoregressive" } }, null), /plain decoding/);
+  assert.equal(words({ ...run, length: 0 }, null), "");
 });
 
 test("timesWords never says 1.0 times, nor a ratio below 1", () => {
@@ -161,13 +158,11 @@ test("a slow run with full trees that was made here offers to run quickest here"
     });
   };
   globalThis.document = {
-    createElement: element,
     createElementNS: element,
-    createTextNode: (data) => ({ nodeType: 3, data }),
     addEventListener() {},
   };
   const asked = [];
-  const offer = (changes, ways = { quickest: () => asked.push("quickest") }) => {
+  const offer = (changes, server = (event) => asked.push(event)) => {
     const store = {
       ...RUN,
       baseline: 80,
@@ -178,7 +173,7 @@ test("a slow run with full trees that was made here offers to run quickest here"
       sums: { ...RUN.sums, seconds: NO_TIMES },
       ...changes,
     };
-    new NumbersView(element(), store, {}, ways).show({ why: false });
+    numbersView(element(), store, {}, server).show({ why: false });
     return made.findLast(({ id }) => id === "quickest");
   };
   assert.equal(offer({}).hidden, false);

@@ -136,7 +136,7 @@ test("bestWords names the fewest steps and the least time, and why a larger K do
 });
 
 test("whyNone says why a run has no replays", () => {
-  const none = (changes, ask = null, told = false) => whyNone({ ...RUN, ...changes }, ask, told);
+  const none = (changes, server = null, told = false) => whyNone({ ...RUN, ...changes }, server, told);
   const config = (changes) => ({ header: { ...RUN.header, config: { ...RUN.header.config, ...changes } } });
   assert.equal(
     none({}, () => {}),

@@ -2,13 +2,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { costRows, elsewhereWords, resultWords, stagesOf, timeTicks, timedWords } from "../../app/race/results.js";
+import { costRows, elsewhereWords, resultWords, timeTicks, timedWords, timesOf } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
 test.mock.method(performance, "now", () => 0);
 
-test("readLane bounds numbers and counts tokens", () => {
+test("readLane counts tokens and finds the end of the lane", () => {
   const lane = readLane({
     method: "d2sd",
     steps: [
@@ -19,22 +19,18 @@ test("readLane bounds numbers and counts tokens", () => {
           ["b", "target"],
         ],
       ],
-      ["x", null],
-      [1e99, [["c", "second"]]],
+      [0.7, [["c", "second"]]],
     ],
   });
-  assert.equal(lane.total, 3);
-  assert.deepEqual(
-    lane.steps.map((s) => s.end),
-    [0.5, 0, 1e6],
-  );
+  assert.deepEqual([lane.total, lane.end, lane.steps[1].seconds.toFixed(2)], [3, 0.7, "0.20"]);
+  assert.deepEqual([readLane({ state: "waiting" }).total, readLane({ state: "waiting" }).end], [0, 0]);
   assert.deepEqual([1, 2, 3, 4].map(ordinal), ["1st", "2nd", "3rd", "4th"]);
 });
 
-test("stagesOf gives the time outside stages, at least 0", () => {
-  const { rest, whole } = stagesOf({ row: { seconds: 2, stage_seconds: { verify: 1.5, tree: 0.25 } } });
+test("timesOf gives the time outside stages, at least 0", () => {
+  const { rest, whole } = timesOf({ row: { seconds: 2, stage_seconds: { verify: 1.5, tree: 0.25 } } });
   assert.deepEqual([rest, whole], [0.25, 2]);
-  assert.equal(stagesOf({ row: { seconds: 1, stage_seconds: { verify: 1.5 } } }).rest, 0);
+  assert.equal(timesOf({ row: { seconds: 1, stage_seconds: { verify: 1.5 } } }).rest, 0);
 });
 
 test("the player slows down short races and stops at the end", () => {
@@ -73,16 +69,18 @@ test("the player requests one frame at a time", () => {
   assert.equal(frames.length, 1);
 });
 
+const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
+const ROW = { seconds: 0, stage_seconds: NO_TIMES, tokens_per_second: 0, disturbed: false };
 const PLAIN = readLane({
   method: "autoregressive",
   name: "Plain decoding",
-  row: { speedup: 1, mean_acceptance_length: 1, there: 1 },
+  row: { ...ROW, speedup: 1, mean_acceptance_length: 1, there: 1 },
   steps: [[0.01, [["a", "target"]]]],
 });
 const DRAFTED = readLane({
   method: "d2sd",
   name: "D²SD",
-  row: { speedup: 0.5, mean_acceptance_length: 2, there: 1.4 },
+  row: { ...ROW, speedup: 0.5, mean_acceptance_length: 2, there: 1.4 },
   steps: [
     [
       0.04,
@@ -95,12 +93,12 @@ const DRAFTED = readLane({
 });
 const CHAIN = readLane({
   method: "draft_model",
-  row: { mean_acceptance_length: 1, there: null },
+  row: { ...ROW, speedup: null, mean_acceptance_length: 1, there: null },
   steps: [[0.04, [["a", "first"]]]],
 });
 
 test("costRows has the cost of a step by stage, and what it brings, of every timed lane that drafts", () => {
-  const stage_seconds = { first_draft: 0.005, verify: 0.03, tree: 0.001 };
+  const stage_seconds = { ...NO_TIMES, first_draft: 0.005, verify: 0.03, tree: 0.001 };
   const timed = { ...DRAFTED, row: { ...DRAFTED.row, seconds: 0.04, stage_seconds } };
   const [row, ...others] = costRows([PLAIN, timed, CHAIN]);
   assert.deepEqual(others, []);

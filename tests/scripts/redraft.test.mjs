@@ -65,7 +65,7 @@ test("Redraft uses the answer to the latest question only, and names the problem
   const asked = [];
   const store = { key: "k", length: 5, live: false };
   const state = new State(store, () => {}, { resting: 2 });
-  const redraft = new Redraft(store, state, (question) => asked.push(question));
+  const redraft = new Redraft(store, state, (event, question) => asked.push(question));
   redraft.request(3);
   redraft.request(4);
   redraft.receive({ number: 1, problem: "old" });

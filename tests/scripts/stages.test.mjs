@@ -264,7 +264,7 @@ const element = () => ({
 function playerOf() {
   const [frames, drawn, said] = [[], [], []];
   Object.assign(globalThis, {
-    document: { createElement: element, createTextNode: () => ({}) },
+    document: { createElementNS: element },
     matchMedia: () => ({ matches: false }),
     requestAnimationFrame: (act) => frames.push(act),
   });

@@ -23,7 +23,7 @@ function element() {
     classList: { remove: (name) => classes.delete(name), toggle, contains: (name) => classes.has(name) },
   };
 }
-globalThis.document = { createElement: element };
+globalThis.document = { createElementNS: element };
 globalThis.IntersectionObserver = class {
   observe() {}
 };
