@@ -281,7 +281,7 @@ def report(
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name, target=target)
 
     def work(tell: Callable[[Progress], None]) -> None:
-        Examination(asked, engine.models, engine, tell=tell).run()
+        Examination(asked, engine.models.target, engine, tell=tell).run()
 
     with closing(told_by_worker(work)) as steps:
         for step in steps:
@@ -289,4 +289,4 @@ def report(
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
-    yield Update(doctor_report([step.found], without_paths))
+    yield Update(doctor_report([step.findings], without_paths))

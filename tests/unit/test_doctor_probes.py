@@ -179,8 +179,6 @@ def test_lag_moves_features_to_later_positions(bundled, texts, name):
     ("broken", "kind"),
     [
         (lambda form: replace(form, mask_token=77), "mask"),
-        (lambda form: replace(form, reads="next"), "reads"),
-        (lambda form: replace(form, shape={**form.shape, "rope_parameters": {"rope_theta": 3e7, "rope_type": "default"}}), "rope"),
         (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "attention"),
     ],
 )  # fmt: skip
