@@ -52,11 +52,11 @@ def main() -> None:
         for row in read_jsonl(path):
             texts = [row.get("prompt"), row.get("instruction"), *row.get("turns", [])]
             left_out |= {letters(text) for text in texts if isinstance(text, str)}
-    found = {letters(text): text for text in prompts_of(given.folder)}
-    kept = [text for key, text in found.items() if key and key not in left_out]
+    texts_by_key = {letters(text): text for text in prompts_of(given.folder)}
+    kept = [text for key, text in texts_by_key.items() if key and key not in left_out]
     with given.out.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"prompt": text}, ensure_ascii=False) + "\n" for text in kept)
-    print(f"{len(kept)} prompts, {len(found) - len(kept)} left out: {given.out}")
+    print(f"{len(kept)} prompts, {len(texts_by_key) - len(kept)} left out: {given.out}")
 
 
 if __name__ == "__main__":
