@@ -258,7 +258,7 @@ def _last(name: str) -> str:
 
 
 def exchanged(parts: Sequence[Part], examined: Drafter, good: Drafter, raw: Config, words: str = "") -> Variant:
-    """Returns the drafter ``own`` with these parts, in words ``words``, of the drafter ``good``."""
+    """Returns the drafter ``examined`` with these parts of ``good``. words: the parts, for a sentence."""
     weights, theirs, form = weights_of(good), settings_of(good.form), examined.form
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}

@@ -170,7 +170,7 @@ def _conversions(model: Drafter, form: Form) -> Iterator[Variant]:
     for group, names in groups.items():  # norms of some model types multiply by weight + 1
         medians = [float(weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):  # only towards 1, since shifts away from 1 also help damaged drafters
-            if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
+            if sum(_distance_from_one(m + by) - _distance_from_one(m) for m in medians) < 0:
                 # A trained norm has weights below 1. If 1 was subtracted, these are negative.
                 negative = 2 * sum(float(weights[n].min()) < 0 for n in names) > len(names)
                 description, edit = f"{by:+g} on the weights of {group}", partial(_shifted, names, by)
@@ -181,7 +181,7 @@ def _shifted(names: Sequence[str], by: float, weights: Mapping[str, Tensor]) -> 
     return {n: weights[n] + by for n in names}
 
 
-def _strangeness(median: float) -> float:
+def _distance_from_one(median: float) -> float:
     """Returns the distance of a norm's median weight from 1, its initial value, in powers of two."""
     return abs(log2(max(median, 1e-3)))
 

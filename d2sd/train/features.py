@@ -64,7 +64,7 @@ def batch_of(
     return batch if features is None else batch | features.rows(index, ids.shape[1], objective.reads)
 
 
-def room(device: torch.device) -> tuple[int, int]:
+def feature_bytes(device: torch.device) -> tuple[int, int]:
     """Returns how many bytes features may occupy on the GPU (0 for a CPU device) and in host memory."""
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
@@ -83,7 +83,7 @@ def read_features(
     weight = base.embed_tokens.weight
     sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
     sizes = {name: sizes[name] for name in names}
-    on_device, on_host = room(weight.device)
+    on_device, on_host = feature_bytes(weight.device)
     for space in (on_device, 0):
         count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences on the device
         if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:

@@ -35,7 +35,7 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
-from d2sd.train.features import FeatureStore, batch_of, room
+from d2sd.train.features import FeatureStore, batch_of, feature_bytes
 from d2sd.train.joint import (
     ANCHORS,
     BETA,
@@ -70,12 +70,12 @@ from d2sd.train.settings import QUESTIONS, Clock, LoopConfig, PairTraining, Rege
 from d2sd.train.text import (
     Responses,
     ask,
-    letters,
     load_writer,
     prompt_ids,
     read_jsonl,
     read_responses,
     regenerate,
+    repeat_key,
 )
 from d2sd.train.writer import Stop, most_rows, write
 
@@ -235,17 +235,11 @@ class PairRun:
             raise InputError(f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
-        if state.plan is None:
-            state.plan = self._divided(began)
-        print(describe(state.plan, target.device.type), file=sys.stderr)
+        self.plan = state.plan = state.plan or self._divided(began)
+        print(describe(self.plan, target.device.type), file=sys.stderr)
         folder = Path(settings.target)
         source = os.path.relpath(folder, self._out) if folder.exists() else settings.target
         write_whole(self._out / "target", f"{source}\n")
-
-    @property
-    def plan(self) -> TrainingPlan:
-        assert self._state.plan is not None
-        return self._state.plan
 
     def _divided(self, began: float) -> TrainingPlan:
         """Measures this machine's speeds, and returns the plan for the remaining time."""
@@ -259,7 +253,7 @@ class PairRun:
         left = total - (self._clock() - began)
         if left < total / 2:
             raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took more than half of them; give more --minutes")  # fmt: skip
-        plan = divide(speeds, left, sum(room(target.device)) // bytes_per_token, rows, False, None)
+        plan = divide(speeds, left, sum(feature_bytes(target.device)) // bytes_per_token, rows, False, None)
         return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
 
     def write_questions(self, over: Stop) -> None:
@@ -281,9 +275,9 @@ class PairRun:
         """Returns token ids of shuffled training prompts, and of held-out prompts. Raises ``InputError`` if there are too few."""
         settings, target, path = self._settings, self.target, self._out / "questions.jsonl"
         questions = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
-        texts = {letters(text): text for text in (*settings.prompts, *questions)}
+        texts = {repeat_key(text): text for text in (*settings.prompts, *questions)}
         for text in settings.held_out:
-            texts.pop(letters(text), None)
+            texts.pop(repeat_key(text), None)
         mixed = list(texts.values())
         random.Random(settings.seed).shuffle(mixed)
         # Hold out a tenth of the prompts, but at least FEWEST_TEXTS (or a quarter of the prompts, if less) and at most HELD_OUT.
@@ -348,7 +342,7 @@ class PairRun:
         # training gets the remaining time, except for the last measurement and the last stage
         seconds = {**self.plan.seconds, "training": max(1.0, total - state.spent - last - ENDING * total)}
         changes = {"seconds": seconds, "points": points, "held_out": texts, "tokens_held_out": tokens}
-        state.plan = msgspec.structs.replace(self.plan, **changes)
+        self.plan = state.plan = msgspec.structs.replace(self.plan, **changes)
         if not points:
             print(f"Held-out prompts: {acceptance([], texts)}.", file=sys.stderr)
 

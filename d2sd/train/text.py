@@ -100,19 +100,19 @@ def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
     return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
-def written(
+def write_by_length(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Like ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have equal lengths."""
 
-    def room(request: WriterRequest) -> int:
+    def size_class(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
 
-    for _, alike in groupby(requests, room):
+    for _, alike in groupby(requests, size_class):
         yield from write(target, alike, config)
 
 
-def served(
+def write_on_server(
     server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields every request with the token ids that a server writes after its prompt.
@@ -214,7 +214,7 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
     responses = {
         request.number: response
         for request, response in progress(
-            written(target, requests, config), total=len(requests), desc="respond", mininterval=1
+            write_by_length(target, requests, config), total=len(requests), desc="respond", mininterval=1
         )
     }
     return [responses[number] for number in range(len(prompts))]
@@ -263,10 +263,10 @@ def regenerate_responses(
     if server is None:
         writer = load_writer(target, dtype)
         tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
-        answer, origin = partial(written, writer, config=config), weights_digest(writer.base)
+        answer, origin = partial(write_by_length, writer, config=config), weights_digest(writer.base)
     else:
         origin, (tokenizer, ends, positions) = served_model(server), load_tokenizer(target)
-        answer = partial(served, server, origin, tokenizer, ends, config=config)
+        answer = partial(write_on_server, server, origin, tokenizer, ends, config=config)
     room = positions - config.max_new_tokens
     if room < 1:
         raise InputError(
@@ -416,16 +416,16 @@ def write_questions(
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
     requests = [WriterRequest(n, begins[n % len(begins)]) for n in range(len(earlier), count)]
-    keys = set(map(letters, earlier))
+    keys = set(map(repeat_key, earlier))
     answers = write(target, requests, config, stop)
     for request, response in progress(answers, initial=len(earlier), total=count, desc="questions", mininterval=1):
         words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()
-        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := letters(text)) not in keys:
+        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := repeat_key(text)) not in keys:
             keys.add(key)
             yield text
 
 
-def letters(text: str) -> str:
+def repeat_key(text: str) -> str:
     """Returns a text's words in lower case without punctuation, as a key to find repeats."""
     return re.sub(r"\W+", " ", text.casefold()).strip()

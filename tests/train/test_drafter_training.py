@@ -83,11 +83,13 @@ def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
         for name, expected in wanted.items():
             torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
     index, half = torch.tensor([17, 2, 11]), int(data.lengths[:11].sum()) * 2 * 128
-    monkeypatch.setattr("d2sd.train.features.room", lambda _: (half, 1 << 30))  # eleven sequences on the device
+    monkeypatch.setattr(
+        "d2sd.train.features.feature_bytes", lambda _: (half, 1 << 30)
+    )  # eleven sequences on the device
     split = read_features(model.model, [0, 2], data)
     one, two = (store.rows(index, 9, ("features",))["features"] for store in (stored, split))
     assert torch.equal(one, two)
-    monkeypatch.setattr("d2sd.train.features.room", lambda _: (half, 100))
+    monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 100))
     assert read_features(model.model, [0, 2], data) is None
 
 

@@ -26,7 +26,7 @@ from d2sd.train.joint import held_out_temperature
 from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import Responses, load_writer, regenerate, respond_to, written
+from d2sd.train.text import Responses, load_writer, regenerate, respond_to, write_by_length
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -168,7 +168,7 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
 def test_regenerate_stops_at_token_limit(target, tmp_path):
     writer, config = load_writer(target, None), RegenerateConfig(4, 8)
     prompts = [writer.tokenizer(prompt_of(text))["input_ids"] for text in sums(40)]
-    regenerate(partial(written, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
+    regenerate(partial(write_by_length, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
     rows = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
     lengths = [len(row["prompt_ids"]) + len(row["response_ids"]) for row in rows]
     assert 500 <= sum(lengths) < 500 + max(lengths)

@@ -17,7 +17,7 @@ from d2sd.folders.loading import load_target
 from d2sd.logs.serving import Server
 from d2sd.train import text as texts
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
-from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, served
+from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, write_on_server
 from d2sd.train.writer import Rows, WriterRequest, write
 from tests.stub_server import stub_server
 from tests.train.kills import Killed, survives
@@ -209,7 +209,11 @@ def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsy
     assert regenerate_from(tmp_path, "--server", "http://127.0.0.1:9") == 2
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     with pytest.raises(InputError, match="answered 400"):
-        list(served(Server(server.address), "tiny", tiny.tokenizer, tiny.end_ids, [WriterRequest(0, [5])], CONFIG))
+        list(
+            write_on_server(
+                Server(server.address), "tiny", tiny.tokenizer, tiny.end_ids, [WriterRequest(0, [5])], CONFIG
+            )
+        )
 
 
 def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, monkeypatch):
@@ -223,7 +227,7 @@ def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, m
 
     monkeypatch.setattr(Server, "request", request)
     found = {
-        model: next(served(Server(server.address), model, tokenizer, ends, [WriterRequest(0, [5])], CONFIG))[1]
+        model: next(write_on_server(Server(server.address), model, tokenizer, ends, [WriterRequest(0, [5])], CONFIG))[1]
         for model in answers
     }
     assert found["ids"] == [11, 7]

@@ -231,10 +231,7 @@ def test_templates_omits_templates_without_effect(bundled):
     )
     try:
         assert list(templates(bundled, PROMPTS, config)) == ["the chat template"]
-        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == [
-            "no chat template",
-            "thinking",
-        ]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == ["no chat template", "thinking"]
         thinking = replace(config, chat=True, thinking=True)
         assert list(templates(bundled, PROMPTS, thinking)) == ["no chat template", "no thinking"]
         tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing

@@ -425,23 +425,12 @@ def test_doctor_log_reads_standard_input_without_torch(tmp_path):
 
 
 def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
-    lines = [line.encode() for line in (VLLM * 3).splitlines(keepends=True)]
+    def interrupted():
+        yield from (VLLM * 3).encode().splitlines(keepends=True)
+        raise KeyboardInterrupt
 
-    def interrupted(_):
-        waiting = iter(lines)
-
-        def read():
-            for line in waiting:
-                return line
-            raise KeyboardInterrupt
-
-        return read
-
-    monkeypatch.setattr(reading, "_line_reader", interrupted)
-    read, write = os.pipe()
-    with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
-        log.write(VLLM)  # the first bytes are read before the lines
-        log.flush()
+    monkeypatch.setattr(reading, "_line_reader", lambda _: interrupted().__next__)
+    with open(os.devnull) as standard:
         monkeypatch.setattr(sys, "stdin", standard)
         assert [row.steps for row in import_log("-")] == [100] * 3
 
