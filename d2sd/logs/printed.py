@@ -235,6 +235,6 @@ def _page_rows(key: tuple[str, str, str], pages: Sequence[dict[tuple[str, int], 
     for unit, values_of in units:
         row: Values = {VALUES[metric]: value for (metric, at), value in values_of.items() if not at}
         reached = {at: value for (_, at), value in values_of.items() if at}
-        row["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))]
-        row |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else ""}
-        yield from row_of(engine, unit, {name: value for name, value in row.items() if value not in ("", [])})
+        row["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))] or None
+        row |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else None}
+        yield from row_of(engine, unit, row)

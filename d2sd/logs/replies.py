@@ -154,32 +154,29 @@ def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterat
     figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
     for key, name in KEYS[figures.engine].items():
         stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
-        if (
-            stated
-            and value is not None
-            and name.startswith("stated_")
-            and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3)
-        ):
+        known = name.startswith("stated_") and stated and value is not None
+        if known and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             yield f".{key}: {stated:g}, but the counts give {value:.4g}"
-    for at, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
+    for step, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
-            yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
-    parts = dict[str, dict[str, int]]()
+            yield f".per_step_accepted[{step}]: {a} tokens accepted of {d} drafted"
+    totals = list[tuple[str, str, int]]()
     histogram = Counter(dict(enumerate(reported.get("counts", ()))))
     if "counts" in reported:
-        parts[": the histogram"] = {
-            "steps": histogram.total(),
-            "accepted tokens": sum(j * n for j, n in histogram.items()),
-        }
+        part = ": the histogram"
+        totals += [
+            (part, "steps", histogram.total()),
+            (part, "accepted tokens", sum(j * n for j, n in histogram.items())),
+        ]
     if accepted or drafted:
-        parts[".per_step_accepted"] = {"steps": len(accepted), "accepted tokens": sum(accepted)}
-        parts[".per_step_drafted"] = {"steps": len(drafted), "drafted tokens": sum(drafted)}
+        for kind, counts in (("accepted", accepted), ("drafted", drafted)):
+            part = f".per_step_{kind}"
+            totals += [(part, "steps", len(counts)), (part, f"{kind} tokens", sum(counts))]
     if ids is not None:
-        parts[": the output"] = {"tokens": len(ids)}
-    for part, totals in parts.items():
-        for what, total in totals.items():
-            if (stated := reported.get(what.split()[0])) not in (None, total):
-                yield f"{part} has {total} {what}, but {stated} are reported"
+        totals.append((": the output", "tokens", len(ids)))
+    for part, what, total in totals:
+        if (stated := reported.get(what.split()[0])) not in (None, total):
+            yield f"{part} has {total} {what}, but {stated} are reported"
     if accepted and "counts" in reported and histogram != Counter(accepted):
         yield ": the histogram does not match per_step_accepted"
     # a whole output has a token from prefill, and each step's accepted and bonus tokens; the text may end within the last step
