@@ -26,7 +26,7 @@ from select import select
 from typing import Any
 
 from d2sd.__main__ import main as command_line
-from d2sd.train import pair, recipe
+from d2sd.train import pair
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
@@ -204,11 +204,11 @@ def kill_repeatedly(stage: Stage, kills: int, draw: random.Random) -> None:
 
 def _made_small() -> None:
     """Replaces the recipe's settings for SmolLM2 by settings that fit the small target."""
-    small_pair, small_eagle3 = recipe.PairTraining, recipe.Eagle3Training
+    small_pair, small_eagle3 = pair.PairTraining, pair.Eagle3Training
     names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
-    recipe.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
+    pair.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
     taps = {"target_layer_ids": [0, 0, 0], "draft_vocab_size": None}
-    recipe.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]
+    pair.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]
 
 
 def main() -> int:

@@ -221,7 +221,7 @@ def _eagle3(arguments: argparse.Namespace) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
-    from d2sd.train.recipe import train_recipe
+    from d2sd.train.pair import train_recipe
 
     target = arguments.target or arguments.name
     train_recipe(target, arguments.out, arguments.minutes, _prompts(arguments.prompts))

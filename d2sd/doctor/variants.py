@@ -65,9 +65,9 @@ def _readings(form: DrafterForm | Eagle3Form, target: Target, longest: int) -> I
     values = settings_of(form)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
         yield "taps", description, tuple(taps), common
-    theirs = plain_rope(target.config)
-    for description, rope in _other_ropes(values["rope"], theirs):
-        yield "rope", description, rope, rope == theirs
+    target_rope = plain_rope(target.config)
+    for description, rope in _other_ropes(values["rope"], target_rope):
+        yield "rope", description, rope, rope == target_rope
     eps = getattr(target.config, "rms_norm_eps", None)
     if eps is not None:
         yield "eps", f"the target's rms_norm_eps ({eps:g})", eps, True

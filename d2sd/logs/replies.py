@@ -154,8 +154,9 @@ def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterat
     figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
     for key, name in KEYS[figures.engine].items():
         stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
-        known = name.startswith("stated_") and stated and value is not None
-        if known and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
+        if not name.startswith("stated_") or not stated or value is None:
+            continue
+        if not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             yield f".{key}: {stated:g}, but the counts give {value:.4g}"
     for step, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:

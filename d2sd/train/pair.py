@@ -1,4 +1,4 @@
-"""Trains a first drafter and a VP-Drafter for a target within a given time.
+"""Trains a first drafter and a VP-Drafter for a target within a given time; the recipe of the bundled SmolLM2 drafters.
 
 First, the speeds of writing text, computing features and training are measured. From these speeds, the amount of text is chosen, so
 that the time suffices for all stages. Then the target writes the text, features are computed, both drafters are trained in one loop,
@@ -31,11 +31,11 @@ from d2sd.__about__ import __version__
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.weights import weights_digest
-from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
-from d2sd.train.features import FeatureStore, batch_of, feature_bytes
+from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.features import batch_of, feature_bytes
 from d2sd.train.joint import (
     ANCHORS,
     BETA,
@@ -66,9 +66,16 @@ from d2sd.train.plan import (
     points_of,
     seconds_of,
 )
-from d2sd.train.settings import QUESTIONS, Clock, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.settings import (
+    QUESTIONS,
+    Clock,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    PairTraining,
+    RegenerateConfig,
+)
 from d2sd.train.text import (
-    Responses,
     ask,
     load_writer,
     prompt_ids,
@@ -86,7 +93,8 @@ FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short s
                "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
 HELD_OUT, VALIDATION = 32, 128  # maximum numbers of prompts to measure α on, and of responses to calibrate on
 KEPT_EVERY = 5  # seconds between writes of the elapsed time of a stage
-SCHEDULE = 1000  # steps of the time-based training schedule
+SCHEDULE = 1000  # steps of the time-based training schedules
+EAGLE3_SHARE = 0.1  # share of EAGLE-3 in the time of a recipe
 
 
 class State:
@@ -166,14 +174,14 @@ def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
     return f"α {alone:.2f} with dflash and {both:.2f} with d2sd on {number}"
 
 
-def calibrated(found: Temperature) -> str:
+def calibrated(temperature: Temperature) -> str:
     """Returns a sentence about the temperature of the first drafter."""
-    if found.tried is None:
+    if temperature.tried is None:
         return f"the logits of `dflash` are unchanged: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
-    fitted = f"{found.tried:.2f}, fitted on {found.fitted} responses that were not trained on"
-    if found.divisor == 1:
-        return f"the logits of `dflash` are unchanged: a temperature of {fitted}, was not clearly better on {found.judged} others"
-    return f"the logits of `dflash` are divided by a temperature of {fitted}; it was clearly better on {found.judged} others"
+    fitted = f"{temperature.tried:.2f}, fitted on {temperature.fitted} responses that were not trained on"
+    if temperature.divisor == 1:
+        return f"the logits of `dflash` are unchanged: a temperature of {fitted}, was not clearly better on {temperature.judged} others"
+    return f"the logits of `dflash` are divided by a temperature of {fitted}; it was clearly better on {temperature.judged} others"
 
 
 # Stages of the run.
@@ -221,11 +229,6 @@ class PairRun:
     validation: number of responses that are not trained on; they are the last ones.
     """
 
-    data: Responses
-    features: FeatureStore
-    first: DFlashDraftModel
-    second: DFlashDraftModel
-
     def __init__(self, settings: PairTraining, state: State, clock: Clock, began: float):
         """Loads the target, and plans the run unless it is resumed. began: when the run began, by ``clock``."""
         self._settings, self._state, self._clock, self._out = settings, state, clock, settings.out
@@ -235,13 +238,13 @@ class PairRun:
             raise InputError(f"{target.name} has no chat template, so this model cannot write questions; give texts to continue with --prompts")  # fmt: skip
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
-        self.plan = state.plan = state.plan or self._divided(began)
+        self.plan = state.plan = state.plan or self._planned(began)
         print(describe(self.plan, target.device.type), file=sys.stderr)
         folder = Path(settings.target)
         source = os.path.relpath(folder, self._out) if folder.exists() else settings.target
         write_whole(self._out / "target", f"{source}\n")
 
-    def _divided(self, began: float) -> TrainingPlan:
+    def _planned(self, began: float) -> TrainingPlan:
         """Measures this machine's speeds, and returns the plan for the remaining time."""
         settings, target, chat, total = self._settings, self.target, self._chat, 60 * self._settings.minutes
         rows = most_rows(target, LONGEST + settings.max_new_tokens)
@@ -383,12 +386,11 @@ class PairRun:
     def calibrate(self) -> Temperature:
         """Divides the first drafter's logits by a temperature if it is clearly better, and saves the drafters."""
         count = len(self.data.ids)
-        found = held_out_temperature(
-            self._objective, self.data, self.features, torch.arange(count - self.validation, count)
-        )
-        divide_logits(self.first, found.divisor)
+        held_out = torch.arange(count - self.validation, count)
+        temperature = held_out_temperature(self._objective, self.data, self.features, held_out)
+        divide_logits(self.first, temperature.divisor)
         self.save()
-        return found
+        return temperature
 
     @property
     def curve(self) -> list[dict[str, float]]:
@@ -396,7 +398,7 @@ class PairRun:
         logged = map(json.loads, (self._out / "training" / "metrics.jsonl").read_text().splitlines())
         return [row for row in logged if "held_out_acceptance_length" in row]
 
-    def write_card(self, found: Temperature) -> None:
+    def write_card(self, temperature: Temperature) -> None:
         """Writes the model card."""
         settings, target, data, drafter, plan = self._settings, self.target, self.data, self.first, self.plan
         form, curve, used = drafter.form, self.curve, self._state.used
@@ -421,7 +423,7 @@ class PairRun:
             "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were planned",
             "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features for {tokens / used['features']:,.0f} tokens/s, "
             f"{anchors / used['training']:,.0f} anchors/s in training both drafters (including measurements of α)",
-            "temperature": calibrated(found),
+            "temperature": calibrated(temperature),
         }  # fmt: skip
         table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
         steps = "".join(
@@ -442,3 +444,26 @@ first {plan.tokens_held_out} tokens of answers to prompts that were not trained 
 training prompts: expect a lower α on other kinds of text.
 {steps}"""
         write_whole(self._out / "README.md", text)
+
+
+def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:
+    """Trains the drafters of SmolLM2-135M-Instruct. If an earlier run was interrupted, resumes it.
+
+    target: folder, hub id, or a name known to ``d2sd get``.
+    out: folder of the drafters.
+    minutes: time for all drafters.
+    prompts: questions in addition to those that the target writes.
+    """
+    train_pair(
+        PairTraining(
+            target=target, out=out, minutes=(1 - EAGLE3_SHARE) * minutes, prompts=prompts, layers=2, block_size=8,
+            target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
+        )
+    )  # fmt: skip
+    # a draft vocabulary of only 4,096 tokens keeps the file small
+    train_eagle3(
+        Eagle3Training(
+            target=target, responses=out / "responses.jsonl", out=out / "eagle3", target_layer_ids=[1, 14, 26], draft_vocab_size=4096,
+            objective=Eagle3Objective(5, rows=24), loop=LoopConfig(SCHEDULE, batch_size=12, seconds=EAGLE3_SHARE * 60 * minutes),
+        )
+    )  # fmt: skip
