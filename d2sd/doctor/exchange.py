@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -275,15 +275,13 @@ def exchanged(parts: Sequence[Part], examined: Drafter, good: Drafter, raw: Conf
 def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
     """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
 
-    def flat(groups: Sequence[Sequence[Part]]) -> list[Part]:
-        return [part for group in groups for part in group]
-
     candidates = []
     for by_layer in (True, False):
         groups: dict[str | int, list[Part]] = {}
         for part in differing:
             groups.setdefault(part.kind if part.layer is None or not by_layer else part.layer, []).append(part)
-        candidates.append(flat(minimal(list(groups.values()), lambda some: works(flat(some)))))
+        needed = minimal(list(groups.values()), lambda some: works([*chain(*some)]))
+        candidates.append([*chain(*needed)])
     return minimal(min(candidates, key=len), works)
 
 

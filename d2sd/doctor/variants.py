@@ -7,7 +7,6 @@ exchanging parts with a good drafter (``d2sd.doctor.exchange``), but not by gues
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from math import log2
 from typing import Any
@@ -173,12 +172,12 @@ def _conversions(model: Drafter, form: Form) -> Iterator[Variant]:
             if sum(_distance_from_one(m + by) - _distance_from_one(m) for m in medians) < 0:
                 # A trained norm has weights below 1. If 1 was subtracted, these are negative.
                 negative = 2 * sum(float(weights[n].min()) < 0 for n in names) > len(names)
-                description, edit = f"{by:+g} on the weights of {group}", partial(_shifted, names, by)
+                description, edit = f"{by:+g} on the weights of {group}", _shift(names, by)
                 yield Variant("norms", description, form, None, edit, description, common=by < 0 or negative)
 
 
-def _shifted(names: Sequence[str], by: float, weights: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
-    return {n: weights[n] + by for n in names}
+def _shift(names: Sequence[str], by: float) -> WeightEdit:
+    return lambda w: {name: w[name] + by for name in names}
 
 
 def _distance_from_one(median: float) -> float:

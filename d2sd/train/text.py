@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import DTYPES, load_target, target_folder
 from d2sd.folders.weights import weights_digest
+from d2sd.logs.replies import first_of
 from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
@@ -129,14 +130,12 @@ def write_on_server(
             "model": model, "prompt": request.prompt, "max_tokens": config.max_new_tokens, "return_token_ids": True,
             "temperature": config.temperature, "seed": config.seed + request.number,
         }  # fmt: skip
-        reply = server.request("/v1/completions", body)
-        try:
-            choice = reply["choices"][0]
-            ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
-        except (KeyError, IndexError, TypeError, AttributeError):
+        choice = first_of(server.request("/v1/completions", body), "choices")
+        if "text" not in choice:
             raise InputError(
                 f"{server.address}/v1/completions answered without choices; is this a server with OpenAI's API?"
-            ) from None
+            )
+        ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
         size = len(tokenizer)
         if not isinstance(ids, list) or not all(isinstance(n, int) and 0 <= n < size for n in ids):
             ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
