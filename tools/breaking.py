@@ -230,11 +230,11 @@ def permuted(out: Path) -> Path:
 
 
 def speculators_form(config: Config) -> Config:
-    own = config["dflash_config"]
+    nested = config["dflash_config"]
     return {
         "speculators_model_type": "dflash", "block_size": config["block_size"], "sample_from_anchor": False,
         "transformer_layer_config": {k: v for k, v in config.items() if k != "dflash_config"},
-        "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]], "mask_token_id": own["mask_token_id"],
+        "aux_hidden_state_layer_ids": [n + 1 for n in nested["target_layer_ids"]], "mask_token_id": nested["mask_token_id"],
     }  # fmt: skip
 
 

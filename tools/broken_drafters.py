@@ -31,24 +31,24 @@ class Examiner:
 
     def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
-        self.models = load_alone("tiny")
+        self.target = load_alone("tiny").target
         self._texts: list[Text] = []
         self._intact: dict[str, float] = {}
 
     def examine(self, way: Broken, folder: Path, reference: bool) -> tuple[Findings, float | None]:
         """Returns the findings, and the α of the drafter that ``--mend`` writes, or None if ``--mend`` writes no drafter."""
         good = str(self._good(way, folder)) if reference else None
-        drafter, models, texts = str(way.drafter(folder / "drafter")), self.models, self._written()
+        drafter, target, texts = str(way.drafter(folder / "drafter")), self.target, self._written()
         if way.target is not None:
-            models, texts = load_alone(str(way.target(folder / "target"))), []
+            target, texts = load_alone(str(way.target(folder / "target"))).target, []
         examination = Examination(
-            Asked(drafter, self.prompts, way.chat, False, way.visible, None, good), models, None, texts
+            Asked(drafter, self.prompts, way.chat, False, way.visible, None, good), target, None, texts
         )
-        found, mended = examination.run(), folder / "mended"
+        findings, mended = examination.run(), folder / "mended"
         examination.mend(mended)
         if not mended.exists():
-            return found, None
-        return found, self._alpha(mended, way)
+            return findings, None
+        return findings, self._alpha(mended, way)
 
     def intact(self, way: Broken, folder: Path) -> float:
         """Returns the α of the drafter that was broken."""
@@ -64,19 +64,19 @@ class Examiner:
     def _alpha(self, drafter: Path, way: Broken) -> float:
         """Returns the α of a drafter over the cached texts: a drafter compared with itself has nothing that could be changed."""
         asked = Asked(str(drafter), self.prompts, visible=way.visible, reference=str(drafter))
-        run = Examination(asked, self.models, None, self._written()).run().run
+        run = Examination(asked, self.target, None, self._written()).run().run
         return 0.0 if run is None else run.alpha
 
     def _written(self) -> list[Text]:
         if not self._texts:
-            self._texts = written(self.models.target, self.prompts)
+            self._texts = written(self.target, self.prompts)
         return list(self._texts)
 
 
-def judged(found: Findings, way: Broken, mended: float | None, intact: float) -> str:
+def judged(findings: Findings, way: Broken, mended: float | None, intact: float) -> str:
     """Returns "right" if a cause is named, "WRONG" if it is another one or the mended drafter is worse than the intact one, else
     "not named"."""
-    diagnosis = found.diagnosis
+    diagnosis = findings.diagnosis
     assert diagnosis is not None
     if mended is not None and mended < RESTORED * intact:
         return "WRONG"
@@ -85,9 +85,9 @@ def judged(found: Findings, way: Broken, mended: float | None, intact: float) ->
     return "right" if diagnosis.cause in ("exchange", *way.causes.split()) else "WRONG"
 
 
-def located(found: Findings, mark: str) -> str:
+def located(findings: Findings, mark: str) -> str:
     """Returns the mark with a reference: also "right" if both draft alike, or more than half of all parts must be exchanged."""
-    reference = found.reference
+    reference = findings.reference
     swap = reference and reference.exchange
     alike = reference is not None and not reference.better
     return "right" if mark == "not named" and (alike or (swap is not None and swap.share > MOST_PARTS)) else mark

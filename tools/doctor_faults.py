@@ -25,7 +25,7 @@ from d2sd.doctor.examination import Examination
 from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
-from d2sd.folders.loading import load_models
+from d2sd.folders.loading import load_alone
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.replay.recorded import Text, with_features
@@ -97,7 +97,11 @@ class Fault:
 
 
 def random_fault(number: int) -> Fault:
-    """Returns fault ``number``. Kinds and drafters take turns; the tensors are random."""
+    """Returns the fault with this number, counted from 0.
+
+    The number selects the kind of fault and the drafter, and is the seed with which the damaged tensors are chosen: the same number
+    always gives the same fault.
+    """
     kind = list(FAULTS)[number % len(FAULTS)]
     part = PARTS[number // len(FAULTS) % len(PARTS)]
 
@@ -121,19 +125,19 @@ def written(target: Target, prompts: Sequence[str]) -> list[Text]:
 class Prober:
     """Examines faulty drafters with the same few texts of the bundled target."""
 
-    def __init__(self, models: Models, prompts: int):
-        self.models, self.prompts = Models(models.target), [p.text for p in read_prompts("heldout", prompts)]
-        self.texts = written(models.target, self.prompts)
+    def __init__(self, target: Target, prompts: int):
+        self.target, self.prompts = target, [p.text for p in read_prompts("heldout", prompts)]
+        self.texts = written(target, self.prompts)
 
     def report(self, fault: Fault, folder: Path) -> Findings:
         """Examines a drafter, writes the report, and mends the drafter if possible. Any exception is a bug of the doctor."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
-        examination = Examination(asked, self.models, None, self.texts)
-        found = examination.run()
-        doctor_report([found])
+        examination = Examination(asked, self.target, None, self.texts)
+        findings = examination.run()
+        doctor_report([findings])
         examination.mend(folder / "mended")
-        return found
+        return findings
 
 
 def main() -> None:
@@ -143,7 +147,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=16, help="tokens per text")
     arguments = parser.parse_args()
     examination.TOKENS = arguments.tokens
-    prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()
+    prober, began = Prober(load_alone("tiny").target, arguments.prompts), time.monotonic()
     table: dict[str, Counter[str]] = {kind: Counter() for kind in FAULTS}
     for number in progress(range(arguments.count), desc="faults"):
         fault = random_fault(number)

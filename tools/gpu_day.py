@@ -109,11 +109,12 @@ class Part:
 
 
 def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsal: bool) -> list[Part]:
-    """Returns the parts in their order.
+    """Returns all parts of the run, in the order in which they are started, with their commands and time limits.
 
-    work: output folder of the parts.
-    target, prompts: arguments of ``train recipe smollm2``.
-    rehearsal: whether to use small sizes, for a CPU.
+    work: folder that the parts write to.
+    device: "cpu" or "cuda".
+    target, prompts: values of ``--target`` and ``--prompts`` for ``train recipe smollm2``.
+    rehearsal: whether all sizes are small, so that the parts take less than ten minutes on a CPU.
     """
     short = ("--prompts", str(work / "beginnings.jsonl"))
     given = short if rehearsal else ("--prompts", *prompts) if prompts else ()
@@ -169,7 +170,7 @@ class Running:
 
 
 def run(
-    found: Sequence[Part], seconds: float, work: Path, out: Path, clock: Callable[[], float] = time.monotonic
+    chosen: Sequence[Part], seconds: float, work: Path, out: Path, clock: Callable[[], float] = time.monotonic
 ) -> bool:
     """Runs parts within a total of ``seconds``, and packs the results after each. Returns whether all succeeded.
 
@@ -184,7 +185,7 @@ def run(
         print(name, summary[name], flush=True)
         pack(work, out)
 
-    for part in found:
+    for part in chosen:
         running = Running(part, work / f"{part.name}.log", clock)
         if part.beside:
             beside[part.name] = running
@@ -209,8 +210,8 @@ def pack(work: Path, out: Path) -> None:
         for path in (p for name in DRAFTERS for p in sorted((work / "smollm2" / name).glob("*.*"))):
             file.add(path, path.relative_to(work / "smollm2"))
     view = weights.getbuffer()
-    for number, at in enumerate(range(0, len(view), PIECE)):
-        (out / f"weights.tar.{number:02}").write_bytes(view[at : at + PIECE])
+    for number, begin in enumerate(range(0, len(view), PIECE)):
+        (out / f"weights.tar.{number:02}").write_bytes(view[begin : begin + PIECE])
 
 
 def save_miniature(out: Path) -> None:
@@ -256,8 +257,8 @@ def main() -> int:
     beginnings = [f"Once upon a time, {name} found a {thing}" for name in NAMES for thing in THINGS]
     (work / "beginnings.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in beginnings))
     os.environ.setdefault("MAX_JOBS", "2")  # compilers per process
-    found = parts(work, "cpu" if given.rehearse else "cuda", given.target, given.prompts, given.rehearse)
-    chosen = [part for part in found if not given.names or part.name in given.names]
+    every = parts(work, "cpu" if given.rehearse else "cuda", given.target, given.prompts, given.rehearse)
+    chosen = [part for part in every if not given.names or part.name in given.names]
     return 0 if run(chosen, given.seconds, work, given.out) else 1
 
 

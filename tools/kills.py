@@ -26,7 +26,7 @@ from select import select
 from typing import Any
 
 from d2sd.__main__ import main as command_line
-from d2sd.train import pair, recipe
+from d2sd.train import pair
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
@@ -55,21 +55,21 @@ class Stage:
 def stages(work: Path) -> list[Stage]:
     """Returns all stages. work: folder of the target, its responses and all output."""
     target, prompts, responses = (str(work / name) for name in ("target", "prompts.jsonl", "r.jsonl"))
-    chat, own = str(work / "chat"), ["--target", target]
-    drafter = [*own, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
+    chat, target_option = str(work / "chat"), ["--target", target]
+    drafter = [*target_option, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
     block = [*drafter, "--block-size", "4", "--layers", "1", "--held-out", str(work / "held-out.jsonl")]
     commands = {
-        "regenerate": [*own, "--prompts", prompts, "--batch-size", "8", "--max-new-tokens", "24"],
+        "regenerate": [*target_option, "--prompts", prompts, "--batch-size", "8", "--max-new-tokens", "24"],
         "dflash": block,
         "vp": block,
         "eagle3": [*drafter, "--target-layers", "0", "0", "0"],
     }
-    found = [
+    made = [
         Stage(name, ["train", name, *given], work / name / ("out.jsonl" if name == "regenerate" else "out"))
         for name, given in commands.items()
     ]
     short = ["--minutes", "0.2", "--prompts", str(work / "few.jsonl")]
-    found += [
+    made += [
         Stage(
             f"pair: {part}",
             ["train", "pair", "--target", chat, *short, "--max-new-tokens", "32"],
@@ -78,8 +78,8 @@ def stages(work: Path) -> list[Stage]:
         )
         for part in PAIR
     ]
-    found.append(Stage("recipe", ["train", "recipe", "smollm2", "--target", chat, *short], work / "recipe" / "out"))
-    return found
+    made.append(Stage("recipe", ["train", "recipe", "smollm2", "--target", chat, *short], work / "recipe" / "out"))
+    return made
 
 
 def prepare(work: Path) -> int:
@@ -177,7 +177,7 @@ def lines(out: Path) -> dict[Path, list[bytes]]:
     }
 
 
-def torment(stage: Stage, kills: int, draw: random.Random) -> None:
+def kill_repeatedly(stage: Stage, kills: int, draw: random.Random) -> None:
     """Kills a stage ``kills`` times. The command may finish after every ``KILLS_BEFORE_END`` kills."""
     stage.out.parent.mkdir()
     log = stage.out.parent / "log.txt"
@@ -204,11 +204,11 @@ def torment(stage: Stage, kills: int, draw: random.Random) -> None:
 
 def _made_small() -> None:
     """Replaces the recipe's settings for SmolLM2 by settings that fit the small target."""
-    small_pair, small_eagle3 = recipe.PairTraining, recipe.Eagle3Training
+    small_pair, small_eagle3 = pair.PairTraining, pair.Eagle3Training
     names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
-    recipe.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
+    pair.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
     taps = {"target_layer_ids": [0, 0, 0], "draft_vocab_size": None}
-    recipe.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]
+    pair.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]
 
 
 def main() -> int:
@@ -231,7 +231,7 @@ def main() -> int:
     _made_small()
     chosen = [s for s in stages(work) if not given.only or s.name.startswith(tuple(given.only))]
     for stage in chosen:
-        torment(stage, given.kills, random.Random(given.seed))
+        kill_repeatedly(stage, given.kills, random.Random(given.seed))
         if stage is chosen[0]:
             print(f"{'stage':<16} {'kills':>5} {'resumed':>7} {'lines lost':>10}")
         print(

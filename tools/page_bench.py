@@ -129,12 +129,12 @@ def window(browser: Browser, *scripts: str) -> Iterator[Page]:
 
 def first_tree(browser: Browser, address: str) -> list[float]:
     """Returns the milliseconds from navigation to the first node of the tree, for each visit."""
-    found = []
+    milliseconds = []
     for _ in range(VISITS):
         with window(browser, WATCH_FIRST_TREE) as page:
             opened(page, address)
-            found.append(page.evaluate("window.firstTree"))
-    return found
+            milliseconds.append(page.evaluate("window.firstTree"))
+    return milliseconds
 
 
 def scrub(browser: Browser, address: str) -> list[float]:

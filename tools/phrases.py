@@ -65,16 +65,16 @@ def main(paths: list[str]) -> None:
     files = subprocess.run(
         ["git", "ls-files", "--", *paths], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for name in files:
         if not name.endswith(SUFFIXES) or name in SKIPPED:
             continue
         text = Path(name).read_text(encoding="utf-8")
         for match in PATTERN.finditer(text):
             phrase = " ".join(re.split(BETWEEN, match[0])).lower()
-            found[phrase] += 1
+            counts[phrase] += 1
             print(f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {phrase}")
-    for phrase, count in found.most_common():
+    for phrase, count in counts.most_common():
         print(f"{count:4} {phrase}")
 
 

@@ -39,15 +39,17 @@ def public() -> Iterator[tuple[str, str, Any]]:
         for name in sorted(module.__all__, key=str.casefold):
             value = getattr(module, name)
             yield package, name, value
-            for member, own in vars(value).items() if inspect.isclass(value) else ():
-                if not member.startswith("_") and (inspect.isfunction(own) or isinstance(own, property | classmethod)):
-                    yield package, f"{name}.{member}", getattr(own, "__func__", own)
+            for member, attribute in vars(value).items() if inspect.isclass(value) else ():
+                if not member.startswith("_") and (
+                    inspect.isfunction(attribute) or isinstance(attribute, property | classmethod)
+                ):
+                    yield package, f"{name}.{member}", getattr(attribute, "__func__", attribute)
 
 
 def parameters(documented: str) -> list[tuple[str, str]]:
     """Returns the parameters or fields that a docstring describes: their names, separated by commas, and the text."""
-    found = re.findall(rf"^{PARAMETER.pattern}((?:\n {{4}}.*)*)", inspect.cleandoc(documented), re.MULTILINE)
-    return [(names, text + more) for names, text, more in found]
+    described = re.findall(rf"^{PARAMETER.pattern}((?:\n {{4}}.*)*)", inspect.cleandoc(documented), re.MULTILINE)
+    return [(names, text + more) for names, text, more in described]
 
 
 def docstring(value: Any) -> str:

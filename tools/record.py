@@ -95,15 +95,15 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
 
 def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
     """Returns the run with the speeds of the lane that has the same text and settings; unchanged if there is no such lane."""
-    own = run.trace()
+    trace = run.trace()
 
     def same(other: Trace) -> bool:
-        configs = (recorded_config(trace) for trace in (own, other))
-        return other.token_ids == own.token_ids and len(set(configs)) == 1
+        configs = (recorded_config(each) for each in (trace, other))
+        return other.token_ids == trace.token_ids and len(set(configs)) == 1
 
-    at = next((at for at, lane in enumerate(raced.lanes) if same(lane.trace)), None)
-    speeds = None if at is None else race.baseline(race.lane_figures(raced)[at])
-    return RecordedRun.of([*own.records(), speeds]) if speeds else run
+    index = next((index for index, lane in enumerate(raced.lanes) if same(lane.trace)), None)
+    speeds = None if index is None else race.baseline(race.lane_figures(raced)[index])
+    return RecordedRun.of([*trace.records(), speeds]) if speeds else run
 
 
 def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
@@ -144,7 +144,6 @@ def _write(path: Path, text: str) -> int:
 
 
 def _values(model: str, tokens: int) -> dict[str, Any]:
-    """Returns the settings that the page starts with for a model."""
     own = {"max_new_tokens": tokens, "chat": models.templated(model), "node_budget": models.block_size(model, "")}
     return {s.name: s.default for s in SETTINGS} | own
 

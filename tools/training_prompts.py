@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.train.text import letters, read_jsonl
+from d2sd.train.text import read_jsonl, repeat_key
 
 STORIES = 4000
 MEASURED = ("chat", "heldout")
@@ -47,16 +47,16 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines with prompts to leave out")
     given = parser.parse_args()
-    left_out = {letters(prompt.text) for name in MEASURED for prompt in read_prompts(name)}
+    left_out = {repeat_key(prompt.text) for name in MEASURED for prompt in read_prompts(name)}
     for path in given.without:
         for row in read_jsonl(path):
             texts = [row.get("prompt"), row.get("instruction"), *row.get("turns", [])]
-            left_out |= {letters(text) for text in texts if isinstance(text, str)}
-    found = {letters(text): text for text in prompts_of(given.folder)}
-    kept = [text for key, text in found.items() if key and key not in left_out]
+            left_out |= {repeat_key(text) for text in texts if isinstance(text, str)}
+    texts_by_key = {repeat_key(text): text for text in prompts_of(given.folder)}
+    kept = [text for key, text in texts_by_key.items() if key and key not in left_out]
     with given.out.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps({"prompt": text}, ensure_ascii=False) + "\n" for text in kept)
-    print(f"{len(kept)} prompts, {len(found) - len(kept)} left out: {given.out}")
+    print(f"{len(kept)} prompts, {len(texts_by_key) - len(kept)} left out: {given.out}")
 
 
 if __name__ == "__main__":

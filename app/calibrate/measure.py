@@ -284,7 +284,7 @@ def examine_drafter(
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name, target=target)
 
     def work(tell: Callable[[Progress], None]) -> None:
-        Examination(asked, engine.models, engine, tell=tell).run()
+        Examination(asked, engine.models.target, engine, tell=tell).run()
 
     with closing(on_worker(work)) as steps:
         for step in steps:
@@ -292,4 +292,4 @@ def examine_drafter(
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
-    yield Update(doctor_report([step.found], without_paths))
+    yield Update(doctor_report([step.findings], without_paths))

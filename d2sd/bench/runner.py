@@ -123,9 +123,13 @@ def _median(runs: list[BenchRun]) -> BenchRun:
 def collect(
     batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
 ) -> tuple[list[T], bool]:
-    """Returns the items of all complete batches, and whether Ctrl-C ended the run. Shows a progress bar.
+    """Gathers results in batches, with a progress bar. Returns the results, and whether Ctrl-C ended the run early.
 
-    batches: a function that gets the bar's ``update``, calls it ``total`` times, and yields batches of items.
+    After Ctrl-C, the results of the batch in progress are left out.
+
+    batches: called with the function that advances the progress bar by one; yields lists of results.
+    total: number of times that ``batches`` advances the progress bar.
+    name: text in front of the progress bar.
     """
     items: list[T] = []
     with progress(total=total, desc=name, unit="run") as bar:

@@ -57,8 +57,8 @@ def _read_logs(arguments: argparse.Namespace) -> int:
     if arguments.target:
         raise InputError("--log examines logs only: leave out the target and the drafter")
     several = len(arguments.log) > 1
-    found = [one for log in arguments.log for one in sources_of(import_log(log), Path(log).name if several else "")]
-    said = answers(found)
+    sources = [one for log in arguments.log for one in sources_of(import_log(log), Path(log).name if several else "")]
+    said = answers(sources)
     if arguments.json:
         print_json([*map(as_dict, said)])
     else:

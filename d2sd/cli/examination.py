@@ -40,26 +40,27 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     second = replace(first, drafter=a.vp or "", visible=VISIBLE, expected=None, reference=a.vp_reference, first=a.drafter)  # fmt: skip
     models = load_alone(a.target, a.dtype, a.device)
     tell_of_template(Engine(models), DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking))
-    examinations = [Examination(asked, models) for asked in (first, *([second] if a.vp else []))]
+    examinations = [Examination(asked, models.target) for asked in (first, *([second] if a.vp else []))]
     whole = all(map(_run, examinations))
-    found, said = [one.found for one in examinations], ""
+    findings, said = [one.findings for one in examinations], ""
     if whole and a.mend:
         try:
             said = printable(examinations[0].mend(a.mend))
         except (InputError, OSError) as error:  # not raised, since the exit status must tell whether a fault is named
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
     if a.json:
-        print_json({**found[0].to_dict(), **({"vp": found[1].to_dict()} if a.vp else {})})
-    _write(doctor_report(found, full=a.full), a)
+        print_json({**findings[0].to_dict(), **({"vp": findings[1].to_dict()} if a.vp else {})})
+    _write(doctor_report(findings, full=a.full), a)
     if said:
         print(said, file=sys.stderr if a.json else sys.stdout)
     if not whole:
         return 130
-    return FAULT_NAMED if any(one.names_fault for one in found) else 2 * any(one.failed is not None for one in found)
+    if any(one.names_fault for one in findings):
+        return FAULT_NAMED
+    return 2 * any(one.failed is not None for one in findings)
 
 
 def _write(report: str, arguments: argparse.Namespace) -> None:
-    """Prints a report, unless JSON is printed, and writes it to ``--out``."""
     if not arguments.json:
         print(printable(plain_text(report)))
     if arguments.out:

@@ -28,6 +28,11 @@ if TYPE_CHECKING:  # imports torch, which takes seconds and is not needed for --
 
 COLOURS = {"first": "\033[34m", "second": "\033[33m", "target": "\033[32m"}
 RESET = "\033[0m"
+# Totals of a trace that ``--json`` prints.
+TOTALS = (
+    "steps", "mean_acceptance_length", "nodes_per_step", "boundary_hit_rate", "repaired_rate", "tokens_per_redraft",
+    "tokens_per_second", "seconds",
+)  # fmt: skip
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,14 +105,7 @@ def summary(engine: Engine, trace: Trace) -> dict[str, object]:
         "prompt_token_ids": trace.prefill.prompt_token_ids,
         "token_ids": trace.finished.token_ids,
         "stop_reason": trace.finished.stop_reason,
-        "steps": totals.steps,
-        "mean_acceptance_length": totals.mean_acceptance_length,
-        "nodes_per_step": totals.nodes_per_step,
-        "boundary_hit_rate": totals.boundary_hit_rate,
-        "repaired_rate": totals.repaired_rate,
-        "tokens_per_redraft": totals.tokens_per_redraft,
-        "tokens_per_second": totals.tokens_per_second,
-        "seconds": totals.seconds,
+        **{name: getattr(totals, name) for name in TOTALS},
         "stage_seconds": {"prefill": trace.finished.prefill_seconds, **totals.stage_seconds},
         "config": trace.header["config"],
         "versions": trace.header["versions"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,99 +56,101 @@ def _show_defaults(parser: argparse.ArgumentParser) -> None:
             action.help = f"{action.help or ''} (default: %(default)s)".strip()
 
 
+def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[..., None]:
+    """Returns a function that adds an option, given its flag, its help text and further arguments of ``add_argument``.
+
+    A number or text in the field of the same name in ``training``, or in its ``loop``, gives the option's type and default.
+    """
+    defaults: dict[str, Any] = {field.name: field.default for field in fields(training)}
+    defaults |= asdict(defaults["loop"]) if "loop" in defaults else {}
+
+    def add(flag: str, text: str, **options: Any) -> None:
+        default = defaults.get(flag.strip("-").replace("-", "_"))
+        if type(default) in (int, float, str):
+            options = {"type": type(default), "default": default, **options}
+        parser.add_argument(flag, help=text, **options)
+
+    return add
+
+
 def _add_pair(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--target", required=True, metavar=TARGET, help="target model; NAME: a target from `d2sd get`")
+    add = _option_adder(parser, PairTraining)
+    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
     add_output(
         parser, "--out", folder=True, own=PAIR, type=Path, required=True, metavar="FOLDER",
         help="folder of both drafters and their training data; to resume an interrupted run, name its folder",
     )  # fmt: skip
-    add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="typical questions of users; a chat model writes more questions if needed")  # fmt: skip
-    add("--held-out", nargs="+", default=[], metavar=PROMPTS, help="prompts to measure α on (default: some of the training prompts, which are then not trained on)")  # fmt: skip
-    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for the whole run")
-    add("--layers", type=int, default=_default("layers", PairTraining), help="layers of each drafter")
-    add("--block-size", type=int, default=_default("block_size", PairTraining), metavar="G", help="γ, anchor included")
-    add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all tokens if the vocabulary is smaller)")  # fmt: skip
-    add("--max-new-tokens", type=int, default=_default("max_new_tokens", PairTraining), help="maximum tokens of an answer")  # fmt: skip
-    add("--dtype", choices=DTYPES, help="number type of the target (default: bfloat16 on a GPU, else as for regenerate)")  # fmt: skip
+    add("--prompts", "typical questions of users; a chat model writes more questions if needed", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--held-out", "prompts to measure α on (default: some of the training prompts, which are then not trained on)", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--minutes", "time for the whole run")
+    add("--layers", "layers of each drafter")
+    add("--block-size", "γ, anchor included", metavar="G")
+    add("--draft-vocab-size", "draft the D most frequent tokens (default: 16384, or all tokens if the vocabulary is smaller)", type=int, metavar="D")  # fmt: skip
+    add("--max-new-tokens", "maximum tokens of an answer")
+    add("--dtype", "number type of the target (default: bfloat16 on a GPU, else as for regenerate)", choices=DTYPES)
 
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
-    add, default = parser.add_argument, RegenerateConfig()
-    add("--target", required=True, metavar=TARGET, help="target model; NAME: a target from `d2sd get`")
-    add("--prompts", nargs="+", required=True, metavar=PROMPTS, help="file of prompts (lines with prompt) or of conversations "
-        "(lines with turns or messages; the target answers every turn), or a column of a hub data set (needs the package datasets)")  # fmt: skip
-    add("--chat", action="store_true", help="put prompts into the target's chat template")
+    add = _option_adder(parser, RegenerateConfig)
+    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
+    add("--prompts", "file of prompts (lines with prompt) or of conversations (lines with turns or messages; the target answers every "
+        "turn), or a column of a hub data set (needs the package datasets)", nargs="+", required=True, metavar=PROMPTS)  # fmt: skip
+    add("--chat", "put prompts into the target's chat template", action="store_true")
     add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL, help="file of the responses")  # fmt: skip
-    add("--batch-size", type=int, default=default.batch_size, help="responses written in parallel")
-    add("--max-new-tokens", type=int, default=default.max_new_tokens, help="maximum tokens of a response")
-    add("--server", metavar="URL", help="get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)")  # fmt: skip
-    add("--allow-remote", action="store_true", help="allow a server on another machine")
-    add("--temperature", type=float, default=default.temperature, help="sampling temperature; 0 is greedy")
-    add("--dtype", choices=DTYPES, help=f"number type; {DTYPE}")
+    add("--batch-size", "responses written in parallel")
+    add("--max-new-tokens", "maximum tokens of a response")
+    add("--server", "get the responses from this OpenAI-compatible server, which runs the target (vLLM, SGLang, llama.cpp)", metavar="URL")  # fmt: skip
+    add("--allow-remote", "allow a server on another machine", action="store_true")
+    add("--temperature", "sampling temperature; 0 is greedy")
+    add("--dtype", f"number type; {DTYPE}", choices=DTYPES)
 
 
 def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
-    _add_training(parser, BlockTraining, "evenly spaced")
-    add = parser.add_argument
-    add("--start", type=Path, metavar="FOLDER", help="drafter to start from (default: copies of the target's last layers)")  # fmt: skip
-    add("--layers", type=int, help=f"layers of a new drafter (default: {LAYERS})")
-    add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})")
-    add("--mask-token", metavar="TEXT", help="mask token; must occur in no text (default: the tokenizer's mask token, else an unused token)")  # fmt: skip
-    add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: no head)")  # fmt: skip
+    add = _add_training(parser, BlockTraining, "evenly spaced")
+    add("--start", "drafter to start from (default: copies of the target's last layers)", type=Path, metavar="FOLDER")
+    add("--layers", f"layers of a new drafter (default: {LAYERS})", type=int)
+    add("--block-size", f"γ of a new drafter, anchor included (default: {BLOCK_SIZE})", type=int, metavar="G")
+    add("--mask-token", "mask token; must occur in no text (default: the tokenizer's mask token, else an unused token)", metavar="TEXT")  # fmt: skip
+    add("--markov-rank", "add DSpark's Markov head of this rank (default: no head)", metavar="R")
 
 
-def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
-    """Adds the arguments that all kinds of drafters have. taps: description of the target layers that are read by default."""
-    add, default = parser.add_argument, _default("loop", training)
-    add("--target", required=True, metavar=TARGET, help="target model; NAME: a target from `d2sd get`")
-    add("--responses", type=Path, required=True, metavar=JSONL, help="file written by `d2sd train regenerate`")
+def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> Callable[..., None]:
+    """Adds the options that all kinds of drafters have. Returns the function that adds more.
+
+    taps: description of the target layers that are read by default.
+    """
+    add = _option_adder(parser, training)
+    add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
+    add("--responses", "file written by `d2sd train regenerate`", type=Path, required=True, metavar=JSONL)
     add_output(
-        parser,
-        "--out",
-        folder=True,
-        own=("/metrics.jsonl",),
-        type=Path,
-        required=True,
-        metavar="FOLDER",
+        parser, "--out", folder=True, own=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER",
         help="folder of the drafter, checkpoints and metrics",
-    )
-    add(
-        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N", help=f"target layers that the drafter reads (default: {taps})"
     )  # fmt: skip
-    add("--draft-vocab-size", type=int, metavar="D", help="draft only the D most frequent tokens of the responses (default: all tokens)")  # fmt: skip
-    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
-    add("--steps", type=int, default=default.steps, help="training steps; may be raised when the command is run again")
-    add("--batch-size", type=int, default=default.batch_size, help="sequences per step")
-    add("--learning-rate", type=float, default=default.learning_rate, help="peak learning rate")
-    add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: bfloat16 if it is fast on this machine")  # fmt: skip
-    add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
-    add("--seed", type=int, default=default.seed, help="seed of all random choices")
-    add("--keep-every", type=int, default=0, metavar="N", help="save a drafter to a new folder step-… every N steps; 0: save only the final drafter")  # fmt: skip
-    add("--held-out", type=Path, metavar=JSONL, help="file of prompts (lines with prompt); every save measures α on the target's answers to these prompts")  # fmt: skip
-    add("--chat", action="store_true", help="put held-out prompts into the target's chat template")
+    add("--target-layers", f"target layers that the drafter reads (default: {taps})", type=int, nargs="+", dest="target_layer_ids", metavar="N")  # fmt: skip
+    add("--draft-vocab-size", "draft only the D most frequent tokens of the responses (default: all tokens)", type=int, metavar="D")  # fmt: skip
+    add("--max-length", "cut sequences to N tokens", metavar="N")
+    add("--steps", "training steps; may be raised when the command is run again")
+    add("--batch-size", "sequences per step")
+    add("--learning-rate", "peak learning rate")
+    add("--precision", "float32, bfloat16 (autocast), or auto: bfloat16 if it is fast on this machine")
+    add("--save-every", "steps between checkpoints to resume from")
+    add("--seed", "seed of all random choices")
+    add("--keep-every", "save a drafter to a new folder step-… every N steps; 0: save only the final drafter", metavar="N")  # fmt: skip
+    add("--held-out", "file of prompts (lines with prompt); every save measures α on the target's answers to these prompts", type=Path, metavar=JSONL)  # fmt: skip
+    add("--chat", "put held-out prompts into the target's chat template", action="store_true")
+    return add
 
 
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("name", choices=("smollm2",), help="known target")
-    add("--target", metavar="FOLDER|HUB-ID", help="target (default: from `d2sd get NAME`)")
-    add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="more questions, in addition to those that the target writes")  # fmt: skip
-    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for all drafters")
+    add = _option_adder(parser, PairTraining)
+    add("name", "known target", choices=("smollm2",))
+    add("--target", "target (default: from `d2sd get NAME`)", metavar="FOLDER|HUB-ID")
+    add("--prompts", "more questions, in addition to those that the target writes", nargs="+", default=[], metavar=PROMPTS)  # fmt: skip
+    add("--minutes", "time for all drafters")
     add_output(
-        parser,
-        "--out",
-        folder=True,
-        own=PAIR,
-        type=Path,
-        default=Path("runs/smollm2"),
-        metavar="FOLDER",
+        parser, "--out", folder=True, own=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER",
         help="folder of the drafters (default: runs/smollm2)",
-    )
-
-
-def _default(name: str, training: type = DrafterTraining) -> Any:
-    return next(field.default for field in fields(training) if field.name == name)
+    )  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -185,21 +187,23 @@ def _conversations(sources: Sequence[str]) -> list[list[str]]:
     """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source contains no conversation."""
     from d2sd.train.text import read_conversations
 
-    found = []
+    conversations = []
     for source in sources:
-        own = [[text] for text in read_data_set(source)] if is_data_set(source) else read_conversations(Path(source))
-        if not own:
+        turns = [[text] for text in read_data_set(source)] if is_data_set(source) else read_conversations(Path(source))
+        if not turns:
             raise InputError(f"{source} contains no prompts; give JSON lines with a text under prompt")
-        found += own
-    return found
+        conversations += turns
+    return conversations
+
+
+def _prompts(sources: Sequence[str]) -> tuple[str, ...]:
+    return tuple(turns[0] for turns in _conversations(sources))
 
 
 def _pair(arguments: argparse.Namespace) -> None:
     from d2sd.train.pair import train_pair
 
-    prompts, held_out = (
-        tuple(turns[0] for turns in _conversations(given)) for given in (arguments.prompts, arguments.held_out)
-    )
+    prompts, held_out = map(_prompts, (arguments.prompts, arguments.held_out))
     train_pair(_settings(PairTraining, arguments, prompts=prompts, held_out=held_out))
 
 
@@ -217,10 +221,10 @@ def _eagle3(arguments: argparse.Namespace) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
-    from d2sd.train.recipe import train_recipe
+    from d2sd.train.pair import train_recipe
 
-    name, prompts = arguments.name, tuple(turns[0] for turns in _conversations(arguments.prompts))
-    train_recipe(arguments.target or name, arguments.out, arguments.minutes, prompts)
+    target = arguments.target or arguments.name
+    train_recipe(target, arguments.out, arguments.minutes, _prompts(arguments.prompts))
 
 
 STAGES = {

@@ -30,65 +30,65 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     return Diagnosis(wrong.name, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
-def diagnose(e: Findings) -> Diagnosis:
+def diagnose(findings: Findings) -> Diagnosis:
     """Returns the main finding, and the cause if it is proved: a fault of the folder, parts that differ from the reference, or a
     change that undoes the fault."""
-    if (fault := folder_fault(e.checks)) is not None:
+    if (fault := folder_fault(findings.checks)) is not None:
         return fault
-    if e.failed is not None or e.run is None:
-        failed = e.failed
+    if findings.failed is not None or findings.run is None:
+        failed = findings.failed
         reason = "" if failed is None else f": {failed.part} failed ({failed.reason})"
         return Diagnosis("failed", f"The examination ended early{reason}.")
-    swap = None if e.reference is None else e.reference.exchange
-    if swap is not None and swap.restored and swap.share <= MOST_PARTS and e.below:
-        return _exchanged(e, e.run, swap)
-    if (trial := proved(e, e.run)) is not None:
+    swap = None if findings.reference is None else findings.reference.exchange
+    if swap is not None and swap.restored and swap.share <= MOST_PARTS and findings.below:
+        return _exchanged(findings, findings.run, swap)
+    if (trial := proved(findings, findings.run)) is not None:
         variant = trial.variant
-        now = f"α is {trial.run.alpha:.2f} instead of {e.run.alpha:.2f}"
-        sentence = f"With {variant.description}, {now}.{_known(e)}"
+        now = f"α is {trial.run.alpha:.2f} instead of {findings.run.alpha:.2f}"
+        sentence = f"With {variant.description}, {now}.{_known(findings)}"
         return Diagnosis(variant.kind, sentence, variant.fix, (variant,) * variant.writable, trial.run.alpha)
-    cause = "below" if e.below else "unknown" if e.run.shape[0] == "unclear" else "none"
-    sentence = f"α is {with_interval(e.run.estimate, decimal)}{_shape(e.run)}.{_texts(e)}{_believed(e.run)}{_best(e)}{_known(e)}"
+    cause = "below" if findings.below else "unknown" if findings.run.shape[0] == "unclear" else "none"
+    sentence = f"α is {with_interval(findings.run.estimate, decimal)}{_shape(findings.run)}.{_texts(findings)}{_believed(findings.run)}{_best(findings)}{_known(findings)}"
     return Diagnosis(cause, sentence)
 
 
-def proved(e: Findings, run: DraftingRun) -> Trial | None:
+def proved(findings: Findings, run: DraftingRun) -> Trial | None:
     """Returns the change that certainly undoes the fault; None if there is none.
 
     If a level is known, α must be below it, and reach it with the change. Otherwise, the change must undo a common mistake, position 1
     must then be accepted as often as in trained drafters, with a smooth decay, accepted tokens must at least double, no change of another
     kind may come near, and no change may help in addition.
     """
-    best = next(iter(e.helping), None)
+    best = next(iter(findings.helping), None)
     if best is None:
         return None
-    if e.reference is not None or e.asked.expected is not None:
-        return best if e.below and _reaches(e, best) else None
+    if findings.reference is not None or findings.asked.expected is not None:
+        return best if findings.below and _reaches(findings, best) else None
     after = best.run
     trained = after.first >= LOW and after.shape[0] == "smooth"
-    others = (t.run.alpha for t in e.trials if t.variant.kind != best.variant.kind)
+    others = (t.run.alpha for t in findings.trials if t.variant.kind != best.variant.kind)
     alone = max(others, default=0.0) < RIVAL * after.alpha
     doubled = after.alpha - 1 >= TIMES * (run.alpha - 1)
-    return best if best.variant.common and trained and doubled and alone and e.further is None else None
+    return best if best.variant.common and trained and doubled and alone and findings.further is None else None
 
 
-def _reaches(e: Findings, trial: Trial) -> bool:
-    if e.reference is not None:
-        return is_restored(trial.run, e.reference.run)
-    level = e.asked.expected or 0.0
+def _reaches(findings: Findings, trial: Trial) -> bool:
+    if findings.reference is not None:
+        return is_restored(trial.run, findings.reference.run)
+    level = findings.asked.expected or 0.0
     return trial.run.alpha >= RESTORED * level and not trial.run.below(level)
 
 
-def _exchanged(e: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
-    assert e.reference is not None
+def _exchanged(findings: Findings, run: DraftingRun, swap: Exchange) -> Diagnosis:
+    assert findings.reference is not None
     held = {tensor for part in swap.parts for tensor in part.tensors}
-    outside = [name for name in e.reference.tensors if name not in held]
-    how = {relation for name, relation in e.reference.tensors.items() if name in held}
+    outside = [name for name in findings.reference.tensors if name not in held]
+    how = {relation for name, relation in findings.reference.tensors.items() if name in held}
     said = f" ({how.pop()})" if len(how) == 1 else ""
     others = f" {_listed(outside)} too, with little effect on α." if outside else ""
     sentence = (
         f"What lowers α is {swap.words}{said}: with these parts of the reference, α is {swap.run.alpha:.2f} instead of "
-        f"{run.alpha:.2f}; the reference reaches {e.reference.run.alpha:.2f}.{others}"
+        f"{run.alpha:.2f}; the reference reaches {findings.reference.run.alpha:.2f}.{others}"
     )
     return Diagnosis("exchange", sentence, swap.variant.fix, (swap.variant,), swap.run.alpha)
 
@@ -109,16 +109,16 @@ def _shape(run: DraftingRun) -> str:
     return f": {first}, but acceptance drops at position {cliff}" if cliff else f": {first}, with a smooth decay"
 
 
-def _texts(e: Findings) -> str:
-    bad, total = e.unusable
-    if e.surprise is not None and e.surprise >= UNRELATED:
-        return f" The target's own loss on the prompts is {e.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
-    others = "".join(f" With {t.template}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in e.templates)  # fmt: skip
+def _texts(findings: Findings) -> str:
+    bad, total = findings.unusable
+    if findings.surprise is not None and findings.surprise >= UNRELATED:
+        return f" The target's own loss on the prompts is {findings.surprise:.0%} of a uniform guess's: look at its tokenizer and weights first."
+    others = "".join(f" With {t.template}, α is {t.alpha:.2f}, on other texts, {t.unusable} of them like this." for t in findings.templates)  # fmt: skip
     if total and bad >= MANY_UNUSABLE * total:
         return f" The texts of {bad} of {total} prompts are empty or repeat themselves: look at the template first.{others}"
     return (
         others.replace(" like this", " empty or repetitive")
-        if any((t.change.low or 0.0) > 0 for t in e.templates)
+        if any((t.change.low or 0.0) > 0 for t in findings.templates)
         else ""
     )
 
@@ -134,22 +134,22 @@ def _believed(run: DraftingRun) -> str:
     return f" The drafter expected {expected:.0%} of its tokens to be accepted, {accepted:.0%} were{means}."
 
 
-def _best(e: Findings) -> str:
-    if not e.trials:
+def _best(findings: Findings) -> str:
+    if not findings.trials:
         return ""
-    tried = f" Of {count(len(e.trials), 'change')} tried,"
-    if not e.helping:
+    tried = f" Of {count(len(findings.trials), 'change')} tried,"
+    if not findings.helping:
         return f"{tried} none raises α clearly."
-    best, more = e.helping[0], e.further
+    best, more = findings.helping[0], findings.further
     further = "" if more is None else f"; with {more.variant.description} too, {more.run.alpha:.2f}"
     return f"{tried} {best.variant.description} is the best: {best.run.alpha:.2f}{further}."
 
 
-def _known(e: Findings) -> str:
+def _known(findings: Findings) -> str:
     """Returns how α compares with what is known that the drafter reaches."""
-    expected, below = e.asked.expected, "" if e.below else "not "
-    if e.reference is not None and e.run is not None:
-        return _compared(e.run, e.reference)
+    expected, below = findings.asked.expected, "" if findings.below else "not "
+    if findings.reference is not None and findings.run is not None:
+        return _compared(findings.run, findings.reference)
     if expected is not None:
         return f" It is {below}significantly below the expected {expected:.2f}."
     return f" {ASK}."

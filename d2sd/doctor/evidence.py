@@ -1,4 +1,4 @@
-"""What needs no change of the drafter: remarks about the weights, and statistics of the target's texts."""
+"""Measurements without a changed drafter: remarks on its weights, and statistics of the texts that the target writes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest values of float8: e4m3fn, e4m3f
 
 def weight_remarks(model: Drafter) -> Iterator[str]:
     """Yields what is unusual about a drafter's weights, one sentence each. Sound drafters may have unusual weights too."""
-    found: dict[str, list[str]] = {}
+    names_by_remark: dict[str, list[str]] = {}
     layers: dict[str, dict[str, Tensor]] = {}
     for name, w in weights_of(model).items():
-        at, number, inner = [*name.split(".", 2), "", ""][:3]
-        if at == "layers":
+        part, number, inner = [*name.split(".", 2), "", ""][:3]
+        if part == "layers":
             layers.setdefault(number, {})[inner] = w
         for words in _unusual(name, w):
-            found.setdefault(words, []).append(name)
-    for words, names in found.items():
+            names_by_remark.setdefault(words, []).append(name)
+    for words, names in names_by_remark.items():
         yield f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {words}"
     for one, other in combinations(layers, 2):
         if all(torch.equal(w, layers[other][n]) for n, w in layers[one].items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
@@ -47,7 +48,7 @@ DRAFTS = 0.2  # acceptance at position 1 that a mended drafter must reach if its
 class Progress:
     """The findings so far, the current stage, the progress of this stage, and the latest change that was tried."""
 
-    found: Findings
+    findings: Findings
     stage: str
     done: int = 0
     total: int = 1
@@ -83,7 +84,7 @@ def examine(
     texts = [p.text for p in read_prompts("heldout", PROMPTS)] if prompts is None else prompts
     asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype, target=target)
     check_reachable(drafter, reference)
-    return Examination(asked, load_alone(target, dtype, device)).run()
+    return Examination(asked, load_alone(target, dtype, device).target).run()
 
 
 def check_reachable(*drafters: str | None) -> None:
@@ -113,89 +114,99 @@ class Examination:
 
     Damaged weights can cause an exception in any calculation. It becomes a ``Failure``, and the examination continues if possible.
 
-    models: only the target is used.
     engine: an engine with this target and the drafter to examine (see ``drafter_of``); None: the drafter is loaded.
     texts: the target's texts for the prompts; empty: they are generated.
     tell: called with every progress. An exception that it raises and that is not an ``Exception`` stops the examination.
-    found: the findings so far.
+    findings: the findings so far.
     """
 
     def __init__(
-        self, asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = (),
+        self, asked: Asked, target: Target, engine: Engine | None = None, texts: Sequence[Text] = (),
         tell: Callable[[Progress], None] = lambda progress: None,
     ):  # fmt: skip
-        self.asked, self.target, self.tell = asked, models.target, tell
-        self.found = Findings(asked, models.target.name)
+        self.asked, self.target, self.tell = asked, target, tell
+        self.findings = Findings(asked, target.name)
         self.config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
-        self._engine, self._own = engine or Engine(Models(models.target)), engine
-        self._texts, self._now = list(texts), ""
-        self._raw: dict[str, Any] = {}
-        self._good: Any = None  # the reference
+        self._engine, self._loaded = engine or Engine(Models(target)), engine is not None
+        self._texts, self._stage = list(texts), ""
+        self._published: dict[str, Any] = {}  # the drafter's config
+        self._reference: Drafter | None = None
 
     def run(self) -> Findings:
         """Returns the findings, with the diagnosis."""
         try:
             self._stages()
-            self._now = "the diagnosis"
-            diagnose(self.found)
+            self._stage = "the diagnosis"
+            diagnose(self.findings)
         except Exception as error:  # damaged weights can break any calculation
-            self._fail(self._now, error, whole=True)
-        self.found = replace(self.found, diagnosis=diagnose(self.found))
+            self._fail(error, whole=True)
+        self._add(diagnosis=diagnose(self.findings))
         self._at("done", 1)
-        return self.found
+        return self.findings
 
     def _stages(self) -> None:
         asked = self.asked
         self._at("reading the folder")
         checks = tuple(check_drafter_folder(asked.drafter, self.target, second=bool(asked.visible)))
-        self.found = replace(self.found, checks=checks)
+        self._add(checks=checks)
         if folder_fault(checks) is not None:
             return
         try:
-            own = self._own or Engine(with_drafter(Models(self.target), asked.drafter, asked.dtype))
+            if not self._loaded:
+                self._engine = Engine(with_drafter(Models(self.target), asked.drafter, asked.dtype))
         except Exception as error:  # damaged files can cause any exception; the report must still contain the checks
             reason = _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: ")
-            self.found = replace(self.found, checks=(*checks, Check("loading", "fault", reason)))
+            self._add(checks=(*checks, Check("loading", "fault", reason)))
             return
-        self._engine, model = own, drafter_of(own.models)
-        self._raw = published_config(asked.drafter)
-        self._part("reading the weights", lambda: self._read_weights(model))
-        self._part("comparing with the training", lambda: {"since": changes_since(asked.drafter, model, self.target, asked.target)})  # fmt: skip
+        model = drafter_of(self._engine.models)
+        self._published = published_config(asked.drafter)
+        with self._part("reading the weights"):
+            self._add(remarks=tuple(self._remarks(model)))
+        with self._part("comparing with the training"):
+            self._add(since=changes_since(asked.drafter, model, self.target, asked.target))
         self._write_texts()
-        others = templates(own, asked.prompts, self.config)
+        others = templates(self._engine, asked.prompts, self.config)
         numbers = [number for number, text in enumerate(self._texts) if text.anchors]
-        self.found = replace(self.found, unusable=(sum(map(is_unusable, self._texts)), len(self._texts)))
+        self._add(unusable=(sum(map(is_unusable, self._texts)), len(self._texts)))
         if not numbers and not others:
             raise InputError("the target ended every text immediately")
         self._texts = [self._texts[n] for n in numbers]
         if asked.reference is not None:
-            self._part("reading the reference", self._load_reference)
+            with self._part("reading the reference"), self._engine.lock:
+                self._reference = drafter_of(with_drafter(Models(self.target), asked.reference, asked.dtype))
         run = self._draft(model)
-        self._part("reading the texts", self._read_texts)
-        self._part("trying other templates", lambda: self._try_templates(model, run, others, numbers))
-        if self._good is not None:
-            self._part("comparing with the reference", lambda: self._compare(model, run, self._good))
-        if self._texts and not (self.found.reference and self.found.reference.explained):
-            self._part("trying changes", lambda: self._try_changes(model, run))
+        with self._part("reading the texts"), self._engine.lock:
+            self._add(surprise=surprise(self.target, self._texts), repeated=repeated_share(self._texts))
+        with self._part("trying other templates"):
+            self._try_templates(model, run, others, numbers)
+        if self._reference is not None:
+            with self._part("comparing with the reference"):
+                self._compare(model, run, self._reference)
+        if self._texts and not (self.findings.reference and self.findings.reference.explained):
+            with self._part("trying changes"):
+                self._try_changes(model, run)
+
+    def _add(self, **fields: Any) -> None:
+        self.findings = replace(self.findings, **fields)
 
     def _at(self, stage: str, done: int = 0, total: int = 1, tried: str = "") -> None:
-        self._now = stage
-        self.tell(Progress(self.found, stage, done, total, tried))
+        self._stage = stage
+        self.tell(Progress(self.findings, stage, done, total, tried))
 
-    def _part(self, name: str, work: Callable[[], dict[str, Any]]) -> None:
-        """Adds the findings of a part of the examination, by field. If the part fails, the others still run."""
+    @contextmanager
+    def _part(self, name: str) -> Iterator[None]:
+        """Context of a part of the examination. If the part fails, the others still run."""
         self._at(name)
         try:
-            part = work()
-            self.found = replace(self.found, **part)
+            yield
         except Exception as error:
-            self._fail(name, error)
+            self._stage = name
+            self._fail(error)
 
-    def _fail(self, part: str, error: Exception, whole: bool = False) -> None:
-        self.found = replace(self.found, failures=(*self.found.failures, Failure(part, _reason(error), whole)))
+    def _fail(self, error: Exception, whole: bool = False) -> None:
+        self._add(failures=(*self.findings.failures, Failure(self._stage, _reason(error), whole)))
 
     def _locked(self, trials: Iterator[Trial]) -> Iterator[Trial]:
-        """Yields trials, each computed while the engine is locked."""
         while True:
             with self._engine.lock:
                 trial = next(trials, None)
@@ -203,16 +214,14 @@ class Examination:
                 return
             yield trial
 
-    def _read_weights(self, model: Drafter) -> dict[str, Any]:
-        remarks = list(weight_remarks(model))
+    def _remarks(self, model: Drafter) -> Iterator[str]:
+        yield from weight_remarks(model)
         if self.asked.first is not None:
             one, other = (read_weights(weight_files(source)) for source in (self.asked.first, self.asked.drafter))
             if one.keys() == other.keys() and all(torch.equal(w, other[n]) for n, w in one.items()):
-                remarks.append("all of its weights equal the first drafter's: one is a copy of the other")
-        return {"remarks": tuple(remarks)}
+                yield "all of its weights equal the first drafter's: one is a copy of the other"
 
     def _write_texts(self) -> None:
-        """Generates the texts, unless they are known."""
         if not self._texts:
             ids = [self._engine.encode(prompt, self.config) for prompt in self.asked.prompts]
             self._texts = self._generated(ids, "generating the texts")
@@ -226,18 +235,12 @@ class Examination:
         return texts
 
     def _variants(self, model: Drafter) -> list[Variant]:
-        return variants(model, self.target, max((len(text.ids) for text in self._texts), default=0), self._raw)
-
-    def _load_reference(self) -> dict[str, Any]:
-        with self._engine.lock:
-            models = with_drafter(Models(self.target), self.asked.reference or "", self.asked.dtype)
-        self._good = drafter_of(models)
-        return {}
+        return variants(model, self.target, max((len(text.ids) for text in self._texts), default=0), self._published)
 
     def _draft(self, model: Drafter) -> DraftingRun:
         """Adds to the texts the features that any drafter reads, and drafts over them. Returns the run, and adds it to the findings."""
         taps = {*model.target_layer_ids, *(n for v in self._variants(model) for n in settings_of(v.form)["taps"])}
-        taps |= set() if self._good is None else set(self._good.target_layer_ids)
+        taps |= set() if self._reference is None else {*self._reference.target_layer_ids}
         drafter, walks = redrafter(self.target, model, self.asked.visible), list[TextWalk]()
         for done, text in enumerate(self._texts):
             self._at("drafting over the texts", done, len(self._texts))
@@ -245,7 +248,7 @@ class Examination:
                 self._texts[done] = with_features(self.target, text, taps)
                 walks.append(drafter.steps(self._texts[done]))
         run = drafter.run(walks)
-        self.found = replace(self.found, run=run)
+        self._add(run=run)
         return run
 
     def _run(self, model: Drafter, texts: Sequence[Text]) -> DraftingRun:
@@ -253,14 +256,10 @@ class Examination:
         with self._engine.lock:
             return drafter.run(drafter.steps(with_features(self.target, t, model.target_layer_ids)) for t in texts)
 
-    def _read_texts(self) -> dict[str, Any]:
-        with self._engine.lock:
-            return {"surprise": surprise(self.target, self._texts), "repeated": repeated_share(self._texts)}
-
-    def _compare(self, model: Drafter, run: DraftingRun, good: Drafter) -> dict[str, Any]:
+    def _compare(self, model: Drafter, run: DraftingRun, good: Drafter) -> None:
         """Compares with the reference, and exchanges parts if the reference drafts better."""
         best = self._run(good, self._texts)
-        reference = compared(model, good, run, best, (self._raw, published_config(self.asked.reference or "")))
+        reference = compared(model, good, run, best, (self._published, published_config(self.asked.reference or "")))
         if reference.same_form and reference.better:
             runs = count(1)
 
@@ -268,50 +267,50 @@ class Examination:
                 self._at("exchanging parts", next(runs), RUNS)
                 return self._run(variant.apply(model), self._texts[:texts])
 
-            reference = replace(reference, exchange=exchange(model, good, self._raw, run, best, drafted))
-        return {"reference": reference}
+            reference = replace(reference, exchange=exchange(model, good, self._published, run, reference, drafted))
+        self._add(reference=reference)
 
-    def _try_changes(self, model: Drafter, run: DraftingRun) -> dict[str, Any]:
+    def _try_changes(self, model: Drafter, run: DraftingRun) -> None:
         """Tries all changes, one at a time. If one seems to undo the fault, tries whether another one helps in addition."""
         tried = self._variants(model)
         latest: dict[str, Trial] = {}
         trials = probe(self.target, model, self._texts, run, tried)
         for trial in self._locked(trials):
             latest[trial.variant.description] = trial
-            self.found = replace(self.found, trials=tuple(latest.values()))
+            self._add(trials=tuple(latest.values()))
             self._at("trying changes", len(latest), len(tried), trial.variant.description)
-        best = proved(self.found, run)
+        best = proved(self.findings, run)
         if best is None or self.asked.expected or self.asked.reference:
-            return {}
+            return
         changed = best.variant.apply(model)
         self._at("trying further changes")
         more = probe(self.target, changed, self._texts, best.run, self._variants(changed))
         helping = [trial for trial in self._locked(more) if trial.helps and (trial.gain.value or 0.0) >= CLEAR_GAIN]
-        return {"further": max(helping, key=lambda trial: trial.run.alpha, default=None)}
+        self._add(further=max(helping, key=lambda trial: trial.run.alpha, default=None))
 
     def _try_templates(
         self, model: Drafter, run: DraftingRun, others: Mapping[str, list[list[int]]], numbers: Sequence[int]
-    ) -> dict[str, Any]:
+    ) -> None:
         """Drafts over the texts that the target generates for the same prompts in other templates.
 
         others: result of ``templates``.
         numbers: indices of the prompts whose texts are in the run.
         """
-        found: list[TemplateTrial] = []
+        trials: list[TemplateTrial] = []
         for template, ids in others.items():
             texts = self._generated(ids, f"trying {template}")
             known = [(texts[n], walk) for n, walk in zip(numbers, run.walks, strict=True) if texts[n].anchors]
             now = self._run(model, [text for text, _ in known])
             change = now.change(replace(run, walks=tuple(walk for _, walk in known)), len(others))
-            found.append(TemplateTrial(template, now.alpha, change, sum(map(is_unusable, texts))))
-        return {"templates": tuple(found)}
+            trials.append(TemplateTrial(template, now.alpha, change, sum(map(is_unusable, texts))))
+        self._add(templates=tuple(trials))
 
     def mend(self, out: Path) -> str:
         """Writes a copy of the drafter with the changes that remove the fault, and drafts with it. Returns a sentence about the result.
 
         The copy is removed if it does not load, or drafts worse than was measured. Raises as ``write_changed``.
         """
-        diagnosis = self.found.diagnosis
+        diagnosis = self.findings.diagnosis
         if diagnosis is None or not diagnosis.changes:
             return f"{out} was not written: no fault is proved that a change removes."
         write_changed(self.asked.drafter, diagnosis.changes, out)
@@ -329,7 +328,7 @@ class Examination:
                 shutil.rmtree(out)
         if not kept:
             return f"{out} was not written: the changed drafter does not work ({reason})."
-        before = f"{self.found.run.alpha:.2f} → " if self.found.run else ""
+        before = f"{self.findings.run.alpha:.2f} → " if self.findings.run else ""
         return f"{out}: {diagnosis.changes[0].description}; α {before}{run.alpha:.2f}"
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, TypeVar
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 from d2sd.calibration.replays import DraftingRun, relative_gain
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import TOKEN_IDS, Variant, weights_of
-from d2sd.doctor.settings import WORDS, Setting, config_values, settings_of, with_setting
+from d2sd.doctor.settings import WORDS, Config, Setting, config_values, settings_of, with_setting
 from d2sd.replay.anchors import Drafter
 
 DIFFERS = 5e-3  # norm of a tensor's difference ÷ norm of the reference's tensor, above which the tensors differ
@@ -41,7 +41,11 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Tensors and settings that are exchanged together. ``layer`` is None outside of numbered layers; ``words`` say what differs."""
+    """Tensors and settings that are exchanged together.
+
+    layer: None outside of numbered layers.
+    words: what differs from the reference; empty if nothing does.
+    """
 
     kind: str
     layer: int | None
@@ -103,11 +107,11 @@ class Reference:
 
 
 def compared(
-    own: Drafter,
+    examined: Drafter,
     good: Drafter,
     run: DraftingRun,
     best: DraftingRun,
-    configs: tuple[Mapping[str, Any], Mapping[str, Any]],
+    configs: tuple[Config, Config],
 ) -> Reference:
     """Returns the comparison with a reference.
 
@@ -116,15 +120,15 @@ def compared(
     """
     one, other = (dict(_flat(config)) for config in configs)
     keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-    found = Reference(best, best.change(run), tuple((key, str(one.get(key)), str(other.get(key))) for key in keys))
-    if not _same_form(own, good):
-        return found
-    here, there = weights_of(own), weights_of(good)
+    comparison = Reference(best, best.change(run), tuple((key, str(one.get(key)), str(other.get(key))) for key in keys))
+    if not _same_form(examined, good):
+        return comparison
+    here, there = weights_of(examined), weights_of(good)
     both = {name: relation(here.get(name), there.get(name)) for name in sorted(here.keys() | there.keys())}
-    return replace(found, tensors={name: how for name, how in both.items() if how}, same_form=True)
+    return replace(comparison, tensors={name: how for name, how in both.items() if how}, same_form=True)
 
 
-def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(config: Config, at: str = "") -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{at}{key}.")
@@ -132,36 +136,36 @@ def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
             yield at + key, value
 
 
-def _same_form(own: Drafter, good: Drafter) -> bool:
+def _same_form(examined: Drafter, good: Drafter) -> bool:
     def shapes(model: Drafter) -> dict[str, torch.Size]:
         kinds = {n: w.shape for n, w in weights_of(model).items()}
         return {n: s for n, s in kinds.items() if not n.startswith(("fc", "lm_head", "emb", TOKEN_IDS))}
 
-    return type(own) is type(good) and shapes(own) == shapes(good)
+    return type(examined) is type(good) and shapes(examined) == shapes(good)
 
 
-def relation(own: Tensor | None, good: Tensor | None) -> str:
+def relation(tensor: Tensor | None, reference: Tensor | None) -> str:
     """Returns how a tensor differs from the reference's, in a few words; "" if it is the same."""
-    if own is None or good is None:
-        return f"only in the {'reference' if own is None else 'examined drafter'}"
-    if own.shape != good.shape:
+    if tensor is None or reference is None:
+        return f"only in the {'reference' if tensor is None else 'examined drafter'}"
+    if tensor.shape != reference.shape:
         return "of another shape"
-    here, there = own.double(), good.to(own.device).double()
-    change = here - there
-    if not change.norm() > DIFFERS * there.norm().clamp_min(1e-12):
+    values, reference_values = tensor.double(), reference.to(tensor.device).double()
+    change = values - reference_values
+    if not change.norm() > DIFFERS * reference_values.norm().clamp_min(1e-12):
         return ""
-    cosine = float(torch.cosine_similarity(here.flatten(), there.flatten(), dim=0))
-    factor, mean = float((here * there).sum() / there.square().sum()), float(change.mean())
+    cosine = float(torch.cosine_similarity(values.flatten(), reference_values.flatten(), dim=0))
+    factor, mean = float((values * reference_values).sum() / reference_values.square().sum()), float(change.mean())
     if abs(cosine) > 0.999 and abs(factor - 1) > 0.02:
         return f"the reference's × {factor:.3g}"
     if float(change.std()) < 0.02 * abs(mean):
         return f"the reference's {mean:+.3g}"
-    for side, words in ((1, "rows"), (0, "columns")) if here.dim() == 2 else ():
-        one, other = here.norm(dim=side), there.norm(dim=side)
+    for side, words in ((1, "rows"), (0, "columns")) if values.dim() == 2 else ():
+        one, other = values.norm(dim=side), reference_values.norm(dim=side)
         moved, sorts = ((x - y).abs().max() / other.max() for x, y in ((one, other), (one.sort()[0], other.sort()[0])))
         if cosine < 0.9 and moved > 0.01 > sorts:
             return f"{words} in another order"
-        changed = int((change.norm(dim=side) > DIFFERS * there.norm(dim=side)).sum())
+        changed = int((change.norm(dim=side) > DIFFERS * reference_values.norm(dim=side)).sum())
         if changed < 0.9 * len(one):
             return f"{changed} of {len(one)} {words} differ"
     return f"cosine {cosine:.2f}, best factor {factor:.2f}"
@@ -171,17 +175,19 @@ def relation(own: Tensor | None, good: Tensor | None) -> str:
 
 
 def exchange(
-    own: Drafter, good: Drafter, raw: Mapping[str, Any], run: DraftingRun, best: DraftingRun,
+    examined: Drafter, good: Drafter, raw: Config, run: DraftingRun, reference: Reference,
     drafted: Callable[[Variant, int], DraftingRun],
 ) -> Exchange | None:  # fmt: skip
-    """Returns the smallest set of parts of ``good`` with which ``own`` drafts as well; None if it does not draft worse.
+    """Returns the smallest set of parts of ``good`` with which ``examined`` drafts as well; None if it does not draft worse.
 
     raw: the examined drafter's published config.
-    run, best: steps of ``own`` and of ``good`` over the same texts.
+    run: steps of ``examined``.
+    reference: the comparison with ``good``, over the same texts.
     drafted: returns the steps of a changed drafter over the first texts, given their number.
     """
-    every, differing = _parts(own, good)
-    some = replace(best, walks=best.walks[:TEXTS])
+    every = _parts(examined, good, reference.tensors)
+    differing = [part for part in every if part.words]
+    some = replace(reference.run, walks=reference.run.walks[:TEXTS])
     count = len(some.walks)
     lost = relative_gain(run.by_anchor[:count], some.by_anchor).value or 0.0
     if not differing or lost >= 0:
@@ -193,18 +199,20 @@ def exchange(
         if key not in tried:
             if len(tried) >= RUNS:
                 return False
-            found = drafted(exchanged(parts, own, good, raw), count)
-            near = found.alpha >= RESTORED * some.alpha
-            tried[key] = near and (relative_gain(found.by_anchor, some.by_anchor).value or 0.0) >= (1 - CLOSED) * lost
+            run_with_parts = drafted(exchanged(parts, examined, good, raw), count)
+            near = run_with_parts.alpha >= RESTORED * some.alpha
+            tried[key] = (
+                near and (relative_gain(run_with_parts.by_anchor, some.by_anchor).value or 0.0) >= (1 - CLOSED) * lost
+            )
         return tried[key]
 
     kept = _smallest(differing, works) if works(differing) else []
     words = _named(kept or differing, every)
-    variant = exchanged(kept or differing, own, good, raw, words)
-    found = drafted(variant, len(best.walks))
-    restored = bool(kept) and is_restored(found, best)
+    variant = exchanged(kept or differing, examined, good, raw, words)
+    run_with_parts = drafted(variant, len(reference.run.walks))
+    restored = bool(kept) and is_restored(run_with_parts, reference.run)
     share = sum(bool(part.tensors) for part in kept) / sum(bool(part.tensors) for part in every)
-    return Exchange(tuple(kept), words, share, variant, found, restored, len(tried))
+    return Exchange(tuple(kept), words, share, variant, run_with_parts, restored, len(tried))
 
 
 def is_restored(run: DraftingRun, best: DraftingRun) -> bool:
@@ -213,29 +221,27 @@ def is_restored(run: DraftingRun, best: DraftingRun) -> bool:
     return run.alpha >= RESTORED * best.alpha and (change.low is None or change.low <= 0)
 
 
-def _parts(own: Drafter, good: Drafter) -> tuple[list[Part], list[Part]]:
-    """Returns all parts, and those that differ from the reference's."""
-    here, there = weights_of(own), weights_of(good)
-    names = sorted(sorted(here.keys() | there.keys()), key=_place)
-    parts = {(kind, layer): list(group) for (layer, kind), group in groupby(names, _place)}
-    ours, theirs = settings_of(own.form), settings_of(good.form)
-    settings: dict[tuple[str, int], list[Setting]] = {}
-    for name in ours:
+def _parts(examined: Drafter, good: Drafter, different: Collection[str]) -> list[Part]:
+    """Returns all parts of both drafters. different: names of the tensors that differ."""
+    names = sorted(weights_of(examined).keys() | weights_of(good).keys())
+    tensors = {place: tuple(group) for place, group in groupby(sorted(names, key=_place), _place)}
+    values, good_values = settings_of(examined.form), settings_of(good.form)
+    settings: dict[tuple[int, str], list[Setting]] = {}
+    for name in values:
         kind = WITH_TENSORS.get(name, WORDS[name])
-        if name == "mask" and ("embed_tokens", -1) in parts:
+        if name == "mask" and (-1, "embed_tokens") in tensors:
             kind = "embed_tokens"  # the mask token's row
-        layer = next((layer for other, layer in parts if other == kind), -1)
-        settings.setdefault((kind, layer), []).append(name)
-    every, differing = list[Part](), list[Part]()
-    for kind, layer in dict.fromkeys([*parts, *settings]):
-        tensors, fields = tuple(parts.get((kind, layer), ())), tuple(settings.get((kind, layer), ()))
-        names = [_last(n) for n in tensors if relation(here.get(n), there.get(n))]
-        names += [WORDS[name] for name in fields if ours[name] != theirs[name]]
-        distinct = list(dict.fromkeys(names))
+        layer = next((layer for layer, other in tensors if other == kind), -1)
+        settings.setdefault((layer, kind), []).append(name)
+    every = []
+    for layer, kind in dict.fromkeys([*tensors, *settings]):
+        held, fields = tensors.get((layer, kind), ()), tuple(settings.get((layer, kind), ()))
+        differing = [_last(name) for name in held if name in different]
+        differing += [WORDS[name] for name in fields if values[name] != good_values[name]]
+        distinct = list(dict.fromkeys(differing))
         words = " and ".join(distinct) if len(distinct) < MANY_NAMES else kind
-        every.append(Part(kind, None if layer == -1 else layer, tensors, fields, words))
-        differing += every[-1:] if words else []
-    return every, differing
+        every.append(Part(kind, None if layer == -1 else layer, held, fields, words))
+    return every
 
 
 def _place(name: str) -> tuple[int, str]:
@@ -251,9 +257,9 @@ def _last(name: str) -> str:
     return "d2t" if name == TOKEN_IDS else re.sub(r"\.(weight|bias)$", "", name).rpartition(".")[2]
 
 
-def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[str, Any], words: str = "") -> Variant:
-    """Returns the drafter ``own`` with these parts, in words ``words``, of the drafter ``good``."""
-    weights, theirs, form = weights_of(good), settings_of(good.form), own.form
+def exchanged(parts: Sequence[Part], examined: Drafter, good: Drafter, raw: Config, words: str = "") -> Variant:
+    """Returns the drafter ``examined`` with these parts of ``good``. words: the parts, for a sentence."""
+    weights, theirs, form = weights_of(good), settings_of(good.form), examined.form
     names = [name for part in parts for name in part.tensors]
     values: dict[str, Any] = {}
     if TOKEN_IDS in names and TOKEN_IDS in weights:
@@ -269,16 +275,14 @@ def exchanged(parts: Sequence[Part], own: Drafter, good: Drafter, raw: Mapping[s
 def _smallest(differing: Sequence[Part], works: Callable[[Sequence[Part]], bool]) -> list[Part]:
     """Returns a smallest set of parts that suffices: found by layer and by kind of part, whichever is smaller, then part by part."""
 
-    def flat(groups: Sequence[Sequence[Part]]) -> list[Part]:
-        return [part for group in groups for part in group]
-
-    found = []
+    candidates = []
     for by_layer in (True, False):
         groups: dict[str | int, list[Part]] = {}
         for part in differing:
             groups.setdefault(part.kind if part.layer is None or not by_layer else part.layer, []).append(part)
-        found.append(flat(minimal(list(groups.values()), lambda some: works(flat(some)))))
-    return minimal(min(found, key=len), works)
+        needed = minimal(list(groups.values()), lambda some: works([*chain(*some)]))
+        candidates.append([*chain(*needed)])
+    return minimal(min(candidates, key=len), works)
 
 
 def minimal(items: Sequence[Item], works: Callable[[Sequence[Item]], bool]) -> list[Item]:
@@ -306,7 +310,9 @@ def _named(parts: Sequence[Part], every: Sequence[Part]) -> str:
             words.append(f"layer {layer}")
             left = [part for part in left if part.layer != layer]
     for name in dict.fromkeys(part.words for part in left):
-        there = sorted(part.layer for part in left if part.words == name and part.layer is not None)
-        where = " of every layer" if len(there) == len(layers) else f" of layer {', '.join(map(str, there))}"
-        words.append(name + where * (bool(there) and len(layers) > 1))
+        layers_named = sorted(part.layer for part in left if part.words == name and part.layer is not None)
+        where = (
+            " of every layer" if len(layers_named) == len(layers) else f" of layer {', '.join(map(str, layers_named))}"
+        )
+        words.append(name + where * (bool(layers_named) and len(layers) > 1))
     return ", ".join(words)

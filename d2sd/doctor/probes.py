@@ -83,12 +83,12 @@ def probe(
 
 def _screened(drafter: Redrafter, texts: Sequence[Text], unchanged: Sequence[Counts]) -> list[Counts]:
     """Drafts at some positions of these texts. Stops if the gain is below ``SCREEN_STOP``."""
-    found: list[Counts] = []
+    counts: list[Counts] = []
     for text in texts:
-        found.append(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))
-        if (relative_gain(found, unchanged[: len(found)]).value or 0.0) < SCREEN_STOP:
+        counts.append(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))
+        if (relative_gain(counts, unchanged[: len(counts)]).value or 0.0) < SCREEN_STOP:
             break
-    return found
+    return counts
 
 
 # The same prompts in other templates: with and without chat template, with and without thinking.
@@ -117,10 +117,10 @@ def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> d
     if config.chat:
         ways = {"no chat template": replace(config, chat=False, thinking=False)}
         ways["no thinking" if config.thinking else "thinking"] = replace(config, thinking=not config.thinking)
-    own, found = [engine.encode(p, config) for p in prompts], dict[str, list[list[int]]]()
+    unchanged, by_template = [engine.encode(p, config) for p in prompts], dict[str, list[list[int]]]()
     for description, other in ways.items():
         with suppress(InputError):  # the template rejects a prompt
             ids = [engine.encode(p, other) for p in prompts]
-            if ids not in (own, *found.values()):
-                found[description] = ids
-    return found
+            if ids not in (unchanged, *by_template.values()):
+                by_template[description] = ids
+    return by_template

@@ -37,8 +37,8 @@ def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = st
     full: list every change that was tried, not only the best ones.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
-    for found in examined:
-        lines += _section(found, clean, full)
+    for findings in examined:
+        lines += _section(findings, clean, full)
     return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
 
 
@@ -60,17 +60,17 @@ def _unmarked(line: str) -> str:
     return re.sub(r"`([^`]*)`|\\(.)|\*\*", lambda match: match[1] or match[2] or "", line)
 
 
-def markdown_of_logs(found: Sequence[Answer]) -> str:
+def markdown_of_logs(answered: Sequence[Answer]) -> str:
     """Returns the answers about logs as Markdown, with the things to try listed once at the end."""
-    lines = ["## What the log says"] if found else []
-    for _, said in found:
+    lines = ["## What the log says"] if answered else []
+    for _, said in answered:
         figures, *others = (text(one.text) for one in said)
         if names_fault(said):
             others[0] = f"**{others[0]}**"
         lines += [figures, *others]
-    if table := side_by_side([figures for figures, _ in found]):
+    if table := side_by_side([figures for figures, _ in answered]):
         lines.append("\n".join(_table(*(list(map(text, row)) for row in table))))
-    if ideas := what_to_try(found):
+    if ideas := what_to_try(answered):
         lines += [ideas[0], "\n".join(ideas[1:])]
     return "\n\n".join(lines)
 
@@ -80,32 +80,32 @@ def _table(head: Sequence[str], *rows: Sequence[str]) -> Iterator[str]:
         yield f"| {' | '.join(row)} |"
 
 
-def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[str]:
-    yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
+def _section(findings: Findings, clean: Callable[[str], str], full: bool) -> Iterator[str]:
+    yield f"## {code(findings.asked.name or findings.asked.drafter)} for {code(findings.target)}"
     yield ""
-    if not e.checks:
+    if not findings.checks:
         yield from ("**Not examined.**", "")
         return
-    if e.diagnosis is not None:
-        yield f"**{text(clean(e.diagnosis.sentence))}**"
-        if e.diagnosis.fix:
-            yield f"To fix: {code(clean(e.diagnosis.fix))}"
+    if findings.diagnosis is not None:
+        yield f"**{text(clean(findings.diagnosis.sentence))}**"
+        if findings.diagnosis.fix:
+            yield f"To fix: {code(clean(findings.diagnosis.fix))}"
     else:
         yield "**Stopped before the end.**"
-    for failure in e.failures:
+    for failure in findings.failures:
         yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
-    if e.since is not None:
-        yield f"\nChanged since training: {text('; '.join(e.since)) or 'nothing'}."
-    for remark in e.remarks:
+    if findings.since is not None:
+        yield f"\nChanged since training: {text('; '.join(findings.since)) or 'nothing'}."
+    for remark in findings.remarks:
         yield f"\nA remark on the weights: {text(remark)}."
-    if e.run is not None:
-        yield from _run(e, e.run)
-    if e.reference is not None:
-        yield from _reference(e.reference, e.asked.reference or "")
-    if e.trials or e.templates:
-        yield from _tried(e, full)
+    if findings.run is not None:
+        yield from _run(findings, findings.run)
+    if findings.reference is not None:
+        yield from _reference(findings.reference, findings.asked.reference or "")
+    if findings.trials or findings.templates:
+        yield from _tried(findings, full)
     yield from ("", "### The folder", "")
-    yield from (*check_table(e.checks, clean), "")
+    yield from (*check_table(findings.checks, clean), "")
 
 
 def check_table(checks: Sequence[Check], clean: Callable[[str], str] = str) -> Iterator[str]:
@@ -113,18 +113,18 @@ def check_table(checks: Sequence[Check], clean: Callable[[str], str] = str) -> I
     return _table(("check", "", "finding"), *((c.name, MARKS[c.state], text(clean(c.finding))) for c in checks))
 
 
-def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
+def _run(findings: Findings, run: DraftingRun) -> Iterator[str]:
     positions = run.positions
-    prompts = "in the chat template" if e.asked.chat else "without a chat template"
+    prompts = "in the chat template" if findings.asked.chat else "without a chat template"
     yield from ("", "### A short run", "")
     shown = f"; each draft is given its first {count(run.visible, 'token')}" if run.visible else ""
     yield f"{count(len(run.walks), 'prompt')} {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
-    if (share := e.repeated) is not None:
+    if (share := findings.repeated) is not None:
         yield f"{share:.0%} of generated 4-token sequences occur earlier in the same text. Repetitive text is easy to draft."
     yield ""
     rows: dict[str, Sequence[float | None]] = {"accepted": [p.share for p in positions]}
-    if e.reference is not None:
-        theirs = {p.number: p.share for p in e.reference.run.positions}
+    if findings.reference is not None:
+        theirs = {p.number: p.share for p in findings.reference.run.positions}
         rows["accepted by the reference"] = [theirs.get(p.number) for p in positions]
     rows["expected by the drafter"] = [p.belief for p in positions]
     rows["expected by its confidence head"] = [p.head for p in positions]
@@ -133,17 +133,17 @@ def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     yield from _table(["position", *(str(p.number) for p in positions)], *shares, steps)
 
 
-def _reference(r: Reference, name: str) -> Iterator[str]:
+def _reference(reference: Reference, name: str) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
-    tried = "" if r.exchange is None else f" {count(r.exchange.runs, 'exchange')} of parts were tried."
-    yield f"{code(name)} on the same texts: α {r.run.alpha:.2f}, a difference of {with_interval(r.change, signed_decimal, '[]')}.{tried}"
-    if r.keys:
+    tried = "" if reference.exchange is None else f" {count(reference.exchange.runs, 'exchange')} of parts were tried."
+    yield f"{code(name)} on the same texts: α {reference.run.alpha:.2f}, a difference of {with_interval(reference.change, signed_decimal, '[]')}.{tried}"
+    if reference.keys:
         yield ""
-        cut = ([text(cell[:MOST_CHARACTERS]) for cell in row] for row in r.keys)
+        cut = ([text(cell[:MOST_CHARACTERS]) for cell in row] for row in reference.keys)
         yield from _table(("config key", "here", "reference"), *cut)
-    needed = {name for part in r.exchange.parts for name in part.tensors} if r.exchange else set()
+    needed = {name for part in reference.exchange.parts for name in part.tensors} if reference.exchange else set()
     groups: dict[tuple[bool, str], list[str]] = {}
-    for name, how in r.tensors.items():
+    for name, how in reference.tensors.items():
         groups.setdefault((name not in needed, how), []).append(name)
     rows = []
     for (other, how), names in sorted(groups.items())[:MOST_TENSORS]:
@@ -154,27 +154,27 @@ def _reference(r: Reference, name: str) -> Iterator[str]:
         yield from _table(("tensors that differ", "how", ""), *rows)
 
 
-def _tried(e: Findings, full: bool) -> Iterator[str]:
+def _tried(findings: Findings, full: bool) -> Iterator[str]:
     yield from ("", "### What was tried", "")
-    shown = sorted((t for t in e.trials if full or t.run.walks), key=lambda t: -(t.gain.value or 0.0))
-    if e.trials:
-        helps, failed = len(e.helping) or "none", sum(t.failure is not None for t in e.trials)
+    shown = sorted((t for t in findings.trials if full or t.run.walks), key=lambda t: -(t.gain.value or 0.0))
+    if findings.trials:
+        helps, failed = len(findings.helping) or "none", sum(t.failure is not None for t in findings.trials)
         rest = f"; {failed} could not be tried" * bool(failed) + "; `d2sd doctor --full` lists them all" * (not full)
-        yield f"Of {count(len(e.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
+        yield f"Of {count(len(findings.trials), 'change')} tried, one at a time, {helps} raised α clearly{rest}."
         yield "Gain: change of committed tokens per draft, over all positions of the texts."
     if shown:
         yield ""
         yield from _table(("change", "α", "gain", ""), *map(_trial, shown))
-    yield from [""] if e.templates else []
-    for trial in e.templates:
+    yield from [""] if findings.templates else []
+    for trial in findings.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
         yield f"* The same prompts with {text(trial.template)}, which lead to other texts: α {trial.alpha:.2f}, change {change}."
 
 
-def _trial(t: Trial) -> tuple[str, ...]:
-    says = f"failed: {text(t.failure)}" if t.failure else "higher" if t.helps else ""
-    now = f"{t.run.alpha:.2f}" if t.run.walks else "–"  # no steps if the change was only screened
-    return text(t.variant.description), now, with_interval(t.gain, _signed_percent, "[]"), says
+def _trial(trial: Trial) -> tuple[str, ...]:
+    says = f"failed: {text(trial.failure)}" if trial.failure else "higher" if trial.helps else ""
+    now = f"{trial.run.alpha:.2f}" if trial.run.walks else "–"  # no steps if the change was only screened
+    return text(trial.variant.description), now, with_interval(trial.gain, _signed_percent, "[]"), says
 
 
 def _signed_percent(share: float | None) -> str:

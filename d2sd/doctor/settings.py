@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from d2sd.nets.layouts import LAYERS, LAYOUTS, TAPS, DrafterForm, Form
 
+Config = Mapping[str, Any]  # published config of a drafter, or keys of it by path
 Setting = Literal["taps", "mask", "rope", "attention", "reads", "rows", "eps", "residual", "output", "heads"]
 
 # Names for reports. Some settings are named after the part of the weights that depends on them.
@@ -26,12 +27,12 @@ HEADS = ("head_dim", "num_attention_heads", "num_key_value_heads")
 
 def settings_of(form: Form) -> dict[Setting, Any]:
     """Returns the settings. "attention" is the pair (windows, causal), "heads" the values of the keys ``HEADS``."""
-    found: dict[Any, Any] = {name: getattr(form, field) for name, field in FIELDS.items() if hasattr(form, field)}
+    settings: dict[Any, Any] = {name: getattr(form, field) for name, field in FIELDS.items() if hasattr(form, field)}
     if isinstance(form, DrafterForm):
-        found["attention"] = form.windows, form.causal
+        settings["attention"] = form.windows, form.causal
     else:
-        found["heads"] = tuple(form.shape[key] for key in HEADS)
-    return found | {name: form.shape[key] for name, key in LAYER_KEYS.items()}
+        settings["heads"] = tuple(form.shape[key] for key in HEADS)
+    return settings | {name: form.shape[key] for name, key in LAYER_KEYS.items()}
 
 
 def with_setting(form: Any, name: Setting, value: Any) -> Any:
@@ -44,22 +45,26 @@ def with_setting(form: Any, name: Setting, value: Any) -> Any:
     return replace(form, shape={**form.shape, **keys})
 
 
-def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+def config_values(form: Form, name: Setting, raw: Config) -> dict[str, Any] | None:
     """Returns the config keys, by path, that express a setting of this form; None if no keys do. The value None removes a key.
 
     raw: the config to change.
     """
     value: Any = settings_of(form)[name]
-    at = "transformer_layer_config." if "transformer_layer_config" in raw else ""
-    own = "dflash_config." if "dflash_config" in raw else ""
-    plain = {"eps": f"{at}rms_norm_eps", "rows": "block_size", "mask": f"{own}mask_token_id", "residual": "norm_before_residual", "output": "norm_output"}  # fmt: skip
+    layer_prefix = "transformer_layer_config." if "transformer_layer_config" in raw else ""
+    nested_prefix = "dflash_config." if "dflash_config" in raw else ""
+    plain = {"eps": f"{layer_prefix}rms_norm_eps", "rows": "block_size", "mask": f"{nested_prefix}mask_token_id", "residual": "norm_before_residual", "output": "norm_output"}  # fmt: skip
     if name in plain:
         return {plain[name]: value}
     match name:
         case "rope":
-            return {f"{at}rope_parameters": dict(value), f"{at}rope_theta": None, f"{at}rope_scaling": None}
+            return {
+                f"{layer_prefix}rope_parameters": dict(value),
+                f"{layer_prefix}rope_theta": None,
+                f"{layer_prefix}rope_scaling": None,
+            }
         case "heads":
-            return {f"{at}{key}": part for key, part in zip(HEADS, value, strict=True)}
+            return {f"{layer_prefix}{key}": part for key, part in zip(HEADS, value, strict=True)}
         case "taps":
             key = LAYOUTS[form.layout].taps if isinstance(form, DrafterForm) else LAYERS
             if "eagle_config" in raw:
@@ -68,18 +73,18 @@ def config_values(form: Form, name: Setting, raw: Mapping[str, Any]) -> dict[str
         case "attention":
             windows, causal = value
             values: dict[str, Any] = (
-                {"sliding_window_non_causal": not any(causal)} if at else {"is_causal": any(causal)}
+                {"sliding_window_non_causal": not any(causal)} if layer_prefix else {"is_causal": any(causal)}
             )
             if any(windows) or "sliding_attention" in str(raw):
-                values[f"{at}layer_types"] = [f"{'sliding' if w else 'full'}_attention" for w in windows]
-                values[f"{at}sliding_window"] = max((w for w in windows if w), default=None)
-                values |= {f"{own}use_swa": None} if own else {}
+                values[f"{layer_prefix}layer_types"] = [f"{'sliding' if w else 'full'}_attention" for w in windows]
+                values[f"{layer_prefix}sliding_window"] = max((w for w in windows if w), default=None)
+                values |= {f"{nested_prefix}use_swa": None} if nested_prefix else {}
             return values
         case _:
-            return {"sample_from_anchor": value == "next"} if at else _anchor_values(value, raw)
+            return {"sample_from_anchor": value == "next"} if layer_prefix else _anchor_values(value, raw)
 
 
-def _anchor_values(reads: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
+def _anchor_values(reads: str, raw: Config) -> dict[str, Any] | None:
     """Returns keys for the convention fill or next, which only the layout of the config expresses, except in speculators' layout."""
     keys = ("mask_token_id", "target_layer_ids")
     if reads == "next" and "dflash_config" in raw:
@@ -91,7 +96,7 @@ def _anchor_values(reads: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
     return None
 
 
-def set_keys(config: dict[str, Any], values: Mapping[str, Any]) -> None:
+def set_keys(config: dict[str, Any], values: Config) -> None:
     """Sets these keys of a config. "a.b" is key b of the object a. The value None removes a key."""
     for path, value in values.items():
         *outer, last = path.split(".")
@@ -104,7 +109,7 @@ def set_keys(config: dict[str, Any], values: Mapping[str, Any]) -> None:
             inner[last] = value
 
 
-def config_line(values: Mapping[str, Any]) -> str:
+def config_line(values: Config) -> str:
     line = ", ".join(f"{path}: {json.dumps(value)}" for path, value in values.items() if value is not None)
     removed = [path for path, value in values.items() if value is None]
     return line + (f" (and no {', no '.join(removed)})" if removed else "")

@@ -7,7 +7,6 @@ exchanging parts with a good drafter (``d2sd.doctor.exchange``), but not by gues
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from itertools import combinations
 from math import log2
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 from torch import Tensor
 
 from d2sd.doctor.changes import Variant, WeightEdit, weights_of
-from d2sd.doctor.settings import Setting, config_line, config_values, settings_of, with_setting
+from d2sd.doctor.settings import Config, Setting, config_line, config_values, settings_of, with_setting
 from d2sd.nets.drafter import plain_rope
 from d2sd.nets.layouts import DrafterForm, Eagle3Form, Form
 from d2sd.nets.target import Target
@@ -28,17 +27,17 @@ HEAD_SIZES = (32, 64, 96, 128, 256)
 MOST_MASKS = 30  # tokens that are tried as mask tokens
 
 
-def variants(model: Drafter, target: Target, longest: int, raw: Mapping[str, Any]) -> list[Variant]:
+def variants(model: Drafter, target: Target, longest: int, raw: Config) -> list[Variant]:
     """Returns all distinct variants of a drafter.
 
     longest: number of tokens of the longest text.
     raw: the drafter's published config.
     """
-    own = model.form
-    readings = [_reading(own, raw, *found) for found in _readings(own, target, longest)]
-    tried = [*readings, *_displaced(own), *_conversions(model, own)]
+    form = model.form
+    readings = [_reading(form, raw, *reading) for reading in _readings(form, target, longest)]
+    tried = [*readings, *_displaced(form), *_conversions(model, form)]
     distinct = {variant.key: variant for variant in reversed(tried)}
-    distinct.pop(Variant("taps", "", own).key, None)
+    distinct.pop(Variant("taps", "", form).key, None)
     return list(reversed(distinct.values()))
 
 
@@ -47,72 +46,71 @@ def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
     tokenizer, size = target.tokenizer, target.config.vocab_size
     special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)
     others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
-    found = dict.fromkeys([tokenizer.mask_token_id, tokenizer.pad_token_id, *others, *special])
-    return [n for n in found if n is not None and 0 <= n < size][:MOST_MASKS]
+    candidates = dict.fromkeys([tokenizer.mask_token_id, tokenizer.pad_token_id, *others, *special])
+    return [n for n in candidates if n is not None and 0 <= n < size][:MOST_MASKS]
 
 
 # Readings: each changes one setting and the config keys that express it.
 
 
-def _reading(
-    own: Form, raw: Mapping[str, Any], name: Setting, description: str, value: Any, common: bool = False
-) -> Variant:
-    other = with_setting(own, name, value)
+def _reading(form: Form, raw: Config, name: Setting, description: str, value: Any, common: bool = False) -> Variant:
+    other = with_setting(form, name, value)
     values = config_values(other, name, raw)
     return Variant(name, description, other, values, fix=config_line(values) if values else None, common=common)
 
 
-def _readings(own: DrafterForm | Eagle3Form, target: Target, longest: int) -> Iterator[tuple[Any, ...]]:
+def _readings(form: DrafterForm | Eagle3Form, target: Target, longest: int) -> Iterator[tuple[Any, ...]]:
     """Yields the arguments of ``_reading``: name, description and value of the setting, and whether it is a common mistake."""
-    values = settings_of(own)
+    values = settings_of(form)
     for description, taps, common in _other_taps(values["taps"], target.config.num_hidden_layers):
         yield "taps", description, tuple(taps), common
-    theirs = plain_rope(target.config)
-    for description, rope in _other_ropes(values["rope"], theirs):
-        yield "rope", description, rope, rope == theirs
+    target_rope = plain_rope(target.config)
+    for description, rope in _other_ropes(values["rope"], target_rope):
+        yield "rope", description, rope, rope == target_rope
     eps = getattr(target.config, "rms_norm_eps", None)
     if eps is not None:
         yield "eps", f"the target's rms_norm_eps ({eps:g})", eps, True
-    if isinstance(own, DrafterForm):
-        for description, attention in _other_attention(own, longest):
+    if isinstance(form, DrafterForm):
+        for description, attention in _other_attention(form, longest):
             yield "attention", description, attention
-        reads = "fill" if own.reads == "next" else "next"
+        reads = "fill" if form.reads == "next" else "next"
         other = "its own position" if reads == "fill" else "the next position"
         yield "reads", f"the {reads} convention (a row predicts {other})", reads, True
-        for token in mask_tokens(own, target):
+        for token in mask_tokens(form, target):
             text = repr(target.tokenizer.convert_ids_to_tokens(token))[:24]
             yield "mask", f"mask token {token} ({text})", token, token == target.tokenizer.mask_token_id
         return
-    before, output = not own.norm_before_residual, not own.norm_output
+    before, output = not form.norm_before_residual, not form.norm_output
     yield "residual", f"the feature {'after' if before else 'before'} its norm as the residual", before
     yield "output", f"the {'output' if output else 'input'} of the final norm as input of deeper levels", output
-    for heads in _other_heads(own):
+    for heads in _other_heads(form):
         yield "heads", f"{heads[1]} heads of size {heads[0]}", heads
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int], bool]]:
     """Yields other plausible taps, with descriptions, and whether this is a common mistake (see ``Variant``)."""
-    found = [(f"every tap {by:+d}", [n + by for n in taps], True) for by in SHIFTS]
-    found += [("taps in reverse order", list(taps[::-1]), True), ("taps in ascending order", sorted(taps), False)]
+    candidates = [(f"every tap {by:+d}", [n + by for n in taps], True) for by in SHIFTS]
+    candidates += [("taps in reverse order", list(taps[::-1]), True), ("taps in ascending order", sorted(taps), False)]
     for one, other in combinations(range(len(taps)), 2):
         order = list(taps)
         order[one], order[other] = order[other], order[one]
-        found.append((f"taps {taps[one]} and {taps[other]} swapped", order, True))
-    for at, tap in enumerate(taps):
+        candidates.append((f"taps {taps[one]} and {taps[other]} swapped", order, True))
+    for index, tap in enumerate(taps):
         for by in SHIFTS[:4]:
-            found.append((f"tap {tap + by} instead of {tap}", [*taps[:at], tap + by, *taps[at + 1 :]], False))
-    for description, others, common in found:
+            candidates.append(
+                (f"tap {tap + by} instead of {tap}", [*taps[:index], tap + by, *taps[index + 1 :]], False)
+            )
+    for description, others, common in candidates:
         if min(others) >= 0 and max(others) < layers:
             yield f"{description}: {others}", others, common
 
 
-def _other_ropes(own: Mapping[str, Any], theirs: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields other rotary embeddings: the target's, unscaled ones with usual bases, and the drafter's without scaling."""
-    yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", dict(theirs)
+def _other_ropes(rope: Mapping[str, Any], target_rope: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    yield f"the target's RoPE (base {target_rope.get('rope_theta'):g})", dict(target_rope)
     for base in BASES:
         yield f"RoPE base {base:g}, unscaled", {"rope_theta": base, "rope_type": "default"}
-    if own.get("rope_type") != "default":
-        yield "RoPE unscaled", {"rope_theta": own["rope_theta"], "rope_type": "default"}
+    if rope.get("rope_type") != "default":
+        yield "RoPE unscaled", {"rope_theta": rope["rope_theta"], "rope_type": "default"}
 
 
 def _other_attention(form: DrafterForm, longest: int) -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -132,27 +130,27 @@ def _other_attention(form: DrafterForm, longest: int) -> Iterator[tuple[str, tup
 
 def _other_heads(form: Any) -> Iterator[tuple[int, int, int]]:
     """Yields other head sizes that fit the same matrices. Norms of queries and keys, if present, fix the head size."""
-    own, heads, kv_heads = settings_of(form)["heads"]
-    queries, keys = heads * own, kv_heads * own
-    for size in HEAD_SIZES:
-        if not (form.qk_norm or size == own or queries % size or keys % size):
-            yield size, queries // size, keys // size
+    size, heads, kv_heads = settings_of(form)["heads"]
+    queries, keys = heads * size, kv_heads * size
+    for other_size in HEAD_SIZES:
+        if not (form.qk_norm or other_size == size or queries % other_size or keys % other_size):
+            yield other_size, queries // other_size, keys // other_size
 
 
-def _displaced(own: Form) -> Iterator[Variant]:
+def _displaced(form: Form) -> Iterator[Variant]:
     """Yields variants whose inputs are at other positions than in training. No config can express them."""
-    yield Variant("lag", "target features one position late", own, lag=1)
-    if isinstance(own, DrafterForm):
-        yield Variant("ahead", "positions of the block one too high", own, ahead=1)
-        yield Variant("ahead", "positions of the block one too low", own, ahead=-1)
+    yield Variant("lag", "target features one position late", form, lag=1)
+    if isinstance(form, DrafterForm):
+        yield Variant("ahead", "positions of the block one too high", form, ahead=1)
+        yield Variant("ahead", "positions of the block one too low", form, ahead=-1)
     else:
-        yield Variant("ahead", "embeddings one position early", own, ahead=1)
+        yield Variant("ahead", "embeddings one position early", form, ahead=1)
 
 
 # Edits of the weights, which undo conversions of all layers.
 
 
-def _conversions(model: Drafter, own: Form) -> Iterator[Variant]:
+def _conversions(model: Drafter, form: Form) -> Iterator[Variant]:
     weights = weights_of(model)
     config = model.config
     heads = {"q": config.num_attention_heads, "k": config.num_key_value_heads}
@@ -162,7 +160,7 @@ def _conversions(model: Drafter, own: Form) -> Iterator[Variant]:
             words = " and ".join(f"{p}_proj" for p in parts)
             description = f"rows of {words} within each head reordered from {order}"
             fix = f"{description}, which undoes a GGUF conversion"
-            yield Variant("rotary", description, own, None, _reorder(counts, change), fix, common=True)
+            yield Variant("rotary", description, form, None, _reorder(counts, change), fix, common=True)
     norms = [n for n, w in weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     groups = {
         "all norms": norms,
@@ -171,18 +169,18 @@ def _conversions(model: Drafter, own: Form) -> Iterator[Variant]:
     for group, names in groups.items():  # norms of some model types multiply by weight + 1
         medians = [float(weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):  # only towards 1, since shifts away from 1 also help damaged drafters
-            if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
+            if sum(_distance_from_one(m + by) - _distance_from_one(m) for m in medians) < 0:
                 # A trained norm has weights below 1. If 1 was subtracted, these are negative.
                 negative = 2 * sum(float(weights[n].min()) < 0 for n in names) > len(names)
-                description, edit = f"{by:+g} on the weights of {group}", partial(_shifted, names, by)
-                yield Variant("norms", description, own, None, edit, description, common=by < 0 or negative)
+                description, edit = f"{by:+g} on the weights of {group}", _shift(names, by)
+                yield Variant("norms", description, form, None, edit, description, common=by < 0 or negative)
 
 
-def _shifted(names: Sequence[str], by: float, weights: Mapping[str, Tensor]) -> dict[str, Tensor | None]:
-    return {n: weights[n] + by for n in names}
+def _shift(names: Sequence[str], by: float) -> WeightEdit:
+    return lambda w: {name: w[name] + by for name in names}
 
 
-def _strangeness(median: float) -> float:
+def _distance_from_one(median: float) -> float:
     """Returns the distance of a norm's median weight from 1, its initial value, in powers of two."""
     return abs(log2(max(median, 1e-3)))
 

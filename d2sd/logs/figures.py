@@ -200,9 +200,9 @@ class Figures:
         """Returns the figures for JSON: without ``by_length`` and ``alphas``, and with the load as lowest, median and highest value."""
         load = {name: span(values) if (values := getattr(self, name)) else None for name in LOAD}
         derived = ("alpha", "rate", "draft_length", "drafts", "undrafted", "step_seconds")
-        known = asdict(self) | {name: getattr(self, name) for name in derived} | load
-        del known["by_length"], known["alphas"]
-        return known
+        data = asdict(self) | {name: getattr(self, name) for name in derived} | load
+        del data["by_length"], data["alphas"]
+        return data
 
 
 def milliseconds(seconds: float) -> str:
@@ -215,6 +215,8 @@ def span(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 # Equations between the values that programs print.
+
+Values = dict[str, Any]  # values of a row by name
 
 
 def _of_counts(counts: Sequence[int], steps: float, drafted: float) -> tuple[float, ...] | None:
@@ -283,7 +285,7 @@ EQUATIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
 NEEDS = [(wanted, frozenset(signature(formula).parameters), formula) for wanted, formula in EQUATIONS]
 
 
-def solve(known: dict[str, Any]) -> None:
+def solve(known: Values) -> None:
     """Adds all values that the equations give."""
     size = -1
     while size < len(known):
@@ -299,7 +301,7 @@ def solve(known: dict[str, Any]) -> None:
                 known[wanted] = value
 
 
-def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
+def figures_of(engine: str, unit: Unit, known: Values) -> Figures:
     """Returns the figures of a request or a row from its values, among them the names of its models."""
     known = {"prompts": 0.0} | {name: value for name, value in known.items() if value is not None}
     if known.get("tokens_per_second") == 0:
@@ -307,7 +309,7 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
     if known.get("drafted") == 0:
         known = {name: value for name, value in known.items() if name not in DRAFTS}
     solve(known)
-    figures: dict[str, Any] = {
+    figures: Values = {
         field.name: (value,) if field.name in LOAD else round(value) if field.name in WHOLE else value
         for field in fields(Figures)
         if (value := known.get(field.name)) is not None
@@ -315,7 +317,7 @@ def figures_of(engine: str, unit: Unit, known: dict[str, Any]) -> Figures:
     return Figures(engine=engine, unit=unit, requests=int(unit == "request"), **figures)
 
 
-def row_of(engine: str, unit: Unit, known: dict[str, Any]) -> Iterator[Figures]:
+def row_of(engine: str, unit: Unit, known: Values) -> Iterator[Figures]:
     """Yields the figures of a row like ``figures_of``, unless there are none, or they contradict each other."""
     row = figures_of(engine, unit, known)
     wrong = (row.accepted or 0) > (row.drafted or inf) or (row.alpha or 0.0) > 1.01 + (row.draft_length or inf)
@@ -334,18 +336,18 @@ def joined(rows: Sequence[Figures]) -> Figures:
     if len(rows) == 1:
         return rows[0]
     columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Figures)}
-    sums: dict[str, Any] = {name: None if None in columns[name] else sum(columns[name]) for name in SUMS}
+    sums: Values = {name: None if None in columns[name] else sum(columns[name]) for name in SUMS}
     weights = columns["steps"] if sums["steps"] else [one or 1 for one in columns["at_once"]]
 
     def mean(values: Iterable[float | None]) -> float | None:
-        known = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
-        over = sum(weight for _, weight in known)
-        return sum(value * weight for value, weight in known) / over if over else None
+        pairs = [(value, weight) for value, weight in zip(values, weights, strict=True) if value is not None]
+        total = sum(weight for _, weight in pairs)
+        return sum(value * weight for value, weight in pairs) / total if total else None
 
     # requests with shorter drafts accepted nothing at later positions
     positions = max(map(len, columns["by_position"]))
     padded = [shares and (*shares, *[0.0] * (positions - len(shares))) for shares in columns["by_position"]]
-    lists: dict[str, Any] = {name: tuple(chain(*columns[name])) for name in ("by_length", *LOAD)}
+    lists: Values = {name: tuple(chain(*columns[name])) for name in ("by_length", *LOAD)}
     speeds = [speed for speed in columns["tokens_per_second"] if speed]
     whole = replace(
         rows[0], **sums, **lists,
@@ -384,20 +386,20 @@ def of_trace(trace: Trace) -> Figures:
             lengths.append((length, step.actual_boundary + 1))
     steps = len(lengths)
     positions = max(-(-drafted // (steps or 1)), len(reached))
-    known = {
+    values = {
         "model": trace.header["models"].get("target"), "steps": steps, "drafted": drafted, "accepted": reached.total(), "reached": [reached[k] for k in range(positions)],
         "by_length": tuple(lengths), "predicted": len(trace.token_ids), "seconds": (trace.finished and trace.finished.seconds) or None,
     }  # fmt: skip
-    return figures_of(str(trace.header["method"]), "request", known)
+    return figures_of(str(trace.header["method"]), "request", values)
 
 
-def sources_of(found: Iterable[Trace | Figures], log: str = "") -> list[Figures]:
+def sources_of(requests: Iterable[Trace | Figures], log: str = "") -> list[Figures]:
     """Returns the figures of each source of a log, at most ``MAX_SOURCES``; sources without drafts come last.
 
     log: name of the log, if there are several. Raises ``InputError`` if the log has no figures.
     """
     rows, room = list[Figures](), MAX_LENGTHS
-    for one in found:
+    for one in requests:
         row = of_trace(one) if isinstance(one, Trace) else one
         rows.append(replace(row, by_length=row.by_length[:room]))
         room -= len(rows[-1].by_length)
@@ -432,12 +434,12 @@ def by_source(rows: Sequence[Figures]) -> list[list[Figures]]:
     # the length of their longest draft. A line that was cut when it was pasted lists no positions.
     usual = {kind(row): len(row.by_position) for row in rows if row.by_position}
     # kinds with intervals whose steps or load are known; intervals of other kinds are not joined
-    known = {kind(row) for row in rows if row.steps is not None or row.at_once is not None}
+    joined_kinds = {kind(row) for row in rows if row.steps is not None or row.at_once is not None}
     groups: dict[tuple[object, ...], list[Figures]] = {}
     for row in rows:
         positions = (len(row.by_position) or usual.get(kind(row))) if row.unit == "interval" else None
         # settings may differ between benchmarks, and between starts of a server, so each benchmark and start is a group
-        alone = row.unit in ("benchmark", "running") or (row.unit == "interval" and kind(row) not in known)
+        alone = row.unit in ("benchmark", "running") or (row.unit == "interval" and kind(row) not in joined_kinds)
         groups.setdefault((*kind(row), positions, len(groups) if alone else None), []).append(row)
     return list(groups.values())
 
@@ -457,25 +459,25 @@ def _deduced_drafted(rows: Sequence[Figures]) -> float | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _with_drafters(found: Sequence[Figures]) -> Iterator[Figures]:
+def _with_drafters(sources: Sequence[Figures]) -> Iterator[Figures]:
     """Yields the figures. Figures of llama.cpp's requests are completed by the totals of their drafter since the program started."""
-    counters = [one for one in found if one.kind == ("llama.cpp", "running") and one.steps]
-    for own in found:
-        if own.kind == ("llama.cpp", "running"):
+    counters = [one for one in sources if one.kind == ("llama.cpp", "running") and one.steps]
+    for source in sources:
+        if source.kind == ("llama.cpp", "running"):
             continue
-        used = [c for c in counters if c.start == own.start]
-        if own.kind == ("llama.cpp", "request") and own.drafts and used:
-            own = replace(own, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
+        used = [c for c in counters if c.start == source.start]
+        if source.kind == ("llama.cpp", "request") and source.drafts and used:
+            source = replace(source, draft_seconds=sum(c.draft_seconds or 0.0 for c in used) or None)
             if len(used) == 1:
                 (since,) = used
                 counters.remove(since)
                 # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
-                ended = own.drafted == since.drafted and (since.steps or 0) > (own.steps or 0)
-                partly = (own.rate or 0.0) > ALL > (since.rate or 0.0)
-                counts = since if ended or partly or not own.steps else own
-                own = replace(
-                    own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position, stated_rate=own.rate,
+                ended = source.drafted == since.drafted and (since.steps or 0) > (source.steps or 0)
+                partly = (source.rate or 0.0) > ALL > (since.rate or 0.0)
+                counts = since if ended or partly or not source.steps else source
+                source = replace(
+                    source, drafter=source.drafter or since.drafter, by_position=source.by_position or since.by_position, stated_rate=source.rate,
                     steps=counts.steps, drafted=counts.drafted, accepted=counts.accepted, stated_alpha=counts.stated_alpha,
                 )  # fmt: skip
-        yield own
+        yield source
     yield from counters

@@ -166,12 +166,12 @@ SIGNS = (
 )  # fmt: skip
 
 
-def begins(line: str) -> Form | None:
+def form_of(line: str) -> Form | None:
     """Returns the form of the row that begins with this line; None if no row does."""
     if any(sign in line for sign in SIGNS):  # fast test that rejects most lines
         for forms, pattern in BEGINS:
-            if found := pattern.search(line):
-                return forms[(found.lastindex or 1) - 1]
+            if match := pattern.search(line):
+                return forms[(match.lastindex or 1) - 1]
     return None
 
 
@@ -202,9 +202,9 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Returns a pattern that matches any of these patterns, in wrapped lines too. A value's group has its name, ``__`` and a number."""
 
     def pattern(number: int, text: str) -> str:
-        def group(found: re.Match[str]) -> str:
-            form = COUNT if found[1] in COUNTS else f"{NUMBER}{ALONE}"
-            return rf"\s*(?P<{found[1]}__{number}>{WORDS.get(found[1], (form,))[0]})"
+        def group(match: re.Match[str]) -> str:
+            form = COUNT if match[1] in COUNTS else f"{NUMBER}{ALONE}"
+            return rf"\s*(?P<{match[1]}__{number}>{WORDS.get(match[1], (form,))[0]})"
 
         return re.sub(r"<(\w+)>", group, text.replace(" ", r"\s"))
 
@@ -216,8 +216,8 @@ PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in (*FOR
 
 def values(pattern: re.Pattern[str], text: str) -> Iterator[tuple[str, Any]]:
     """Yields the names and values that a pattern of ``PATTERNS`` finds, in order."""
-    for found in pattern.finditer(text):
-        for group, value in found.groupdict().items():
+    for match in pattern.finditer(text):
+        for group, value in match.groupdict().items():
             name = group.rpartition("__")[0]
             if value is None:
                 continue

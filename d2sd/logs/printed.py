@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
 
-from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Figures, Unit, row_of
-from d2sd.logs.forms import PATTERNS, Form, begins, values
+from d2sd.logs.figures import ENGINE, MAX_POSITIONS, Figures, Unit, Values, row_of
+from d2sd.logs.forms import PATTERNS, Form, form_of, values
 
 MAX_LINE = 20_000  # characters; the middle of longer lines is cut out
 MAX_WAITING = 10_000  # rows held back by ``read_printed``
@@ -66,7 +65,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[Figures]:
 
 
 @dataclass(slots=True)
-class _Found:
+class _Row:
     """A row whose lines are being collected.
 
     before: the lines before the first line of the row.
@@ -76,7 +75,7 @@ class _Found:
     form: Form
     lines: list[str]
     before: str
-    stated: dict[str, Any]
+    stated: Values
 
     def takes(self, form: Form | None, line: str) -> bool:
         """Returns whether a line that may begin a row of ``form`` is instead a part of this row."""
@@ -85,17 +84,17 @@ class _Found:
         if not form.drafts:  # llama.cpp's examples print two eval times in a row, of drafter and target
             return form.fields is not self.form.before
         fields = PATTERNS[form][0]
-        known = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
-        return form is self.form and not known & {name for name, _ in values(fields, line)}
+        collected = {name for name, _ in values(fields, "\n".join(self.lines)[-MAX_LINE:])} - {"at"}
+        return form is self.form and not collected & {name for name, _ in values(fields, line)}
 
     def figures(self) -> Iterator[Figures]:
         """Yields the figures of the row, if it has any."""
         form, (fields, before) = self.form, PATTERNS[self.form]
-        own = list(values(fields, "\n".join(self.lines)))
+        row_values = list(values(fields, "\n".join(self.lines)))
         # of a repeated value, the first one in the row counts, or else the last one before the row
-        known = dict(values(before, self.before)) | dict(reversed(own))
-        if at := tuple(value for name, value in own if name == "at")[:MAX_POSITIONS]:
-            known["by_position"] = at
+        known = dict(values(before, self.before)) | dict(reversed(row_values))
+        if shares_by_position := tuple(value for name, value in row_values if name == "at")[:MAX_POSITIONS]:
+            known["by_position"] = shares_by_position
         alpha, shares = known.get("stated_alpha"), known.get("by_position", ())
         if alpha and abs(1 + sum(shares) - alpha) > ROUNDED * (1 + len(shares)):  # the line was cut
             known["by_position"] = None
@@ -123,8 +122,8 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 def _rows(lines: Iterable[str]) -> Iterator[Figures]:
     """Yields the rows in the order of their ends; rows of ``/metrics`` pages come last."""
     pages: Pages = {}
-    row: _Found | None = None
-    stated: dict[str, Any] = {}
+    row: _Row | None = None
+    stated: Values = {}
     recent: deque[str] = deque(maxlen=AROUND)
     timed, previous = set[str](), ""
     for line in _split(lines):
@@ -138,7 +137,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
         if sample := SAMPLE.match(line):
             yield from _add_sample(pages, sample)
             continue
-        form = begins(line)
+        form = form_of(line)
         if form is not None and TIMED.search(line):
             again, previous = line in timed and line != previous, line
             if again:  # pasted twice
@@ -154,7 +153,7 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
             row = None
         if form is not None:
             stated["start"] = stated.get("start", 0) + form.quoted
-            row = _Found(form, [line], "\n".join(recent), dict(stated))
+            row = _Row(form, [line], "\n".join(recent), dict(stated))
             recent.clear()
         elif row is not None:
             row.lines.append(line)
@@ -163,26 +162,26 @@ def _rows(lines: Iterable[str]) -> Iterator[Figures]:
         stated |= _stated(line)
     if row is not None:
         yield from row.figures()
-    for key, own in pages.items():
-        yield from _page_rows(key, own)
+    for key, samples in pages.items():
+        yield from _page_rows(key, samples)
 
 
-def _stated(line: str) -> dict[str, Any]:
+def _stated(line: str) -> Values:
     """Returns the names of target and drafter, and the number of drafted tokens per step, if a line states them."""
-    found: dict[str, Any] = {}
+    stated: Values = {}
     if "draft" in line or "spec" in line:
         for option in DRAFTED_OPTION.finditer(line):
-            found["option"] = int(option[2]) - (option["root"] is not None)
+            stated["option"] = int(option[2]) - (option["root"] is not None)
     if "model" in line and STARTED.search(line):
         names = MODEL.findall(line)
         others = list(dict.fromkeys(name for key, name in names if "draft" not in key))
         # a drafter is labelled "draft" or is the second name
         drafters = [*(name for key, name in names if "draft" in key), *others[1:]]
         if others:
-            found |= {"model": others[0], "drafter": None}
+            stated |= {"model": others[0], "drafter": None}
         if drafters:
-            found["drafter"] = drafters[0]
-    return found
+            stated["drafter"] = drafters[0]
+    return stated
 
 
 # Pages of ``/metrics``, in Prometheus' text format.
@@ -211,21 +210,21 @@ def _add_sample(pages: Pages, sample: re.Match[str]) -> Iterator[Figures]:
     """Adds a line of a page. Yields the rows of the page before, if a new page begins."""
     labels: dict[str, str] = dict(LABEL.findall(sample[3] or ""))
     key = sample[1], labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:5]
-    metric, value, at = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
-    position = 1 + int(at) if at.isdecimal() and len(at) < 5 else 0
-    known = metric in VALUES and 0 <= value < MOST and position <= MAX_POSITIONS
-    if not known or (key not in pages and len(pages) == MAX_SERIES):
+    metric, value, label = sample[2].removesuffix("_total"), float(sample[4]), labels.get("position", "")
+    position = 1 + int(label) if label.isdecimal() and len(label) < 5 else 0
+    accepted = metric in VALUES and 0 <= value < MOST and position <= MAX_POSITIONS
+    if not accepted or (key not in pages and len(pages) == MAX_SERIES):
         return
-    own = pages.setdefault(key, [{}])
-    if VALUES[metric] in BEGINNING and (metric, position) in own[-1]:
-        yield from _page_rows(key, own)
-        own[:] = [own[-1], {}]
-    own[-1][metric, position] = value
+    series = pages.setdefault(key, [{}])
+    if VALUES[metric] in BEGINNING and (metric, position) in series[-1]:
+        yield from _page_rows(key, series)
+        series[:] = [series[-1], {}]
+    series[-1][metric, position] = value
 
 
-def _page_rows(key: tuple[str, str, str], own: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
+def _page_rows(key: tuple[str, str, str], pages: Sequence[dict[tuple[str, int], float]]) -> Iterator[Figures]:
     """Yields the totals of the last page, and the interval since the page before."""
-    (program, model, replica), page, before = key, own[-1], own[-2] if len(own) > 1 else {}
+    (program, model, replica), page, before = key, pages[-1], pages[-2] if len(pages) > 1 else {}
     engine = "llama.cpp" if program == "llamacpp" else program
     since = {at: value - before.get(at, 0.0) for at, value in page.items() if VALUES[at[0]] in COUNTERS}
     units: list[tuple[Unit, Mapping[tuple[str, int], float]]] = [
@@ -234,8 +233,8 @@ def _page_rows(key: tuple[str, str, str], own: Sequence[dict[tuple[str, int], fl
     if before and max(since.values(), default=0.0) > 0 <= min(since.values()):
         units.append(("interval", page | since))
     for unit, values_of in units:
-        known: dict[str, Any] = {VALUES[metric]: value for (metric, at), value in values_of.items() if not at}
+        row: Values = {VALUES[metric]: value for (metric, at), value in values_of.items() if not at}
         reached = {at: value for (_, at), value in values_of.items() if at}
-        known["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))]
-        known |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else ""}
-        yield from row_of(engine, unit, {name: value for name, value in known.items() if value not in ("", [])})
+        row["reached"] = [reached.get(at, 0.0) for at in range(1, 1 + max(reached, default=0))] or None
+        row |= {"model": model or None, "replica": f"{ENGINE}{int(replica)}" if replica.isdecimal() else None}
+        yield from row_of(engine, unit, row)

@@ -19,9 +19,9 @@ import orjson
 
 from d2sd.errors import InputError
 from d2sd.logs.figures import Figures
-from d2sd.logs.forms import begins
+from d2sd.logs.forms import form_of
 from d2sd.logs.printed import FENCE, MAX_LINE, SAMPLE, read_printed
-from d2sd.logs.replies import STREAM_FIELDS, is_dump, read_dump, read_stream, reader_of, record_in
+from d2sd.logs.replies import STREAM_FIELDS, Fields, is_dump, read_dump, read_stream, reader_of, record_in
 from d2sd.logs.steps import Texts
 from d2sd.trace.files import UNREADABLE, cannot_read, opened
 from d2sd.trace.text import escaped
@@ -105,13 +105,13 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
         record, text = parsed(line), line[:MAX_LINE].decode("utf-8", "replace")
         if isinstance(record, dict) and _is_known(record):
             return False
-        if SAMPLE.match(text) or begins(text):
+        if SAMPLE.match(text) or form_of(text):
             return True
     first = parsed(head[0][1])
     return not isinstance(first, dict) or not {"error", "event"} & first.keys()
 
 
-def _is_known(record: dict[str, Any]) -> bool:
+def _is_known(record: Fields) -> bool:
     return is_dump(record) or "response" in record or reader_of(record) is not None
 
 
@@ -129,16 +129,16 @@ def _requests(records: Iterator[tuple[str, Any]], texts: Texts, bad: Bad | None)
             reply = {**inner, **stated} if isinstance(inner, dict) else record
             if (read := reader_of(reply)) is None:
                 raise InputError(_unknown(where, record))
-            found = read(reply, where).result(texts)
+            result = read(reply, where).result(texts)
         except InputError as error:
             if bad is None:
                 raise
             bad(str(error))
         else:
-            yield found
+            yield result
 
 
-def _unknown(where: str, record: dict[str, Any]) -> str:
+def _unknown(where: str, record: Fields) -> str:
     if "event" in record:
         return f"{where}: this is a line of a trace; open the file as a trace"
     if "error" in record:
@@ -159,12 +159,12 @@ def read_runs(path: str | Path) -> Iterator[Trace]:
         yield from read_traces(path)
         return
     row, runs = None, 0
-    for found in import_log(path):
-        if isinstance(found, Figures):
-            row = row or found
+    for run in import_log(path):
+        if isinstance(run, Figures):
+            row = row or run
         else:
             runs += 1
-            yield found
+            yield run
     if not runs and row is not None:
         raise InputError(
             f"this log holds only totals, no steps ({row}); {row.unknown}. `d2sd trace import FILE` prints all totals, and "

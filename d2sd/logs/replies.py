@@ -34,7 +34,8 @@ PerStep = Annotated[tuple[InStep, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
 
-Record = tuple[str, dict[str, Any]]  # place in the log (for error messages), and fields
+Fields = dict[str, Any]  # fields of a JSON object
+Record = tuple[str, Fields]  # place in the log (for error messages), and fields
 STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
 PARTS = "parts"  # field of a merged reply that holds all its events, in order
 MAX_PARTS = 1_000_000
@@ -53,7 +54,7 @@ def convert(data: Any, kind: type[T], where: str) -> T:
         raise InputError(escaped(f"{field[:200]}: {sentence[:1].lower()}{sentence[1:160]}")) from None
 
 
-def record_in(given: Any, where: str) -> dict[str, Any]:
+def record_in(given: Any, where: str) -> Fields:
     """Returns a record, given as a line of JSON or as its content. Raises ``InputError`` if it is not a JSON object."""
     try:
         data = orjson.loads(given) if isinstance(given, bytes) else given
@@ -73,7 +74,7 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
     A reply ends at ``[DONE]``, before a part with a different ``id``, after a part with llama.cpp's ``stop``, or at the end of
     the file. Raises ``InputError`` for a line that cannot be part of an event stream.
     """
-    parts: list[dict[str, Any]] = []
+    parts: list[Fields] = []
     began = 0  # line of the first part
     for number, line in lines:
         line = line.strip()
@@ -96,12 +97,12 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
         yield f"line {began}", merged(parts)
 
 
-def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+def merged(parts: list[Fields]) -> Fields:
     """Returns one reply from the parts of its stream: joined texts and ids, and the last values of the other fields.
 
     The parts are kept under ``PARTS``, since llama.cpp's steps are computed from their running totals.
     """
-    reply: dict[str, Any] = {name: value for part in parts for name, value in part.items() if value is not None}
+    reply: Fields = {name: value for part in parts for name, value in part.items() if value is not None}
     text, ids, finish = "", list[Any](), None
     for part in parts:
         choice = first_of(part, "choices")
@@ -115,16 +116,14 @@ def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
     return {**reply, "choices": [choice], "content": text, PARTS: parts}
 
 
-def first_of(reply: dict[str, Any], key: str) -> dict[str, Any]:
+def first_of(reply: Fields, key: str) -> Fields:
     """Returns the first entry of a reply's list, such as ``choices``; an empty dict if there is none."""
     entries = reply.get(key)
     first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
-def read_reply(
-    record: dict[str, Any], where: str, engine: str, place: str, stats: dict[str, Any], **more: Any
-) -> Request:
+def read_reply(record: Fields, where: str, engine: str, place: str, stats: Fields, **more: Any) -> Request:
     """Returns the request of a reply. Raises ``InputError`` if its figures contradict each other.
 
     where, place: places of the reply and of its figures in the log, for error messages.
@@ -145,7 +144,7 @@ def read_reply(
     return request
 
 
-def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str, Any]) -> Iterator[str]:
+def _contradictions(request: Request, stats: Fields, reported: Fields) -> Iterator[str]:
     """Yields the contradictions in the figures of a request, each as words that follow the place of the figures.
 
     stats, reported: the figures by key of the engine, and by name.
@@ -155,32 +154,30 @@ def _contradictions(request: Request, stats: dict[str, Any], reported: dict[str,
     figures, accepted, drafted, ids = request.figures, request.accepted, request.drafted, request.output.token_ids
     for key, name in KEYS[figures.engine].items():
         stated, value = stats.get(key), getattr(figures, name.removeprefix("stated_"), None)
-        if (
-            stated
-            and value is not None
-            and name.startswith("stated_")
-            and not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3)
-        ):
+        if not name.startswith("stated_") or not stated or value is None:
+            continue
+        if not isclose(stated, value, rel_tol=1e-3, abs_tol=1e-3):
             yield f".{key}: {stated:g}, but the counts give {value:.4g}"
-    for at, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
+    for step, (a, d) in enumerate(zip(accepted, drafted, strict=False)):
         if a > d:
-            yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
-    parts = dict[str, dict[str, int]]()
+            yield f".per_step_accepted[{step}]: {a} tokens accepted of {d} drafted"
+    totals = list[tuple[str, str, int]]()
     histogram = Counter(dict(enumerate(reported.get("counts", ()))))
     if "counts" in reported:
-        parts[": the histogram"] = {
-            "steps": histogram.total(),
-            "accepted tokens": sum(j * n for j, n in histogram.items()),
-        }
+        part = ": the histogram"
+        totals += [
+            (part, "steps", histogram.total()),
+            (part, "accepted tokens", sum(j * n for j, n in histogram.items())),
+        ]
     if accepted or drafted:
-        parts[".per_step_accepted"] = {"steps": len(accepted), "accepted tokens": sum(accepted)}
-        parts[".per_step_drafted"] = {"steps": len(drafted), "drafted tokens": sum(drafted)}
+        for kind, counts in (("accepted", accepted), ("drafted", drafted)):
+            part = f".per_step_{kind}"
+            totals += [(part, "steps", len(counts)), (part, f"{kind} tokens", sum(counts))]
     if ids is not None:
-        parts[": the output"] = {"tokens": len(ids)}
-    for part, totals in parts.items():
-        for what, total in totals.items():
-            if (stated := reported.get(what.split()[0])) not in (None, total):
-                yield f"{part} has {total} {what}, but {stated} are reported"
+        totals.append((": the output", "tokens", len(ids)))
+    for part, what, total in totals:
+        if (stated := reported.get(what.split()[0])) not in (None, total):
+            yield f"{part} has {total} {what}, but {stated} are reported"
     if accepted and "counts" in reported and histogram != Counter(accepted):
         yield ": the histogram does not match per_step_accepted"
     # a whole output has a token from prefill, and each step's accepted and bonus tokens; the text may end within the last step
@@ -213,19 +210,19 @@ class VllmMetrics(Struct):
     time_to_first_token_ms: Amount | None = None
 
 
-def read_vllm(record: dict[str, Any], where: str) -> Request:
+def read_vllm(record: Fields, where: str) -> Request:
     place = f"{where}: metrics.speculative_decoding"
     metrics = convert(record.get("metrics") or {}, VllmMetrics, f"{where}: metrics")
-    found = metrics.speculative_decoding
-    if found is None:
+    stats = metrics.speculative_decoding
+    if stats is None:
         raise InputError(
             f"{place}: it is missing; start the server with --per-request-spec-decode-metrics detailed and request one output per prompt"
         )
-    if isinstance(histogram := found.acceptance_histogram, dict):
-        found.acceptance_histogram = [histogram.get(j, 0) for j in range(1 + max(histogram, default=-1))]
+    if isinstance(histogram := stats.acceptance_histogram, dict):
+        stats.acceptance_histogram = [histogram.get(j, 0) for j in range(1 + max(histogram, default=-1))]
     return read_reply(
-        record, where, "vllm", place, asdict(metrics) | asdict(found), accepted=found.per_step_accepted or (),
-        drafted=found.per_step_drafted or (), prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
+        record, where, "vllm", place, asdict(metrics) | asdict(stats), accepted=stats.per_step_accepted or (),
+        drafted=stats.per_step_drafted or (), prefill_seconds=(metrics.time_to_first_token_ms or 0.0) / 1e3,
     )  # fmt: skip
 
 
@@ -248,7 +245,7 @@ class SglangDetails(Struct):
 OLDER = {"spec_accept_token_num": "spec_num_correct_drafts", "spec_draft_token_num": "spec_num_proposed_drafts"}
 
 
-def read_sglang(record: dict[str, Any], where: str) -> Request:
+def read_sglang(record: Fields, where: str) -> Request:
     place, details = next(_sglang_details(record), ("sglext.spec_tokens_details", None))
     place = f"{where}: {place}"
     if details is None:
@@ -258,7 +255,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Request:
     return read_reply(record, where, "sglang", place, asdict(convert(details, SglangDetails, place)))
 
 
-def _sglang_details(record: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def _sglang_details(record: Fields) -> Iterator[tuple[str, Any]]:
     """Yields places of SGLang's figures of drafts, and their contents."""
     extra = record.get("sglext")
     if isinstance(extra, dict) and "spec_tokens_details" in extra:
@@ -292,25 +289,25 @@ class Part(Struct):
     content: str | None = None
 
 
-def read_llamacpp(record: dict[str, Any], where: str) -> Request:
+def read_llamacpp(record: Fields, where: str) -> Request:
     place = f"{where}: timings"
-    found = convert(record.get("timings"), Timings, place)
+    timings = convert(record.get("timings"), Timings, place)
     parts = convert(record.get(PARTS, []), list[Part], f"{where}: {PARTS}")
-    if not found.draft_n and not parts:
+    if not timings.draft_n and not parts:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
-    if found.draft_n_accepted > found.predicted_n:
+    if timings.draft_n_accepted > timings.predicted_n:
         raise InputError(
-            f"{place}.draft_n_accepted: {found.draft_n_accepted} tokens, but the output has {found.predicted_n}"
+            f"{place}.draft_n_accepted: {timings.draft_n_accepted} tokens, but the output has {timings.predicted_n}"
         )
     steps = _streamed_steps(parts)
     ids = [token for part in parts for token in part.tokens or ()]
     if steps.get("pieces"):
         record = record | {"choices": [first_of(record, "choices") | {"token_ids": ids}]}
-    stats = asdict(found) | {"prompt_tokens": found.prompt_n + found.cache_n}
-    return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=found.prompt_ms / 1e3, **steps)
+    stats = asdict(timings) | {"prompt_tokens": timings.prompt_n + timings.cache_n}
+    return read_reply(record, where, "llama.cpp", place, stats, prefill_seconds=timings.prompt_ms / 1e3, **steps)
 
 
-def _streamed_steps(parts: Sequence[Part]) -> dict[str, Any]:
+def _streamed_steps(parts: Sequence[Part]) -> Fields:
     """Returns the steps of a streamed reply, as fields of ``Request``; empty if the steps cannot be separated.
 
     Parts with the same ``predicted_ms`` belong to one step. The totals of a step minus those of the previous step give the step's
@@ -334,7 +331,7 @@ def _streamed_steps(parts: Sequence[Part]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def reader_of(reply: dict[str, Any]) -> Callable[[dict[str, Any], str], Request] | None:
+def reader_of(reply: Fields) -> Callable[[Fields, str], Request] | None:
     """Returns the function that reads a reply, given its place in the log; None if the engine is unknown."""
     if "sglext" in reply or any(_sglang_details(reply)):
         return read_sglang
@@ -367,13 +364,13 @@ class DumpedStep(Struct):
     seq: Count = 0
 
 
-def is_dump(record: dict[str, Any]) -> bool:
+def is_dump(record: Fields) -> bool:
     return {"n_draft", "n_accepted", "pos"} <= record.keys()
 
 
 def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figures]:
     """Yields one trace per sequence. If the step number of a ``seq`` does not increase, a new sequence begins."""
-    found: dict[int, list[tuple[str, DumpedStep]]] = {}
+    open_sequences: dict[int, list[tuple[str, DumpedStep]]] = {}
     for where, record in records:
         step = convert(record, DumpedStep, f"{where}: step")
         stated = [(at, at < step.n_accepted) for at in range(step.n_draft)]
@@ -382,12 +379,12 @@ def read_dump(records: Iterator[Record], texts: Texts) -> Iterator[Trace | Figur
                 f"{where}: pos: it must have n_draft = {step.n_draft} entries, i must count from 0, and acc must be true "
                 f"only in the first n_accepted = {step.n_accepted}"
             )
-        if step.seq in found and step.step <= found[step.seq][-1][1].step:
-            yield _dumped_trace(found.pop(step.seq), texts)
-        if len(found) == MAX_SEQUENCES and step.seq not in found:
+        if step.seq in open_sequences and step.step <= open_sequences[step.seq][-1][1].step:
+            yield _dumped_trace(open_sequences.pop(step.seq), texts)
+        if len(open_sequences) == MAX_SEQUENCES and step.seq not in open_sequences:
             raise InputError(f"{where}: seq: more than {MAX_SEQUENCES} sequences are open at once")
-        found.setdefault(step.seq, []).append((where, step))
-    for steps in found.values():
+        open_sequences.setdefault(step.seq, []).append((where, step))
+    for steps in open_sequences.values():
         yield _dumped_trace(steps, texts)
 
 

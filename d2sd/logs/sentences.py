@@ -49,118 +49,116 @@ BREAKS_OFF = ("first only", "window", "block")
 FALLS = ("block", "window", "position")
 
 
-class Said(NamedTuple):
+class Sentence(NamedTuple):
     """A sentence. tries: keys of ``TRIES``, likeliest first; empty if the sentence names nothing unusual."""
 
     text: str
     tries: tuple[str, ...] = ()
 
 
-def tries(said: Sequence[Said]) -> list[str]:
+def tries(said: Sequence[Sentence]) -> list[str]:
     """Returns the things to try."""
     return [TRIES[name] for name in [*dict.fromkeys(name for one in said for name in one.tries)][:MOST_TRIES]]
 
 
-def names_fault(said: Sequence[Said]) -> bool:
+def names_fault(said: Sequence[Sentence]) -> bool:
     """Returns whether a sentence names something unusual; a high load is not a fault."""
     return any(name != "busy" for one in said for name in one.tries)
 
 
-def sentences(p: Figures) -> Iterator[Said]:
+def sentences(source: Figures) -> Iterator[Sentence]:
     """Yields the sentences about the figures of one source."""
-    yield Said(f"{p}.")
-    if p.failures:
-        yield Said(
-            f"The drafter failed {count(p.failures, 'time')} (“llama_decode returned -1”), and nothing was drafted in these steps.",
+    yield Sentence(f"{source}.")
+    if source.failures:
+        yield Sentence(
+            f"The drafter failed {count(source.failures, 'time')} (“llama_decode returned -1”), and nothing was drafted in these steps.",
             ("drafter fails",),
         )
-    if not p.drafts:
-        yield from _load(p)
+    if not source.drafts:
+        yield from _load(source)
         return
-    yield from _times(p)
-    said = [*_acceptance(p), *_nothing_at_times(p), *_falls_with_length(p)]
+    yield from _times(source)
+    said = [*_acceptance(source), *_nothing_at_times(source), *_falls_with_length(source)]
     unusual = [one.tries for one in said if one.tries]
     for one in said:
-        yield Said(one.text, ("handover", *one.tries)) if one.tries and p.remote_prefill else one
-    yield from _load(p)
+        yield Sentence(one.text, ("handover", *one.tries)) if one.tries and source.remote_prefill else one
+    yield from _load(source)
     if all(names == SIMPLE_LOW for names in unusual):
-        yield from _fewer(p)
-    elif _too_long(p) and (p.alpha or 0.0) >= GAINING and {*unusual} <= {SIMPLE_LOW, BREAKS_OFF, FALLS}:
-        yield from _fewer(p, "until the cause is found, ")
-    if not unusual and (p.steps is None or p.steps >= ENOUGH):
-        yield from _more(p)
-    if p.steps and p.steps < FEW_STEPS and p.alpha:
-        yield Said(f"The log has only {count(p.steps, 'step')}: figures may differ on other text.")
-    if p.undrafted:
-        yield Said(
-            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
-            f"{p.tokens_per_step:.2f} tokens per step."
+        yield from _fewer(source)
+    elif _too_long(source) and (source.alpha or 0.0) >= GAINING and {*unusual} <= {SIMPLE_LOW, BREAKS_OFF, FALLS}:
+        yield from _fewer(source, "until the cause is found, ")
+    if not unusual and (source.steps is None or source.steps >= ENOUGH):
+        yield from _more(source)
+    if source.steps and source.steps < FEW_STEPS and source.alpha:
+        yield Sentence(f"The log has only {count(source.steps, 'step')}: figures may differ on other text.")
+    if source.undrafted:
+        yield Sentence(
+            f"{source.undrafted} of {source.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
+            f"{source.tokens_per_step:.2f} tokens per step."
         )
-    if _is_whole(p):
-        yield Said(
+    if _is_whole(source):
+        yield Sentence(
             "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other "
             "text, α is lower."
         )
-    if p.kind == ("llama.cpp", "request") and max(p.rate or 0.0, p.stated_rate or 0.0) > WHOLE:
-        yield Said(
+    if source.kind == ("llama.cpp", "request") and max(source.rate or 0.0, source.stated_rate or 0.0) > WHOLE:
+        yield Sentence(
             "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The “statistics” lines of its "
             "log count all drafts."
         )
-    if p.alpha and p.alpha > 2.5 and p.draft_length and (p.rate or 1.0) < 0.25:
-        yield Said(RATE)
-    yield from map(Said, published_alpha(p.drafter, p.model))
+    if source.alpha and source.alpha > 2.5 and source.draft_length and (source.rate or 1.0) < 0.25:
+        yield Sentence(RATE)
+    yield from map(Sentence, published_alpha(source.drafter, source.model))
 
 
-def _acceptance(p: Figures) -> Iterator[Said]:
+def _acceptance(source: Figures) -> Iterator[Sentence]:
     """Yields sentences about acceptance; at most one of them is about the shape of acceptance by position."""
-    shares = p.by_position
+    shares = source.by_position
     if not shares:
-        yield _of_alpha(p)
+        yield _of_alpha(source)
         return
-    first, upper = shares[0], _upper(shares[0], p.steps)
-    if upper < 2 * NONE and first < NONE:
-        yield Said(
-            f"Position 1 is accepted in {percent(first)} of the steps: almost never. Even a weak drafter reaches more.",
+    share, upper = shares[0], _upper(shares[0], source.steps)
+    if upper < 2 * NONE and share < NONE:
+        yield Sentence(
+            f"Position 1 is accepted in {percent(share)} of the steps: almost never. Even a weak drafter reaches more.",
             NEVER,
         )
         return
-    if not p.equally_long:
-        yield Said(
-            f"Drafts have different lengths, {p.draft_length:.3g} tokens on average and at most {len(shares)}. In steps with a shorter draft, "
+    if not source.equally_long:
+        yield Sentence(
+            f"Drafts have different lengths, {source.draft_length:.3g} tokens on average and at most {len(shares)}. In steps with a shorter draft, "
             "the last positions are not drafted, so acceptance there looks lower than it is."
         )
         return
-    shape = [*_shape(p)]
+    shape = [*_shape(source)]
     yield from shape
     if upper < LOW:
-        yield Said(f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW)
-    elif len(shares) == 1 and round(p.draft_length or 0) != 1:
-        yield _of_alpha(p)
+        yield Sentence(f"Position 1 is accepted in {percent(share)} of the steps, which is low.", SIMPLE_LOW)
+    elif len(shares) == 1 and round(source.draft_length or 0) != 1:
+        yield _of_alpha(source)
     elif not shape:
-        yield Said("Acceptance by position looks normal.")
+        yield Sentence("Acceptance by position looks normal.")
 
 
-def _of_alpha(p: Figures) -> Said:
+def _of_alpha(source: Figures) -> Sentence:
     """Returns a sentence about α, if acceptance by position is unknown."""
-    length = p.draft_length or 0.0
+    length = source.draft_length or 0.0
     drafted = round(length)
-    if p.alpha is None:
-        return Said(NO_ALPHA)
-    if p.alpha < 1 + 2 * NONE and not p.by_position:
-        return Said(f"Almost nothing is accepted: α is {p.alpha:.2f}.", NEVER)
+    if source.alpha is None:
+        return Sentence(NO_ALPHA)
+    if source.alpha < 1 + 2 * NONE and not source.by_position:
+        return Sentence(f"Almost nothing is accepted: α is {source.alpha:.2f}.", NEVER)
     if length and drafted < 1:
-        return Said(f"Few steps have a draft: {length:.2g} tokens are drafted per step on average.")
+        return Sentence(f"Few steps have a draft: {length:.2g} tokens are drafted per step on average.")
     if not 1 <= drafted <= MOST_DRAFTED:
-        return Said(NO_DRAFTED)
-    rate = _constant_rate(p.alpha - 1, drafted)
-    said = (
-        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time."
-    )
-    if rate < LOW and (p.steps is None or p.steps >= ENOUGH):
-        return Said(f"{said} This is low and limits the gain of drafting.", SIMPLE_LOW)
+        return Sentence(NO_DRAFTED)
+    rate = _constant_rate(source.alpha - 1, drafted)
+    said = f"α is {source.alpha:.2f} of at most {drafted + 1}, as if every position were accepted {percent(rate)} of the time."
+    if rate < LOW and (source.steps is None or source.steps >= ENOUGH):
+        return Sentence(f"{said} This is low and limits the gain of drafting.", SIMPLE_LOW)
     if abs(drafted - length) > 0.1:
         said = f"Drafts have different lengths, {length:.3g} tokens on average."
-    return Said(f"{said} This log has no acceptance by position.")
+    return Sentence(f"{said} This log has no acceptance by position.")
 
 
 def _upper(share: float, steps: int | None) -> float:
@@ -168,17 +166,17 @@ def _upper(share: float, steps: int | None) -> float:
     return wilson(share, steps)[1] if steps else share
 
 
-def _shape(p: Figures) -> Iterator[Said]:
+def _shape(source: Figures) -> Iterator[Sentence]:
     """Yields a sentence about the position where acceptance ends or falls, if there is one."""
-    shares, steps, last = p.by_position, p.steps, p.last_accepted
+    shares, steps, last = source.by_position, source.steps, source.last_accepted
     rest = len(shares) - last
     # onward[k]: of the steps that accept position k + 1, the share that also accepts position k + 2
     onward = [b / a for a, b in pairwise(shares[:last])]
     reach = [share * (steps or 1000) for share in shares]
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
-        yield Said(
+        yield Sentence(
             f"Position 1 is accepted in {percent(shares[0])} of the steps, but only {percent(shares[1] / shares[0])} of these steps accept "
-            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW and not _too_long(p) else ''}",
+            f"position 2: drafts break off after the first token.{' Until the cause is found, draft 1 token.' if shares[0] >= LOW and not _too_long(source) else ''}",
             BREAKS_OFF,
         )
         return
@@ -192,7 +190,7 @@ def _shape(p: Figures) -> Iterator[Said]:
             if expected >= 3
             else f"So few steps reach position {last} that a smooth decay could also end there; a longer log would show whether it does."
         )
-        yield Said(
+        yield Sentence(
             f"Acceptance ends at position {last} of {len(shares)}: {rest} drafted positions were never accepted. {count(last, 'drafted token')} "
             f"per step (γ = {last + 1}) would have committed the same tokens with less work. {chance}",
             ("window", "block", "position"),
@@ -201,7 +199,7 @@ def _shape(p: Figures) -> Iterator[Said]:
     for k in range(1, len(onward)):
         usual = median(onward[:k])
         if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
-            yield Said(
+            yield Sentence(
                 f"Acceptance falls at position {k + 2}: {percent(onward[k])} of the steps that reach this position accept it, compared with "
                 f"{percent(usual)} (median) at the positions before.",
                 FALLS,
@@ -209,22 +207,22 @@ def _shape(p: Figures) -> Iterator[Said]:
             return
 
 
-def _nothing_at_times(p: Figures) -> Iterator[Said]:
+def _nothing_at_times(source: Figures) -> Iterator[Sentence]:
     """Yields a sentence about intervals in which nothing is accepted, if tokens are accepted in other intervals."""
-    others = [alpha for alpha in p.alphas if alpha >= 1 + NONE]
-    times = len(p.alphas) - len(others)
-    if p.unit == "interval" and times > 1 and others:
-        yield Said(
-            f"In {times} of {len(p.alphas)} intervals, nothing is accepted; in the others, α is {fmean(others):.2f} on average.",
+    others = [alpha for alpha in source.alphas if alpha >= 1 + NONE]
+    times = len(source.alphas) - len(others)
+    if source.unit == "interval" and times > 1 and others:
+        yield Sentence(
+            f"In {times} of {len(source.alphas)} intervals, nothing is accepted; in the others, α is {fmean(others):.2f} on average.",
             ("drafter fails",),
         )
 
 
-def _falls_with_length(p: Figures) -> Iterator[Said]:
+def _falls_with_length(source: Figures) -> Iterator[Sentence]:
     """Compares α in texts up to and beyond each length of ``WINDOWS``; yields the largest significant fall."""
     falls = []
     for window in WINDOWS:
-        short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
+        short, long = ([alpha for n, alpha in source.by_length if (n > window) == over] for over in (False, True))
         if min(len(short), len(long)) < ENOUGH:
             continue
         before, after = fmean(short), fmean(long)
@@ -233,7 +231,7 @@ def _falls_with_length(p: Figures) -> Iterator[Said]:
             falls.append((before - after, window, before, after))
     if falls:
         _, window, before, after = max(falls)
-        yield Said(
+        yield Sentence(
             f"Acceptance falls in long texts: α is {before:.2f} in texts up to {window} tokens and {after:.2f} in longer ones. The requests may "
             "differ in more than length; the log of a single long answer would show whether length is the cause.",
             ("window", "position", "language"),
@@ -243,36 +241,38 @@ def _falls_with_length(p: Figures) -> Iterator[Said]:
 # Times and load.
 
 
-def _times(p: Figures) -> Iterator[Said]:
-    if p.step_seconds and p.token_seconds and p.alpha:
-        drafter = f" ({milliseconds(p.draft_seconds)} of it in the drafter)" if p.draft_seconds else ""
-        yield Said(
-            f"A step takes {milliseconds(p.step_seconds)}{drafter}{p.with_requests} and commits {p.tokens_per_step:.2f} tokens: drafting pays only if plain "
-            f"decoding takes more than {milliseconds(p.token_seconds)} per token."
+def _times(source: Figures) -> Iterator[Sentence]:
+    if source.step_seconds and source.token_seconds and source.alpha:
+        drafter = f" ({milliseconds(source.draft_seconds)} of it in the drafter)" if source.draft_seconds else ""
+        yield Sentence(
+            f"A step takes {milliseconds(source.step_seconds)}{drafter}{source.with_requests} and commits {source.tokens_per_step:.2f} tokens: drafting pays only if plain "
+            f"decoding takes more than {milliseconds(source.token_seconds)} per token."
         )
 
 
-def _load(p: Figures) -> Iterator[Said]:
+def _load(source: Figures) -> Iterator[Sentence]:
     """Yields a sentence about the server's load: its effect on drafting or, without drafts or if requests wait, its figures."""
-    (_, running, most), (_, waiting, _), (_, kv_use, fullest) = map(span, (p.running, p.waiting, p.kv_use))
-    parts = [f"{_range(p.running)} running"] if p.running else []
-    parts += [f"{_range(p.waiting)} waiting"] if any(p.waiting) else []
-    parts += [f"KV cache {_range([100 * share for share in p.kv_use])}%"] if fullest >= 0.01 else []
+    (_, running, most), (_, waiting, _), (_, kv_use, fullest) = map(
+        span, (source.running, source.waiting, source.kv_use)
+    )
+    parts = [f"{_range(source.running)} running"] if source.running else []
+    parts += [f"{_range(source.waiting)} waiting"] if any(source.waiting) else []
+    parts += [f"KV cache {_range([100 * share for share in source.kv_use])}%"] if fullest >= 0.01 else []
     load = ", ".join(parts)
     if waiting > 0 and kv_use >= FULL:
-        yield Said(
+        yield Sentence(
             f"The server is full ({load}): requests wait for space in the KV cache, and the drafter's own "
             "cache takes part of it.",
             ("full",),
         )
     elif running >= MANY_RUNNING:
-        yield Said(
+        yield Sentence(
             f"Many requests run at once ({load}): verifying drafted tokens takes time that other requests need, so "
             "drafting gains less, or even slows the server down.",
             ("busy",),
         )
-    elif any(p.waiting) or (not p.drafts and (most > 1 or fullest >= HALF_FULL)):
-        yield Said(f"Load: {load}.")
+    elif any(source.waiting) or (not source.drafts and (most > 1 or fullest >= HALF_FULL)):
+        yield Sentence(f"Load: {load}.")
 
 
 def _range(values: Sequence[float]) -> str:
@@ -283,45 +283,55 @@ def _range(values: Sequence[float]) -> str:
 # How many tokens to draft.
 
 
-def _too_long(p: Figures) -> bool:
-    """Returns whether far more tokens are drafted than accepted, by any cause."""
-    return (p.draft_length or 0.0) >= MANY_DRAFTED and (p.rate or 1.0) < FAR
+def _too_long(source: Figures) -> bool:
+    return (source.draft_length or 0.0) >= MANY_DRAFTED and (source.rate or 1.0) < FAR
 
 
-def _fewer(p: Figures, until: str = "") -> Iterator[Said]:
+def _fewer(source: Figures, until: str = "") -> Iterator[Sentence]:
     """Suggests a shorter draft if it would commit almost as many tokens as now. ``until``: words before the suggestion."""
-    drafted = round(p.draft_length or 0)
-    known = len(p.by_position) > 1
+    drafted = round(source.draft_length or 0)
+    known = len(source.by_position) > 1
     most = MOST_DRAFTED if known else MOST_CHAIN
-    if not MANY_DRAFTED <= drafted <= most or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
+    if (
+        not MANY_DRAFTED <= drafted <= most
+        or source.alpha is None
+        or source.alpha < 1 + NONE
+        or not source.equally_long
+    ):
         return
-    rate = _constant_rate(p.alpha - 1, drafted)
-    brought = list(accumulate(p.by_position if known else (rate**k for k in range(1, drafted + 1))))
+    rate = _constant_rate(source.alpha - 1, drafted)
+    brought = list(accumulate(source.by_position if known else (rate**k for k in range(1, drafted + 1))))
     low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
     if low <= SHORTER * drafted:
-        far = f"{drafted} drafted tokens per step are far too many for α {p.alpha:.2f}. " if _too_long(p) else ""
-        first = f"{high} of {drafted} drafted tokens give" if high > 1 else f"of {drafted} drafted tokens gives"
-        yield Said(
-            f"{far}The first {first} {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
+        far = (
+            f"{drafted} drafted tokens per step are far too many for α {source.alpha:.2f}. "
+            if _too_long(source)
+            else ""
+        )
+        share_words = f"{high} of {drafted} drafted tokens give" if high > 1 else f"of {drafted} drafted tokens gives"
+        yield Sentence(
+            f"{far}The first {share_words} {percent(brought[high - 1] / brought[-1])} of the accepted tokens"
             f"{'' if known else ', if all positions are accepted equally often'}: {until}draft "
             f"{count(low, 'token') if low == high else f'{low} to {high} tokens'}."
         )
 
 
-def _is_whole(p: Figures) -> bool:
+def _is_whole(source: Figures) -> bool:
     """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
-    return (p.draft_length or 0.0) > 1.5 and (p.rate or 0.0) > WHOLE
+    return (source.draft_length or 0.0) > 1.5 and (source.rate or 0.0) > WHOLE
 
 
-def _more(p: Figures) -> Iterator[Said]:
+def _more(source: Figures) -> Iterator[Sentence]:
     """Suggests a longer draft if most of the draft is accepted."""
-    last = p.by_position[-1] if len(p.by_position) > 1 else 0.0
-    if not p.draft_length or not p.equally_long or _is_whole(p):
+    last = source.by_position[-1] if len(source.by_position) > 1 else 0.0
+    if not source.draft_length or not source.equally_long or _is_whole(source):
         return
     if last >= LONGER[0]:
-        yield Said(f"Position {len(p.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}")
-    elif (p.rate or 0.0) >= LONGER[1]:
-        yield Said(f"Most drafted tokens are accepted: {TRY_LONGER}")
+        yield Sentence(
+            f"Position {len(source.by_position)} is still accepted in {percent(last)} of the steps: {TRY_LONGER}"
+        )
+    elif (source.rate or 0.0) >= LONGER[1]:
+        yield Sentence(f"Most drafted tokens are accepted: {TRY_LONGER}")
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
@@ -335,56 +345,64 @@ def _constant_rate(accepted: float, drafted: int) -> float:
 
 # Answers to logs.
 
-Answer = tuple[Figures, list[Said]]  # figures of a source, and what they say
+Answer = tuple[Figures, list[Sentence]]  # figures of a source, and what they say
 ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
 
 
 def answers(sources: Sequence[Figures]) -> list[Answer]:
     """Returns the sentences about each source, with comparisons of the sources."""
-    return [(p, [*sentences(p), *_unequal_engines(p, sources), *_with_and_without(p, sources)]) for p in sources]
+    return [
+        (source, [*sentences(source), *_unequal_engines(source, sources), *_with_and_without(source, sources)])
+        for source in sources
+    ]
 
 
 def as_dict(answer: Answer) -> dict[str, Any]:
     """Returns an answer for JSON."""
-    p, said = answer
+    source, said = answer
     return {
-        "figures": p.to_dict(),
+        "figures": source.to_dict(),
         "sentences": [one.text for one in said],
         "named": names_fault(said),
         "tries": tries(said),
     }
 
 
-def _unequal_engines(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
+def _unequal_engines(source: Figures, sources: Sequence[Figures]) -> Iterator[Sentence]:
     """Compares an engine with others that serve the same model side by side."""
-    same = [q for q in sources if q.replica and (q.kind, q.model) == (p.kind, p.model)]
-    best = max(same, key=lambda q: q.alpha or 0.0, default=p)
+    same = [other for other in sources if other.replica and (other.kind, other.model) == (source.kind, source.model)]
+    best = max(same, key=lambda other: other.alpha or 0.0, default=source)
     # only if every engine is a single source; otherwise the sources differ in another setting too
-    single = len({q.replica for q in same}) == len(same)
-    if p.replica and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
-        yield Said(
-            f"{p.replica.capitalize()} accepts far fewer tokens than {best.replica} of the same model: α {p.alpha:.2f} compared with "
+    single = len({other.replica for other in same}) == len(same)
+    if source.replica and single and source.alpha and best.alpha and source.alpha - 1 < FALL * (best.alpha - 1):
+        yield Sentence(
+            f"{source.replica.capitalize()} accepts far fewer tokens than {best.replica} of the same model: α {source.alpha:.2f} compared with "
             f"{best.alpha:.2f}.",
             ("replica",),
         )
 
 
-def _with_and_without(p: Figures, sources: Sequence[Figures]) -> Iterator[Said]:
+def _with_and_without(source: Figures, sources: Sequence[Figures]) -> Iterator[Sentence]:
     """Compares a source with drafts to each source without drafts under the same load."""
-    for q in sources:
+    for other in sources:
         alike = (
-            q.unit == p.unit
-            and (q.model == p.model or None in (p.model, q.model))
-            and (q.at_once or 1) == (p.at_once or 1)
+            other.unit == source.unit
+            and (other.model == source.model or None in (source.model, other.model))
+            and (other.at_once or 1) == (source.at_once or 1)
         )
-        if q.drafts or not p.drafts or not alike or not (p.token_seconds and p.step_seconds and q.token_seconds):
+        if (
+            other.drafts
+            or not source.drafts
+            or not alike
+            or not (source.token_seconds and source.step_seconds and other.token_seconds)
+        ):
             continue
-        times = q.token_seconds / p.token_seconds
+        times = other.token_seconds / source.token_seconds
         result = f"is {times:.2f} times as fast" if times >= 1 else f"takes {1 / times:.2f} times as long"
-        begin = f"{q.with_requests}, a token".strip(", ").capitalize()
-        yield Said(
-            f"{begin} takes {milliseconds(p.token_seconds)} with drafts and {milliseconds(q.token_seconds)} without: drafting {result}. "
-            f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain steps and commits {p.tokens_per_step:.2f} tokens. "
+        begin = f"{other.with_requests}, a token".strip(", ").capitalize()
+        yield Sentence(
+            f"{begin} takes {milliseconds(source.token_seconds)} with drafts and {milliseconds(other.token_seconds)} without: drafting {result}. "
+            f"A step costs as much as {source.step_seconds / other.token_seconds:.2f} plain steps and commits {source.tokens_per_step:.2f} tokens. "
             "This comparison is valid only if machine, model and kind of prompts were the same."
         )
 
@@ -395,30 +413,30 @@ COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "a
 def side_by_side(sources: Sequence[Figures]) -> list[tuple[str, ...]]:
     """Returns a table of the sources, with the column names as first row; empty if there is only one source."""
     rows = []
-    for p in sources:
+    for source in sources:
         figures: tuple[tuple[float | None, Callable[[float], str]], ...] = (
-            (p.draft_length, "{:.3g}".format), (p.alpha, "{:.2f}".format), (next(iter(p.by_position), None), percent), (p.step_seconds, milliseconds),
-            (p.token_seconds, milliseconds), (p.tokens_per_second, "{:.4g}".format), (p.at_once, "{}".format),
+            (source.draft_length, "{:.3g}".format), (source.alpha, "{:.2f}".format), (next(iter(source.by_position), None), percent), (source.step_seconds, milliseconds),
+            (source.token_seconds, milliseconds), (source.tokens_per_second, "{:.4g}".format), (source.at_once, "{}".format),
         )  # fmt: skip
-        rows.append((p.origin, *("–" if value is None else write(value) for value, write in figures)))
+        rows.append((source.origin, *("–" if value is None else write(value) for value, write in figures)))
     return [COLUMNS, *rows] if len(rows) > 1 else []
 
 
-def report_lines(found: Sequence[Answer]) -> Iterator[str]:
+def report_lines(answered: Sequence[Answer]) -> Iterator[str]:
     """Yields the answers as lines of text. Things to try are listed at the end, each only once."""
     before = set[str]()
-    for _, said in found:
+    for _, said in answered:
         yield from (one.text for one in said if one.text not in before)
         before |= {one.text for one in said if one.text in ONCE}
         yield ""
-    if table := side_by_side([p for p, _ in found]):
+    if table := side_by_side([source for source, _ in answered]):
         yield from (*aligned(table, str.rjust), "")
-    yield from what_to_try(found)
+    yield from what_to_try(answered)
 
 
-def what_to_try(found: Sequence[Answer]) -> list[str]:
+def what_to_try(answered: Sequence[Answer]) -> list[str]:
     """Returns the things to try as lines of a list; empty if there are none."""
-    ideas = dict.fromkeys(one for _, said in found for one in tries(said))
+    ideas = dict.fromkeys(one for _, said in answered for one in tries(said))
     title = "Things to try, with public cases. The figures alone do not show the cause:"
     return [title, *(f"* {one}" for one in ideas)] if ideas else []
 

@@ -20,7 +20,7 @@ import orjson
 from msgspec import Struct
 
 from d2sd.errors import InputError
-from d2sd.logs.replies import convert, first_of, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
+from d2sd.logs.replies import Fields, convert, first_of, read_llamacpp, read_sglang, read_stream, read_vllm, record_in
 from d2sd.logs.steps import Request
 from d2sd.trace.events import Count
 from d2sd.trace.trace import MAX_LINE_BYTES
@@ -52,11 +52,11 @@ class Server:
         self.address = address.rstrip("/").removesuffix("/v1")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
-    def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+    def request(self, path: str, data: Fields | None = None) -> Fields:
         """Returns the JSON reply to a POST of ``data``, or to a GET if ``data`` is None. Raises ``InputError`` if this fails."""
         return record_in(b"".join(self.lines(path, data)), f"{self.address}{path}")
 
-    def lines(self, path: str, data: dict[str, Any] | None) -> Iterator[bytes]:
+    def lines(self, path: str, data: Fields | None) -> Iterator[bytes]:
         """Yields the lines of a reply, with the arguments and errors of ``request``."""
         body, size = None if data is None else orjson.dumps(data), 0
         message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
@@ -102,13 +102,13 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
 
     Raises ``InputError`` if the server does not answer, or does not return figures of drafts.
     """
-    known: dict[str, Any] = {"prompt": prompt}
+    given: Fields = {"prompt": prompt}
     if engine == "vllm":
         options = {"model": served_model(server), "max_tokens": tokens, "temperature": 0, "return_token_ids": True}
-        return read_vllm(server.request("/v1/completions", options | known) | known, "reply")
+        return read_vllm(server.request("/v1/completions", options | given) | given, "reply")
     if engine == "sglang":
         options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
-        return read_sglang(server.request("/generate", options) | known, "reply")
+        return read_sglang(server.request("/generate", options) | given, "reply")
     options = {
         "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True, "return_tokens": True, "cache_prompt": False
     }  # fmt: skip
@@ -116,7 +116,7 @@ def complete(server: Server, engine: str, prompt: str, tokens: int) -> Request:
     pieces = list[Piece]()
     with suppress(InputError):  # older servers return no pieces
         pieces = convert(tokenized.get("tokens"), list[Piece], "tokens")
-    lines = (line for line in enumerate(server.lines("/completion", options | known), 1) if line[1].strip())
+    lines = (line for line in enumerate(server.lines("/completion", options | given), 1) if line[1].strip())
     reply = next((reply for _, reply in read_stream(lines)), {})
-    found = read_llamacpp(reply | known | {"prompt_token_ids": [p.id for p in pieces]}, "reply")
-    return replace(found, prompt_pieces=tuple(str(p.piece) for p in pieces))
+    completed = read_llamacpp(reply | given | {"prompt_token_ids": [p.id for p in pieces]}, "reply")
+    return replace(completed, prompt_pieces=tuple(str(p.piece) for p in pieces))

@@ -53,7 +53,7 @@ class Texts:
         return self._labels[token]
 
     def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
-        labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
+        labels = [self.label(token, f"{where}[{index}]") for index, token in enumerate(tokens)]
         return labels if self._labels is None else [*map(Detokenizer(self._labels.tokenizer).feed, tokens)]
 
 
@@ -237,18 +237,20 @@ class Request:
 
     def _steps(self, tokens: Sequence[Token], before: int) -> Iterator[StepDone]:
         """Yields the steps. before: number of tokens before the output."""
-        at = 1
+        begin = 1
         for number, (a, d) in enumerate(zip(self.accepted, self.drafted, strict=True)):
-            own = tokens[at : at + a + 1]  # fewer in the last step if the text ended within it
-            committed = min(a, len(own))
+            tokens_of_step = tokens[begin : begin + a + 1]  # fewer in the last step if the text ended within it
+            in_text = min(a, len(tokens_of_step))
             # without times per step, only the end of the last step is known
             last = number == len(self.accepted) - 1
             elapsed = self.elapsed[number] if self.elapsed else last * (self.figures.seconds or 0.0)
             chain, confidence, alternatives = (
-                self.drafts[number] if self.drafts else ([*own[:committed], *[NOT_KNOWN] * (d - committed)], (), ())
+                self.drafts[number]
+                if self.drafts
+                else ([*tokens_of_step[:in_text], *[NOT_KNOWN] * (d - in_text)], (), ())
             )
             yield chain_step(
-                number, tokens[at - 1], before + at - 1, chain, a, own[committed] if len(own) > committed else None, in_text=committed,
+                number, tokens[begin - 1], before + begin - 1, chain, a, tokens_of_step[in_text] if len(tokens_of_step) > in_text else None, in_text=in_text,
                 confidence=confidence, alternatives=alternatives, elapsed=elapsed,
             )  # fmt: skip
-            at += a + 1
+            begin += a + 1

@@ -63,13 +63,13 @@ class HeldOut:
         engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)
         prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
         answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))
-        found = cls(target, zip(prompts, answers, strict=True))
-        if not found.lengths:
+        held_out = cls(target, zip(prompts, answers, strict=True))
+        if not held_out.lengths:
             raise InputError(
                 "none of the target's answers to the held-out prompts can be used: they are empty, or different without batching; "
                 "a chat model needs --chat"
             )
-        return found
+        return held_out
 
     def measure(
         self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None

@@ -50,10 +50,6 @@ def train_drafter(settings: BlockTraining) -> None:
     drafter = initial.train().requires_grad_(True)
     if objective.variable_prefix:
         make_second(drafter)
-
-    def choose(prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return draw_blocks(objective, prompt_lengths, lengths, drafter.block_size, generator)
-
     identity = {
         "objective": asdict(objective),
         "block_size": drafter.block_size,
@@ -64,14 +60,14 @@ def train_drafter(settings: BlockTraining) -> None:
     }
     net = DrafterObjective(drafter, material.target, objective)
     kind = "vp" if objective.variable_prefix else "dflash"
-    fit(settings, material, drafter, net, choose, save_drafter, kind, identity)
+    fit(settings, material, net, save_drafter, kind, identity)
 
 
 def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
     target, written = material.target, set(material.data.ids.unique().tolist())
     if settings.start is not None:
-        found: Any = load_drafter(str(settings.start), torch.float32, str(target.device))
-        return found
+        drafter: Any = load_drafter(str(settings.start), torch.float32, str(target.device))
+        return drafter
     mask = mask_id(material.tokenizer, target, written, settings.mask_token)
     return new_drafter(
         target, settings.layers or LAYERS, settings.block_size or BLOCK_SIZE, mask, settings.target_layer_ids
@@ -115,17 +111,6 @@ def make_second(drafter: DFlashDraftModel) -> None:
 # Objective.
 
 
-def draw_blocks(
-    config: BlockObjective, prompt_lengths: Tensor, lengths: Tensor, block_size: int, generator: torch.Generator
-) -> dict[str, Tensor]:
-    """Returns ``anchors``, random positions, and ``prefixes``, lengths of visible prefixes (0 for a first drafter); both (B, A)."""
-    anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
-    prefixes = torch.zeros_like(anchors)
-    if config.variable_prefix:
-        prefixes = draw_prefixes((len(lengths), config.anchors), block_size, config.beta, generator)
-    return {"anchors": anchors, "prefixes": prefixes}
-
-
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Returns (B, count) anchor positions, uniform from the last prompt token to the second-to-last token of the text."""
     low, high = prompt_lengths - 1, lengths - 2
@@ -149,8 +134,8 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
     rows = anchors.repeat_interleave(block_size, dim=1)
     before = torch.arange(context, device=anchors.device) < rows[..., None]
     owner = torch.arange(blocks, device=anchors.device).repeat_interleave(block_size)
-    own = (owner[:, None] == owner).expand(len(anchors), -1, -1)
-    return torch.cat([before, own], dim=-1)[:, None]
+    same_block = (owner[:, None] == owner).expand(len(anchors), -1, -1)
+    return torch.cat([before, same_block], dim=-1)[:, None]
 
 
 def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
@@ -177,12 +162,24 @@ def _attend(
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
+    reads = ("features",)
+
     def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective):
         super().__init__()
         self.drafter, self.config, tokens = drafter, config, drafter.token_ids
         weight = target.lm_head.weight.detach()
         self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
+
+    def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Returns ``anchors``, random positions, and ``prefixes``, lengths of visible prefixes (0 for a first drafter); both (B, A)."""
+        config = self.config
+        anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
+        prefixes = torch.zeros_like(anchors)
+        if config.variable_prefix:
+            shape = (len(lengths), config.anchors)
+            prefixes = draw_prefixes(shape, self.drafter.block_size, config.beta, generator)
+        return {"anchors": anchors, "prefixes": prefixes}
 
     def forward(
         self,
@@ -204,10 +201,10 @@ class DrafterObjective(nn.Module):
         right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
         inside = (anchors[..., None] + torch.arange(gamma, device=ids.device)) < lengths[:, None, None]
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
-        has_label, first = scored.any(-1), scored & (scored.cumsum(-1) == 1)
+        has_label, first_scored = scored.any(-1), scored & (scored.cumsum(-1) == 1)
         metrics = {
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
-            "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
+            "first_accuracy": (right & first_scored).sum() / first_scored.sum().clamp_min(1),
         }
         weights = position_weights(nll, scored)
         return (weights * nll).sum() / weights.sum().clamp_min(1e-6), metrics
@@ -355,8 +352,8 @@ def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
-    own = tokenizer.mask_token  # listed even if it was written, which only poorly trained targets do
-    return [t for n, t in special.items() if t == own or (n not in used and t not in template)]
+    mask = tokenizer.mask_token  # listed even if it was written, which only poorly trained targets do
+    return [t for n, t in special.items() if t == mask or (n not in used and t not in template)]
 
 
 def _closing(tokenizer: Any, target: Any) -> set[int]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from d2sd.errors import InputError, first_line
@@ -18,13 +18,10 @@ from d2sd.folders.fingerprint import fingerprint, write_fingerprint
 from d2sd.folders.loading import supported_config, target_folder, widened_experts
 from d2sd.nets.types import text_config, text_options
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.features import read_features
+from d2sd.train.features import batch_of, read_features
 from d2sd.train.loop import digest, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
-
-# Maps prompt lengths (B,), text lengths (B,) and a generator to random inputs of the objective, by name.
-Choose = Callable[[Tensor, Tensor, torch.Generator], dict[str, Tensor]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,33 +44,22 @@ class Material:
 def fit(
     settings: DrafterTraining,
     material: Material,
-    drafter: Any,
-    objective: nn.Module,
-    choose: Choose,
+    objective: Any,
     save: Callable[[Any, Path], None],
     kind: str,
     identity: dict[str, Any],
 ) -> None:
     """Trains a drafter in place, and saves it in bfloat16. If an earlier run was interrupted, resumes it.
 
-    objective: maps ids (B, S), text lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
-    choose: draws the random inputs of a batch.
+    objective: module with the drafter as ``drafter``. Its method ``draw`` returns random inputs for a batch. Its forward pass maps
+        ids (B, S), text lengths (B,), these inputs, and the target's features that ``reads`` names, to a loss and metrics.
     save: writes a drafter into a folder.
     kind: kind of drafter: ``dflash``, ``vp`` or ``eagle3``.
     identity: values that must be the same as in the interrupted run, besides the loop's settings and the responses.
     """
-    data, loop, features = material.data, settings.loop, None
-    read = ("features", "hidden") if kind == "eagle3" else ("features",)
+    data, loop, drafter, features, measure = material.data, settings.loop, objective.drafter, None, None
     if loop.steps * loop.batch_size >= len(data.ids):  # every response is used, so compute all features first
-        features = read_features(material.target.model, drafter.target_layer_ids, data, read)
-
-    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        lengths = data.lengths[index]
-        ids = data.ids[index, : int(lengths.max())].long()
-        batch = {"ids": ids, "lengths": lengths, **choose(data.prompt_lengths[index], lengths, generator)}
-        return batch if features is None else {**batch, **features.rows(index, ids.shape[1], read)}
-
-    measure = None
+        features = read_features(material.target.model, drafter.target_layer_ids, data, objective.reads)
     if settings.held_out is not None:
         held_out = HeldOut.read(material.target, material.tokenizer, settings.held_out, settings.chat)
         method = "eagle3" if kind == "eagle3" else "dflash"
@@ -86,7 +72,8 @@ def fit(
         write_fingerprint(folder, mark)
 
     identity = {**identity, "data": digest(data.ids)}
-    train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far)
+    batch = partial(batch_of, objective, data, features)
+    train(objective, len(data.ids), batch, settings.out, loop, measure, kind, identity, save_so_far)
     save(drafter.bfloat16(), settings.out)
     write_fingerprint(settings.out, mark)
 

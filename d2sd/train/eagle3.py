@@ -38,17 +38,12 @@ def train_eagle3(settings: Eagle3Training) -> None:
     layers = _checked_layers(settings.target_layer_ids, target.config.num_hidden_layers)
     tokens = frequent_tokens(material.data, settings.draft_vocab_size or vocabulary, vocabulary)
     drafter = new_eagle3(target, tokens, layers)
-
-    def choose(prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"rows": draw_rows(prompt_lengths, lengths, objective.rows, generator)}
-
     identity = {
         "objective": asdict(objective),
         "target_layer_ids": layers,
         "draft_vocab_size": drafter.form.drafted,
     }
-    net = Unrolled(drafter, target, objective)
-    fit(settings, material, drafter, net, choose, save_eagle3, "eagle3", identity)
+    fit(settings, material, Unrolled(drafter, target, objective), save_eagle3, "eagle3", identity)
 
 
 def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
@@ -61,19 +56,10 @@ def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
     return layers
 
 
-def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """Returns (B, count) rows to unroll, uniform from the last prompt token to the third-to-last token of the text.
-
-    Row t drafts the token at t + 2. All tokens of the response can be drafted, except the first one, which comes from prefill.
-    """
-    low = (prompt_lengths - 1).clamp_min(0)
-    high = torch.maximum(lengths - 3, low)
-    uniform = torch.rand(len(lengths), count, generator=generator)
-    return low[:, None] + (uniform * (high - low + 1)[:, None]).long()
-
-
 class Unrolled(nn.Module):
     """Loss of the drafter on sequences written by the target."""
+
+    reads = ("features", "hidden")
 
     def __init__(self, drafter: Eagle3DraftModel, target: PreTrainedModel, config: Eagle3Objective):
         super().__init__()
@@ -81,6 +67,16 @@ class Unrolled(nn.Module):
         self._target = (target.eval().requires_grad_(False),)  # a tuple keeps the target from becoming a submodule
         self._taps = LayerTaps(target.model.layers)
         self._taps.add(drafter.target_layer_ids)
+
+    def draw(self, prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        """Returns ``rows`` (B, A) to unroll, uniform from the last prompt token to the third-to-last token of the text.
+
+        Row t drafts the token at t + 2. All tokens of the response can be drafted, except the first one, which comes from prefill.
+        """
+        low = (prompt_lengths - 1).clamp_min(0)
+        high = torch.maximum(lengths - 3, low)
+        uniform = torch.rand(len(lengths), self.config.rows, generator=generator)
+        return {"rows": low[:, None] + (uniform * (high - low + 1)[:, None]).long()}
 
     def forward(
         self, ids: Tensor, lengths: Tensor, rows: Tensor, features: Tensor | None = None, hidden: Tensor | None = None
@@ -123,12 +119,12 @@ class Unrolled(nn.Module):
             losses.append(config.decay**step * (loss * inside).sum() / inside.sum().clamp_min(1))
             alive.append(inside)
             state = drafter.following(out)
-        first = alive[0]
+        begun = alive[0]
         streak = (torch.stack(right) & torch.stack(alive)).cumprod(0).sum(0)
-        count = first.sum().clamp_min(1)
+        count = begun.sum().clamp_min(1)
         metrics = {
-            "draft_length": 1 + (streak * first).sum() / count,
-            "first_accuracy": (right[0] & first).sum() / count,
+            "draft_length": 1 + (streak * begun).sum() / count,
+            "first_accuracy": (right[0] & begun).sum() / count,
         }
         return torch.stack(losses).sum() / sum(config.decay**i for i in range(config.unrolled)), metrics
 

@@ -43,15 +43,28 @@ class FeatureStore:
             home = self._parts[0][1][name]
             out[name] = home.new_empty(len(index), width, home.shape[1])
             for (first, part), end in zip(self._parts, ends, strict=True):
-                mine = ((index >= first) & (index < end)).nonzero()[:, 0]
-                if len(mine):
-                    places = (self._starts[index[mine]] - self._starts[first])[:, None] + torch.arange(width)
+                selected = ((index >= first) & (index < end)).nonzero()[:, 0]
+                if len(selected):
+                    places = (self._starts[index[selected]] - self._starts[first])[:, None] + torch.arange(width)
                     rows = part[name][places.clamp_max(len(part[name]) - 1).to(part[name].device)]
-                    out[name][mine.to(home.device)] = rows.to(home.device)
+                    out[name][selected.to(home.device)] = rows.to(home.device)
         return out
 
 
-def room(device: torch.device) -> tuple[int, int]:
+def batch_of(
+    objective: Any, data: Responses, features: FeatureStore | None, index: Tensor, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Returns the inputs of ``objective`` for the B responses in ``index``, by name.
+
+    These are ``ids`` (B, S), ``lengths`` (B,), the random inputs of ``objective.draw``, and the features that it reads, if any are given.
+    """
+    lengths = data.lengths[index]
+    ids = data.ids[index, : int(lengths.max())].long()
+    batch = {"ids": ids, "lengths": lengths, **objective.draw(data.prompt_lengths[index], lengths, generator)}
+    return batch if features is None else batch | features.rows(index, ids.shape[1], objective.reads)
+
+
+def feature_bytes(device: torch.device) -> tuple[int, int]:
     """Returns how many bytes features may occupy on the GPU (0 for a CPU device) and in host memory."""
     try:
         host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
@@ -70,7 +83,7 @@ def read_features(
     weight = base.embed_tokens.weight
     sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
     sizes = {name: sizes[name] for name in names}
-    on_device, on_host = room(weight.device)
+    on_device, on_host = feature_bytes(weight.device)
     for space in (on_device, 0):
         count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences on the device
         if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:
@@ -105,10 +118,10 @@ def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], co
         ):
             ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
             last = base(input_ids=ids, use_cache=False).last_hidden_state
-            found = {"features": layers.features(taps, last.device), "hidden": last}
+            outputs = {"features": layers.features(taps, last.device), "hidden": last}
             for row, number in enumerate(batch.tolist()):
                 begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
-                at, length = int(starts[number] - starts[begin]), int(data.lengths[number])
+                offset, length = int(starts[number] - starts[begin]), int(data.lengths[number])
                 for name in sizes:
-                    part[name][at : at + length] = found[name][row, :length]
+                    part[name][offset : offset + length] = outputs[name][row, :length]
     return FeatureStore(data.lengths, parts)

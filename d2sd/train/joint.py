@@ -16,8 +16,8 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.target import Target
-from d2sd.train.block_drafters import DrafterObjective, draw_blocks, extended, make_second, mask_id, new_drafter
-from d2sd.train.features import FeatureStore, read_features
+from d2sd.train.block_drafters import DrafterObjective, extended, make_second, mask_id, new_drafter
+from d2sd.train.features import FeatureStore, batch_of, read_features
 from d2sd.train.settings import BlockObjective, PairTraining
 from d2sd.train.text import Responses
 
@@ -34,22 +34,13 @@ class PairObjective(nn.Module):
         config = BlockObjective(anchors=ANCHORS, beta=BETA)
         self.first = DrafterObjective(first, model, config)
         self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
+        self.draw, self.reads = self.second.draw, self.second.reads
 
     def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
         """prefixes: visible prefix lengths of the second drafter's blocks, (B, A). batch: other inputs of both objectives."""
         loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
         other, more = self.second(**batch, prefixes=prefixes)
         return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
-
-    def sample(
-        self, data: Responses, features: FeatureStore, index: Tensor, generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        lengths = data.lengths[index]
-        ids = data.ids[index, : int(lengths.max())].long()
-        blocks = draw_blocks(
-            self.second.config, data.prompt_lengths[index], lengths, self.second.drafter.block_size, generator
-        )
-        return {"ids": ids, "lengths": lengths, **blocks, **features.rows(index, ids.shape[1], ("features",))}
 
 
 def new_pair(settings: PairTraining, target: Target, data: Responses) -> tuple[DFlashDraftModel, DFlashDraftModel]:
@@ -73,10 +64,10 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
     """Returns the target features that both drafters read. Raises ``InputError`` if they do not fit into memory."""
     torch.cuda.empty_cache()  # release cached memory of earlier stages, so that it counts as free
-    found = read_features(target.base, taps_of(settings, target), data)
-    if found is None:
+    features = read_features(target.base, taps_of(settings, target), data)
+    if features is None:
         raise InputError("the target's features of the text no longer fit into memory; give fewer --minutes")
-    return found
+    return features
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +85,9 @@ class Temperature:
     tried: float | None = None
 
 
-def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> Temperature:
+def held_out_temperature(
+    objective: PairObjective, data: Responses, features: FeatureStore | None, index: Tensor
+) -> Temperature:
     """Fits a temperature for the first drafter. index: responses that were not trained on.
 
     The temperature is fitted on every second response and judged on the others, by the gain in the log-likelihood of outcomes. If
@@ -102,17 +95,17 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
     """
     if len(index) < 2 * FEWEST_JUDGED:
         return Temperature(1.0)
-    generator, found = torch.Generator().manual_seed(0), list[tuple[np.ndarray, np.ndarray]]()
+    generator, outcomes = torch.Generator().manual_seed(0), list[tuple[np.ndarray, np.ndarray]]()
     for part in index.split(1):
         batch = {
             name: t.to(objective.first.drafter.device)
-            for name, t in objective.sample(data, features, part, generator).items()
+            for name, t in batch_of(objective, data, features, part, generator).items()
         }
         batch["prefixes"] = torch.zeros_like(batch["prefixes"])
         with quick_autocast(batch["ids"].device):
             sure, right = objective.first.outcomes(KNOWN, **batch)
-        found.append((sure.cpu().numpy(), right.cpu().numpy()))
-    fit, judge = found[::2], found[1::2]
+        outcomes.append((sure.cpu().numpy(), right.cpu().numpy()))
+    fit, judge = outcomes[::2], outcomes[1::2]
     tried = fit_temperature(*(np.concatenate(parts) for parts in zip(*fit, strict=True)))
     gains = np.array([(likelihoods(*text, tried) - likelihoods(*text, 1.0)).sum() for text in judge])
     gain = Resampler(len(judge)).mean(gains, np.arange(len(judge)))
@@ -121,7 +114,7 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
 
 
 @torch.no_grad()
-def cool(drafter: DFlashDraftModel, divisor: float) -> None:
+def divide_logits(drafter: DFlashDraftModel, divisor: float) -> None:
     """Divides a drafter's logits in place, by scaling the final norm (the LM head's input) and the Markov head."""
     drafter.norm.weight.div_(divisor)
     if drafter.markov_head is not None:

@@ -31,7 +31,7 @@ from d2sd.errors import InputError
 from d2sd.nets.dtypes import quick_bfloat16
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
-from d2sd.train.settings import LoopConfig
+from d2sd.train.settings import Clock, LoopConfig
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 TABLES = ("embed", "lm_head", "markov_w")  # parameters with one row per token
@@ -49,7 +49,7 @@ def train(
     note: str = "train",
     identity: dict[str, Any] | None = None,
     save: Callable[[Path], None] | None = None,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Clock = time.monotonic,
 ) -> None:
     """Trains ``objective`` in place.
 
@@ -85,17 +85,6 @@ def train(
         """Returns the position in the schedule, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
-    def keep(row: dict[str, float], last: bool) -> None:
-        """Writes a checkpoint. If ``row`` is not empty, first evaluates and logs."""
-        if row:
-            record(row | (evaluate(last) if evaluate else {}))
-        state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
-        save_checkpoint(out, parameters, optimizers, state)
-
-    def record(row: dict[str, float]) -> None:
-        with metrics_file.open("a") as f:
-            f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
-
     now = place(step)
     bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1)
     with interruptions() as interrupted:
@@ -127,20 +116,23 @@ def train(
                 optimizer.zero_grad()
             step, rows = step + 1, rows + size
             after = place(step)
-            saves = after // config.save_every > now // config.save_every or after >= config.steps
-            row = dict[str, float]()
+            ended = after >= config.steps
+            saves = after // config.save_every > now // config.save_every or ended
+            # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
+            if save and config.keep_every and step % config.keep_every == 0:
+                save(out / f"step-{step}")
             if saves or step % config.log_every == 0:
                 figures = {k: float(v) for k, v in logged.items()}
                 row = {"step": step, "rate": rate, "grad_norm": float(norm), **figures,
                        "tokens_per_second": seen / (clock() - began)}  # fmt: skip
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
-                if not saves:
-                    record(row)
-            # save the drafter first: a run resumed from this step's checkpoint does not repeat the step
-            if save and config.keep_every and step % config.keep_every == 0:
-                save(out / f"step-{step}")
+                if saves and evaluate:
+                    row |= evaluate(ended)
+                with metrics_file.open("a") as file:
+                    file.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
             if saves or interrupted():
-                keep(row if saves else {}, after >= config.steps)
+                state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
+                save_checkpoint(out, parameters, optimizers, state)
             bar.update(min(config.steps, int(after)) - bar.n)
             if interrupted():
                 raise KeyboardInterrupt
@@ -190,8 +182,8 @@ def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
     out = torch.empty_like(wanted)
     for epoch in (wanted // count).unique().tolist():
         order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
-        here = wanted // count == epoch
-        out[here] = order[wanted[here] % count]
+        in_epoch = wanted // count == epoch
+        out[in_epoch] = order[wanted[in_epoch] % count]
     return out
 
 
@@ -336,8 +328,8 @@ def load_checkpoint(
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
     """Returns the optimizer's state of a parameter (empty before the first step)."""
-    own = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
-    state: dict[str, Any] = next(own).state[parameter]
+    owners = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
+    state: dict[str, Any] = next(owners).state[parameter]
     return state
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -13,9 +13,10 @@ import torch
 
 from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
+from d2sd.train.features import batch_of
 from d2sd.train.joint import ANCHORS, PairObjective, features_of, new_pair
 from d2sd.train.loop import make_optimizers
-from d2sd.train.settings import LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.settings import Clock, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
 from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
@@ -129,7 +130,7 @@ def duration(seconds: float) -> str:
 # Measurement of speeds.
 
 
-def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
+def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Clock) -> Speeds:
     """Measures each speed of this machine for ``LOOK`` seconds per planned minute. rows: number of texts written in parallel."""
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
@@ -142,9 +143,7 @@ def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Cal
             print(f"Not enough memory for batches of more than {batch} texts.", file=sys.stderr)
 
 
-def _training_speeds(
-    settings: PairTraining, target: Target, batch: int, clock: Callable[[], float]
-) -> tuple[float, float]:
+def _training_speeds(settings: PairTraining, target: Target, batch: int, clock: Clock) -> tuple[float, float]:
     """Returns the tokens per second of computing features, and the anchors per second of training."""
     # on a CPU, measure the smallest batch: larger batches are not faster
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
@@ -163,7 +162,7 @@ def _training_speeds(
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:
-        given = objective.sample(data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
+        given = batch_of(objective, data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
         with quick_autocast(target.device):
             loss, _ = objective(**{name: value.to(target.device) for name, value in given.items()})
         loss.backward()
@@ -176,7 +175,7 @@ def _training_speeds(
 
 
 @torch.inference_mode()
-def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> float:
+def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Clock) -> float:
     """Returns tokens per second when ``rows`` texts are written in parallel."""
     config = RegenerateConfig(rows, settings.max_new_tokens)
     batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
@@ -194,7 +193,7 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def seconds_of(work: Any, least: float, clock: Callable[[], float] = time.monotonic) -> float:
+def seconds_of(work: Any, least: float, clock: Clock = time.monotonic) -> float:
     """Calls ``work`` for at least ``least`` seconds after a warm-up call. Returns the mean seconds of a call."""
     work()
     began, count = clock(), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from d2sd.errors import InputError
 
 PRECISIONS = ("auto", "float32", "bfloat16")
+Clock = Callable[[], float]  # returns the time in seconds
 LAYERS, BLOCK_SIZE = 2, 16  # defaults of a new block drafter
 
 

@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import DTYPES, load_target, target_folder
 from d2sd.folders.weights import weights_digest
+from d2sd.logs.replies import first_of
 from d2sd.logs.serving import Server, served_model
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
@@ -29,7 +30,7 @@ from d2sd.nets.types import text_config
 from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
-from d2sd.train.writer import WriterRequest, write
+from d2sd.train.writer import Stop, WriterRequest, write
 
 MAX_LINE = 4_000_000  # maximum characters of a line
 MARK = "\u2063question\u2063"  # placeholder for a user message; occurs in no chat template
@@ -86,8 +87,8 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     """Returns the ids of the ``count`` most frequent tokens of the responses, in ascending order; if necessary, with unused ids."""
     if not 1 <= count <= vocabulary:
         raise InputError(f"the draft vocabulary must have 1 to {vocabulary} tokens, not {count}")
-    at = torch.arange(data.ids.shape[1])
-    written = (at >= data.prompt_lengths[:, None]) & (at < data.lengths[:, None])
+    positions = torch.arange(data.ids.shape[1])
+    written = (positions >= data.prompt_lengths[:, None]) & (positions < data.lengths[:, None])
     seen = torch.bincount(data.ids[written].long(), minlength=vocabulary)
     return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
@@ -100,19 +101,19 @@ def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
     return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
-def written(
+def write_by_length(
     target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Like ``write``, but puts only texts of similar maximum lengths into a batch, since all rows of a batch have equal lengths."""
 
-    def room(request: WriterRequest) -> int:
+    def size_class(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # 9 bits: up to 512 tokens
 
-    for _, alike in groupby(requests, room):
+    for _, alike in groupby(requests, size_class):
         yield from write(target, alike, config)
 
 
-def served(
+def write_on_server(
     server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields every request with the token ids that a server writes after its prompt.
@@ -129,14 +130,12 @@ def served(
             "model": model, "prompt": request.prompt, "max_tokens": config.max_new_tokens, "return_token_ids": True,
             "temperature": config.temperature, "seed": config.seed + request.number,
         }  # fmt: skip
-        found = server.request("/v1/completions", body)
-        try:
-            choice = found["choices"][0]
-            ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
-        except (KeyError, IndexError, TypeError, AttributeError):
+        choice = first_of(server.request("/v1/completions", body), "choices")
+        if "text" not in choice:
             raise InputError(
                 f"{server.address}/v1/completions answered without choices; is this a server with OpenAI's API?"
-            ) from None
+            )
+        ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
         size = len(tokenizer)
         if not isinstance(ids, list) or not all(isinstance(n, int) and 0 <= n < size for n in ids):
             ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -198,9 +197,9 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
-    there = out.read_bytes() if out.exists() else b""
-    lines = [line for line in there.splitlines(keepends=True) if line.endswith(b"\n")]
-    if there and (not note.exists() or json.loads(note.read_text()) != identity):
+    written = out.read_bytes() if out.exists() else b""
+    lines = [line for line in written.splitlines(keepends=True) if line.endswith(b"\n")]
+    if written and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
     with out.open("ab") as f:
@@ -211,13 +210,13 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the target's responses in the order of the prompts."""
     requests = requests_of(prompts)
-    found = {
+    responses = {
         request.number: response
         for request, response in progress(
-            written(target, requests, config), total=len(requests), desc="respond", mininterval=1
+            write_by_length(target, requests, config), total=len(requests), desc="respond", mininterval=1
         )
     }
-    return [found[number] for number in range(len(prompts))]
+    return [responses[number] for number in range(len(prompts))]
 
 
 def read_conversations(path: Path) -> list[list[str]]:
@@ -227,7 +226,7 @@ def read_conversations(path: Path) -> list[list[str]]:
     """
     if not path.is_file():
         raise InputError(f"there is no prompt file {path}")
-    found = []
+    conversations = []
     for number, row in enumerate(read_jsonl(path), 1):
         turns = row.get("turns", [row.get("prompt")]) if isinstance(row, dict) else []
         if isinstance(row, dict) and isinstance(row.get("messages"), list):
@@ -235,8 +234,8 @@ def read_conversations(path: Path) -> list[list[str]]:
         if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
             raise InputError(f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
         if turns[0].strip():
-            found.append(turns)
-    return found
+            conversations.append(turns)
+    return conversations
 
 
 def regenerate_responses(
@@ -263,10 +262,10 @@ def regenerate_responses(
     if server is None:
         writer = load_writer(target, dtype)
         tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
-        answer, origin = partial(written, writer, config=config), weights_digest(writer.base)
+        answer, origin = partial(write_by_length, writer, config=config), weights_digest(writer.base)
     else:
         origin, (tokenizer, ends, positions) = served_model(server), load_tokenizer(target)
-        answer = partial(served, server, origin, tokenizer, ends, config=config)
+        answer = partial(write_on_server, server, origin, tokenizer, ends, config=config)
     room = positions - config.max_new_tokens
     if room < 1:
         raise InputError(
@@ -377,7 +376,7 @@ def ask(
     count: int,
     out: Path,
     config: RegenerateConfig,
-    stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> None:
     """Appends questions written by a chat model to ``out``, as lines with ``prompt``.
 
@@ -386,11 +385,11 @@ def ask(
     count: number of attempts; existing lines count as attempts. See ``write_questions``.
     """
     identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
-    known = [row["prompt"] for row in resumed_rows(out, identity)]
+    questions = [row["prompt"] for row in resumed_rows(out, identity)]
     # with the same seed, the model would write the existing questions again
-    config = replace(config, seed=config.seed + len(known))
+    config = replace(config, seed=config.seed + len(questions))
     with out.open("ab") as file:
-        for text in write_questions(target, first_words, count, config, stop, known):
+        for text in write_questions(target, first_words, count, config, stop, questions):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
             file.flush()
 
@@ -400,8 +399,8 @@ def write_questions(
     first_words: Sequence[str],
     count: int,
     config: RegenerateConfig,
-    stop: Callable[[], bool] | None = None,
-    known: Sequence[str] = (),
+    stop: Stop | None = None,
+    earlier: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yields at most ``count`` different questions written by a chat model, in the order in which they are finished.
 
@@ -415,17 +414,17 @@ def write_questions(
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
-    requests = [WriterRequest(n, begins[n % len(begins)]) for n in range(len(known), count)]
-    found = set(map(letters, known))
+    requests = [WriterRequest(n, begins[n % len(begins)]) for n in range(len(earlier), count)]
+    keys = set(map(repeat_key, earlier))
     answers = write(target, requests, config, stop)
-    for request, response in progress(answers, initial=len(known), total=count, desc="questions", mininterval=1):
+    for request, response in progress(answers, initial=len(earlier), total=count, desc="questions", mininterval=1):
         words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()
-        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := letters(text)) not in found:
-            found.add(key)
+        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := repeat_key(text)) not in keys:
+            keys.add(key)
             yield text
 
 
-def letters(text: str) -> str:
+def repeat_key(text: str) -> str:
     """Returns a text's words in lower case without punctuation, as a key to find repeats."""
     return re.sub(r"\W+", " ", text.casefold()).strip()

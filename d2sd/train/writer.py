@@ -24,6 +24,7 @@ from d2sd.nets.target import Target
 from d2sd.nets.tree_attention import attend_ring
 from d2sd.train.settings import RegenerateConfig
 
+Stop = Callable[[], bool]  # returns whether to stop writing texts
 STRIDE = 8  # steps between checks for ended texts on a GPU; each check waits for the GPU
 # If at most this share of the rows is busy, idle rows are dropped. Dropping rows copies the cache.
 SHRINK = {"cpu": 0.8, "cuda": 0.5}
@@ -91,8 +92,8 @@ class Rows:
             except RuntimeError as error:
                 print(f"Texts are written without a CUDA graph, which is slower: {first_line(error)}", file=sys.stderr)
                 self._captures = False
-            for own, old in zip(changed, before, strict=True):
-                own.copy_(old)
+            for tensor, old in zip(changed, before, strict=True):
+                tensor.copy_(old)
         for _ in range(steps):
             if self._graph is None:
                 self._step()
@@ -106,9 +107,9 @@ class Rows:
         ring.commit()
         tokens = self._choose(self._target.logits(hidden[:, -1]))
         after = (self.place + 1).clamp_max(self.text.shape[1] - 1)
-        own = self.text.gather(1, after[:, None])[:, 0]
+        present = self.text.gather(1, after[:, None])[:, 0]
         given = after < self.prompt
-        tokens = torch.where(given | self.idle, own, tokens)
+        tokens = torch.where(given | self.idle, present, tokens)
         self.text.scatter_(1, after[:, None], tokens[:, None])
         self.place.copy_(torch.where(self.idle, self.place, after))
         self.idle |= ~given & (torch.isin(tokens, self._ends) | (after >= self.last))
@@ -137,7 +138,7 @@ def write(
     target: Target,
     requests: Iterable[WriterRequest],
     config: RegenerateConfig,
-    stop: Callable[[], bool] | None = None,
+    stop: Stop | None = None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields every request with the token ids written after its prompt, end token included, in the order in which texts end.
 
@@ -168,7 +169,7 @@ def write(
 
 def _written(
     target: Target, queue: deque[WriterRequest], taken: list[WriterRequest | None], count: int, width: int, config: RegenerateConfig,
-    stop: Callable[[], bool] | None,
+    stop: Stop | None,
 ) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields the texts of ``queue``, written in one batch. taken: request of each row; None after its text was yielded."""
     kind, rows = target.device.type, Rows(target, count, width, config)

@@ -1,4 +1,4 @@
-"""Masks, weights and priors of the drafter objective, and runs that resume bit-exactly."""
+"""Training of drafters of each kind: masks, weights and priors of the objectives, features, and settings."""
 
 from __future__ import annotations
 
@@ -83,11 +83,13 @@ def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
         for name, expected in wanted.items():
             torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
     index, half = torch.tensor([17, 2, 11]), int(data.lengths[:11].sum()) * 2 * 128
-    monkeypatch.setattr("d2sd.train.features.room", lambda _: (half, 1 << 30))  # eleven sequences on the device
+    monkeypatch.setattr(
+        "d2sd.train.features.feature_bytes", lambda _: (half, 1 << 30)
+    )  # eleven sequences on the device
     split = read_features(model.model, [0, 2], data)
     one, two = (store.rows(index, 9, ("features",))["features"] for store in (stored, split))
     assert torch.equal(one, two)
-    monkeypatch.setattr("d2sd.train.features.room", lambda _: (half, 100))
+    monkeypatch.setattr("d2sd.train.features.feature_bytes", lambda _: (half, 100))
     assert read_features(model.model, [0, 2], data) is None
 
 
@@ -135,30 +137,11 @@ def test_rate_at_warms_up_and_falls_to_minimum():
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
-def test_killed_training_resumes_bit_exactly_and_with_equal_settings_only(folder, tmp_path):
-    drafter(folder, tmp_path / "whole", 6, variable_prefix=True)
-    # a run killed after its third step leaves that checkpoint and perhaps later metrics
-    interrupted = tmp_path / "interrupted"
-    with pytest.MonkeyPatch.context() as patch:
-        import d2sd.train.loop as loop
-
-        save = loop.save_checkpoint
-
-        def save_then_die(*arguments):
-            save(*arguments)
-            raise KeyboardInterrupt
-
-        patch.setattr(loop, "save_checkpoint", save_then_die)
-        with pytest.raises(KeyboardInterrupt):
-            drafter(folder, interrupted, 6, variable_prefix=True)
-    drafter(folder, interrupted, 6, variable_prefix=True)
-    assert (interrupted / "model.safetensors").read_bytes() == (tmp_path / "whole" / "model.safetensors").read_bytes()
-    steps = [json.loads(line)["step"] for line in (interrupted / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [1, 2, 3, 4, 5, 6]
-    with pytest.raises(InputError, match=r"made with other settings \(steps\)"):
-        drafter(folder, interrupted, 5, variable_prefix=True)
-    with pytest.raises(InputError, match=r"made with other settings \(objective\)"):
-        drafter(folder, interrupted, 6)
+def test_training_continues_with_equal_settings_only(folder, tmp_path):
+    drafter(folder, tmp_path, 3, variable_prefix=True)
+    for steps, variable_prefix, name in ((2, True, "steps"), (3, False, "objective")):
+        with pytest.raises(InputError, match=rf"made with other settings \({name}\)"):
+            drafter(folder, tmp_path, steps, variable_prefix=variable_prefix)
 
 
 def test_checkpoint_with_other_names_of_weights_is_refused(tmp_path):
@@ -249,9 +232,9 @@ def test_target_layers_option_is_validated(folder, tmp_path, capsys):
 
 
 @torch.no_grad()
-def test_eagle3_unrolled_loss_equals_cached_chain(engine):
+def test_eagle3_unrolled_loss_equals_cached_chain(bundled):
     """The loss of a row equals the loss of a cached chain of drafts from that row, fed with the text."""
-    target, drafter = engine.models.target, engine.models.eagle3
+    target, drafter = bundled.models.target, bundled.models.eagle3
     ids, row, steps = torch.arange(2, 14)[None], 4, 3
     target.model.set_attn_implementation("sdpa")
     try:
@@ -321,7 +304,7 @@ def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     assert not second.form.visible_prefixes  # it was also trained without a prefix
     assert "was trained as a second drafter; give it as --second-drafter" in Models(target, second).notes()[0]
     plain = found.generate("Question: Tom", DecodeConfig("autoregressive", 12))
-    for method in ("dflash", "d2sd", "d2sd_tree", "ddtree"):
+    for method in ("dflash", "d2sd"):
         trace = found.generate("Question: Tom", DecodeConfig(method, 12))
         assert trace.token_ids == plain.token_ids
     with torch.no_grad():  # give the head an effect on drafts, which it lacks after so few steps

@@ -9,7 +9,7 @@ import pytest
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import _asked, main
-from d2sd.train import recipe
+from d2sd.train import pair
 
 GUIDE = (HOME / "docs" / "train-your-own.md").read_text(encoding="utf-8")
 
@@ -27,10 +27,10 @@ def test_guide_table_names_existing_options():
 
 def test_recipe_trains_pair_then_eagle3(tmp_path, monkeypatch):
     made = []
-    monkeypatch.setattr(recipe, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
-    monkeypatch.setattr(recipe, "train_eagle3", made.append)
+    monkeypatch.setattr(pair, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
+    monkeypatch.setattr(pair, "train_eagle3", made.append)
     assert main(["train", "recipe", "smollm2", "--out", str(tmp_path), "--minutes", "7"]) == 0
-    pair, eagle3 = made
-    assert (pair.target, pair.out, pair.mask_token) == ("smollm2", tmp_path, "<empty_output>")
-    assert 60 * pair.minutes + eagle3.loop.seconds == pytest.approx(7 * 60)
+    first, eagle3 = made
+    assert (first.target, first.out, first.mask_token) == ("smollm2", tmp_path, "<empty_output>")
+    assert 60 * first.minutes + eagle3.loop.seconds == pytest.approx(7 * 60)
     assert (eagle3.responses, eagle3.out) == (tmp_path / "responses.jsonl", tmp_path / "eagle3")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd import DecodeConfig, Engine, load
-from d2sd.folders.loading import load_drafter, load_target
-from d2sd.nets.models import Models
+from d2sd import DecodeConfig, load
 from d2sd.nets.types import final_logits, text_config
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.drafters import load_frozen
@@ -24,38 +22,6 @@ from d2sd.train.text import regenerate_responses
 from tests.target_nets import PROMPTS, make_typed
 
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
-
-
-@pytest.fixture(scope="module")
-def folder(tokenizer, tmp_path_factory):
-    """A hybrid target and its responses."""
-    out = tmp_path_factory.mktemp("hybrid")
-    target = make_typed(tokenizer, "qwen3_5_text")
-    target.model.save_pretrained(out / "target")
-    tokenizer.save_pretrained(out / "target")
-    regenerate_responses(out / "target", [[p] for p in PROMPTS], out / "r.jsonl", RegenerateConfig(2, 32))
-    return out
-
-
-def paths(folder, out):
-    return {"target": folder / "target", "responses": folder / "r.jsonl", "out": out}
-
-
-def trained(folder, out, steps):
-    loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, save_every=1000, log_every=1000)
-    objective = BlockObjective(anchors=24)
-    train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, **SHAPE))
-    return load_drafter(str(out), torch.float32, "cpu")
-
-
-def test_hybrid_target_training_raises_alpha(folder, tmp_path):
-    target, alphas = load_target(str(folder / "target"), torch.float32, "cpu"), []
-    for steps in (1, 90):
-        engine = Engine(Models(target, trained(folder, tmp_path / str(steps), steps)))
-        runs = [engine.generate(prompt, DecodeConfig("dflash", 20)) for prompt in PROMPTS]
-        alphas.append(sum(len(s.committed) for run in runs for s in run.steps) / sum(len(run.steps) for run in runs))
-    assert alphas[0] < 1.5
-    assert alphas[1] > 2
 
 
 @pytest.mark.parametrize("kind", ["granite", "gpt_oss", "qwen3_next", "gemma4_text"])
@@ -83,7 +49,7 @@ def test_final_logits_equal_target_logits(tokenizer, kind):
         torch.testing.assert_close(final_logits(text_config(model.config), model.lm_head(hidden)), wanted)
 
 
-@pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])
+@pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_5_text"])
 def test_drafters_of_all_kinds_train_and_draft(tokenizer, tmp_path, kind):
     """Trains DFlash, VP-Drafter and EAGLE-3; each drafter loads and drafts without changing the text."""
     target = make_typed(tokenizer, kind)
@@ -94,7 +60,8 @@ def test_drafters_of_all_kinds_train_and_draft(tokenizer, tmp_path, kind):
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
 
     def settings(name, objective, **more):
-        return {**paths(tmp_path, tmp_path / name), "loop": loop, "objective": objective, **more}
+        paths = {"target": tmp_path / "target", "responses": text, "out": tmp_path / name}
+        return {**paths, "loop": loop, "objective": objective, **more}
 
     train_drafter(BlockTraining(**settings("dflash", BlockObjective(anchors=4), **SHAPE)))
     train_drafter(BlockTraining(**settings("vp", BlockObjective(True, anchors=4), start=tmp_path / "dflash")))

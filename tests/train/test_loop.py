@@ -20,18 +20,22 @@ ROWS = torch.arange(40.0).view(10, 4)
 
 
 class Fit(nn.Module):
-    """Learns the identity matrix; batches of more than ``fits`` rows run out of memory."""
+    """Learns the identity; batches of more than ``fits`` rows run out of memory."""
 
     def __init__(self, fits=10):
         super().__init__()
         torch.manual_seed(0)
-        self.fc, self.fits, self.sizes = nn.Linear(4, 4, bias=False), fits, []
+        self.fc, self.fits, self.sizes = nn.Linear(4, 4), fits, []
 
     def forward(self, x):
         self.sizes.append(len(x))
         if len(x) > self.fits:
             raise torch.OutOfMemoryError("no memory")
         return (self.fc(x) - x).square().mean(), {}
+
+    @property
+    def weights(self):
+        return nn.utils.parameters_to_vector(self.parameters())
 
 
 def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, save=None, **more):
@@ -65,7 +69,7 @@ def test_training_ctrl_c_saves_step_and_resumes(tmp_path, ctrl_c):
     resumed = Fit()
     rows = run(tmp_path / "stopped", resumed)
     assert [row["step"] for row in rows] == list(range(1, 13))
-    assert torch.equal(resumed.fc.weight, whole.fc.weight)
+    assert torch.equal(resumed.weights, whole.weights)
 
 
 def test_training_resumes_after_kill_at_any_change(tmp_path):
@@ -77,7 +81,7 @@ def test_training_resumes_after_kill_at_any_change(tmp_path):
     def work(out):
         net = Fit()
         run(out, net, steps=6, save_every=3, keep_every=3, log_every=2, save=keep)
-        return net.fc.weight
+        return net.weights
 
     whole = work(tmp_path / "whole")
     for number in count(1):

@@ -20,10 +20,7 @@ def test_float32_muon_matches_torch_muon():
     torch.manual_seed(0)
     shapes = [(24, 40), (40, 24), (32, 32)]
     ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
-    optimizers = (
-        Float32Muon(ours, 0.02, 0.1),
-        torch.optim.Muon(theirs, 0.02, 0.1, adjust_lr_fn="match_rms_adamw"),
-    )
+    optimizers = (Float32Muon(ours, 0.02, 0.1), torch.optim.Muon(theirs, 0.02, 0.1, adjust_lr_fn="match_rms_adamw"))
     for _ in range(3):
         gradients = [torch.randn(shape) for shape in shapes]
         for parameters, optimizer in zip((ours, theirs), optimizers, strict=True):

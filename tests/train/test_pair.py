@@ -22,11 +22,11 @@ from d2sd.errors import InputError
 from d2sd.folders.fingerprint import changes_since
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.joint import PairObjective, temperature
+from d2sd.train.joint import held_out_temperature
 from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import load_writer, regenerate, respond_to, written
+from d2sd.train.text import Responses, load_writer, regenerate, respond_to, write_by_length
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -85,15 +85,14 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
 
 
 def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
-    sample, calls = PairObjective.sample, []
+    batch_of, calls = pair.batch_of, count(1)
 
-    def interrupted(self, data, features, index, generator):
-        calls.append(len(index))
-        if len(calls) == 25:
+    def interrupted(*given):
+        if next(calls) == 25:
             signal.raise_signal(signal.SIGINT)
-        return sample(self, data, features, index, generator)
+        return batch_of(*given)
 
-    monkeypatch.setattr(PairObjective, "sample", interrupted)
+    monkeypatch.setattr(pair, "batch_of", interrupted)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
     given = settings(target, tmp_path, minutes=0.06)
     with pytest.raises(KeyboardInterrupt):
@@ -135,11 +134,9 @@ def killed(target, tmp_path_factory):
 
     with pytest.MonkeyPatch.context() as patch:
         for name, owner, method, number in (
-            ("writing", "d2sd.train.text", "_tokens", 10),  # called for every line
             ("held-out", "d2sd.train.pair", "save_drafter", 2),
             ("measuring", "d2sd.train.loop", "save_checkpoint", 3),
-            ("ending", "d2sd.train.pair", "cool", 1),
-            ("card", "d2sd.train.pair", "card", 1),
+            ("ending", "d2sd.train.pair", "calibrated", 1),  # when the model card is written
         ):
             place = f"{owner}.{method}"
             patch.setattr(place, copying(name, pkgutil.resolve_name(place), number))
@@ -148,20 +145,20 @@ def killed(target, tmp_path_factory):
     return copies
 
 
-@pytest.mark.parametrize("moment", ["writing", "held-out", "measuring", "ending", "card"])
+@pytest.mark.parametrize("moment", ["held-out", "measuring", "ending"])
 def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
     out = killed[moment]
     lines, state = (out / "responses.jsonl").read_bytes(), out / "training" / "checkpoint" / "state.json"
     assert not (out / "README.md").exists()
     done = json.loads(state.read_text())["step"] if state.exists() else 0
-    assert (done > 0) == (moment not in ("writing", "held-out"))
-    texts = (out / "held-out.jsonl").read_bytes() if (out / "held-out.jsonl").exists() else b""
+    assert (done > 0) == (moment != "held-out")
+    texts = (out / "held-out.jsonl").read_bytes()
     monkeypatch.setattr(pair, "MEASURING", 0.6)
     train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
     assert (out / "held-out.jsonl").read_bytes().startswith(texts)
     assert sum("held_out_acceptance_length" in row for row in rows(out)) == 5
-    assert (out / "responses.jsonl").read_bytes().startswith(lines)
-    assert json.loads(state.read_text())["step"] > done or moment in ("ending", "card")
+    assert (out / "responses.jsonl").read_bytes() == lines
+    assert json.loads(state.read_text())["step"] > done or moment == "ending"
     steps = [row["step"] for row in rows(out)]
     assert steps == sorted(set(steps))
     assert (out / "README.md").exists()
@@ -171,7 +168,7 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
 def test_regenerate_stops_at_token_limit(target, tmp_path):
     writer, config = load_writer(target, None), RegenerateConfig(4, 8)
     prompts = [writer.tokenizer(prompt_of(text))["input_ids"] for text in sums(40)]
-    regenerate(partial(written, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
+    regenerate(partial(write_by_length, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
     rows = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
     lengths = [len(row["prompt_ids"]) + len(row["response_ids"]) for row in rows]
     assert 500 <= sum(lengths) < 500 + max(lengths)
@@ -240,16 +237,17 @@ def test_acceptance_without_figure_names_number_of_texts():
 
 
 def outcomes_of(temperatures, count=60):
-    """A fake objective and responses whose tokens are right as often as logits / temperature predict."""
+    """A fake objective, and responses whose tokens are right as often as logits / temperature predict."""
     odds = torch.linspace(-2, 3, 24)
     sure = torch.stack([(odds / t).sigmoid() for t in KNOWN], -1)
     texts = []
     for number in range(count):
         chance, draw = (odds / temperatures[number % 2]).sigmoid(), torch.Generator().manual_seed(number)
         texts.append((sure, torch.rand(24, generator=draw) < chance))
-    first = SimpleNamespace(drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, prefixes, ids: texts[int(ids)])
-    sample = lambda _, __, part, ___: {"ids": part, "prefixes": part}  # noqa: E731
-    return SimpleNamespace(first=first, sample=sample), torch.arange(count)
+    first = SimpleNamespace(drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, ids, **__: texts[int(ids)])
+    draw = lambda *_: {"prefixes": torch.zeros(1, 1)}  # noqa: E731
+    ones = torch.ones(count, dtype=torch.long)
+    return SimpleNamespace(first=first, draw=draw), Responses(torch.arange(count)[:, None], ones, ones)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +255,8 @@ def outcomes_of(temperatures, count=60):
     [((2, 2), 60, True), ((2, 2), 59, False), ((1, 1), 60, False), ((2, 0.8), 60, False)],
 )
 def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, count, divided):
-    objective, index = outcomes_of(temperatures, count)
-    found = temperature(objective, None, None, index)
+    objective, data = outcomes_of(temperatures, count)
+    found = held_out_temperature(objective, data, None, torch.arange(count))
     said = pair.calibrated(found)
     if count < 60:
         assert (found.divisor, found.tried) == (1, None)

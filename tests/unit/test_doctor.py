@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from d2sd.__main__ import main
 from d2sd.calibration.replays import DraftingRun, DraftPosition, TextWalk
@@ -17,9 +16,9 @@ from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import weight_remarks
 from d2sd.doctor.examination import Examination
 from d2sd.doctor.exchange import Exchange, Reference
-from d2sd.doctor.findings import Asked, Findings
+from d2sd.doctor.findings import Asked, Failure, Findings
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.report import code, doctor_report, text
+from d2sd.doctor.report import doctor_report
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.checks import Check
@@ -88,27 +87,6 @@ def test_weight_remarks_tell_what_is_unusual(bundled):
     ]
 
 
-def test_examine_only_remarks_on_unusual_weights_of_sound_drafter(bundled, tmp_path, monkeypatch):
-    """Norms that were folded into the next matrices are all 1, but the drafter drafts as before."""
-    monkeypatch.setattr(examination, "TOKENS", 12)
-    monkeypatch.setattr(examination, "variants", lambda *args: variants(*args)[:2])
-
-    def folded(w):
-        for at in (f"layers.{n}." for n in range(3)):
-            norm = w[f"{at}post_attention_layernorm.weight"].float()
-            for name in (f"{at}mlp.gate_proj.weight", f"{at}mlp.up_proj.weight"):
-                w[name] = w[name].float() * norm
-            w[f"{at}post_attention_layernorm.weight"] = torch.ones_like(norm)
-        return w
-
-    asked = Asked(str(copied(tmp_path / "d", weights=folded)), PROMPTS)
-    found = Examination(asked, Models(bundled.models.target)).run()
-    assert "layers.0.post_attention_layernorm.weight and 2 more: all weights are 1" in found.remarks[0]
-    assert not found.names_fault
-    assert found.run is not None
-    assert r"A remark on the weights: layers.0.post\_attention\_layernorm.weight" in doctor_report([found])
-
-
 def ran(*walks, block=3):
     return DraftingRun(tuple(walks), block)
 
@@ -146,6 +124,7 @@ FINDINGS = {
     "texts that mean nothing": ({"surprise": 1.1}, "none", "The target's own loss on the prompts is 110% of a uniform guess's"),
     "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "too few steps to judge; use about 30 prompts"),
     "a template that helps": ({"templates": (replace(TRIAL, change=Estimate(1.0, 0.5, 1.5)),)}, "none", "With the chat template, α is 3.00, on other texts"),
+    "a failure": ({"failures": (Failure("the run", "it broke", whole=True),)}, "failed", "The examination ended early: the run failed (it broke)."),
     "a template that does not": ({"templates": (TRIAL,)}, "none", f"with a smooth decay. {ASK}"),
 }  # fmt: skip
 
@@ -177,9 +156,10 @@ def test_diagnose_prefers_faults_of_folder(bundled):
         "checks": (Check("fc", "fault", "it is wrong", "this"),),
         "run": random_run(0.2),
         "trials": (trial(bundled, "taps", 3),),
+        "failures": (Failure("the run", "it broke", whole=True),),
     }
     assert concluded(**found).cause == "fc"
-    del found["checks"]
+    del found["checks"], found["failures"]
     assert concluded(**found).cause == "taps"
 
 
@@ -249,7 +229,7 @@ def sound(monkeypatch):
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
 
-def test_examine_fills_report_and_can_be_stopped(tokenizer, monkeypatch, sound):
+def test_examine_reports_stages_and_locks_engine_only_while_computing(tokenizer, monkeypatch, sound):
     monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # every text surprises a random target
     target = make_target(tokenizer)
@@ -267,7 +247,7 @@ def test_examine_fills_report_and_can_be_stopped(tokenizer, monkeypatch, sound):
         assert not engine.lock.locked()  # others may use the models between stages
         seen.append(progress.stage)
 
-    found = Examination(asked, engine.models, engine, tell=tell).run()
+    found = Examination(asked, engine.models.target, engine, tell=tell).run()
     assert list(dict.fromkeys(seen)) == [
         "reading the folder", "reading the weights", "comparing with the training", "generating the texts",
         "drafting over the texts", "reading the texts", "trying other templates", "trying changes", "done",
@@ -278,16 +258,6 @@ def test_examine_fills_report_and_can_be_stopped(tokenizer, monkeypatch, sound):
     assert "| expected by the drafter | " in report
     assert "γ counts the anchor" in report
 
-    def stop(progress):
-        if progress.stage == "trying changes" and progress.done:
-            raise KeyboardInterrupt
-
-    stopped = Examination(asked, engine.models, engine, tell=stop)
-    with pytest.raises(KeyboardInterrupt):
-        stopped.run()
-    assert "Stopped before the end" in doctor_report([stopped.found])
-    assert len(stopped.found.trials) == 1
-
 
 def test_examine_tries_chat_template(bundled, monkeypatch, sound):
     """The bundled target stops after “The end.”; the template makes it begin another story."""
@@ -297,7 +267,7 @@ def test_examine_tries_chat_template(bundled, monkeypatch, sound):
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
     prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     try:
-        found = Examination(Asked("d", prompts), bundled.models, bundled).run()
+        found = Examination(Asked("d", prompts), bundled.models.target, bundled).run()
     finally:
         tokenizer.chat_template = None
     assert found.unusable == (3, 3)
@@ -311,7 +281,7 @@ def test_examine_finds_faulty_part_by_exchange_with_reference(bundled, tmp_path,
     prompts = [*PROMPTS, "One day, Lily and Max went to the park. They saw", "Question: What is 3 + 4?"]
     folder = copied(tmp_path / "d", weights=each("mlp.down_proj.weight", lambda w: -w, 1))
     asked = Asked(str(folder), prompts, reference=str(TINY / "dflash"))
-    one = Examination(asked, Models(bundled.models.target))
+    one = Examination(asked, bundled.models.target)
     found = one.run()
     reference = found.reference
     assert dict(reference.tensors) == {"layers.1.mlp.down_proj.weight": "the reference's × -1"}
@@ -334,11 +304,10 @@ def test_examine_names_no_cause_if_another_change_helps_too(bundled, tmp_path, m
     kinds = ("mask", "attention")
     monkeypatch.setattr(examination, "variants", lambda *args: [v for v in variants(*args) if v.kind in kinds])
     prompts = [*PROMPTS, "One day, Lily and Max went to the park. They saw", "Question: What is 3 + 4?"]
-    for name, cause in (("mask token", "mask"), ("mask and window", "none")):
-        asked = Asked(str(WAYS[name].drafter(tmp_path / name)), prompts)
-        found = Examination(asked, Models(bundled.models.target)).run()
-        assert found.helping[0].variant.description == "mask token 1 ('<|mask|>')"
-        assert (found.diagnosis.cause, found.further is None) == (cause, cause == "mask")
+    asked = Asked(str(WAYS["mask and window"].drafter(tmp_path / "d")), prompts)
+    found = Examination(asked, bundled.models.target).run()
+    assert found.helping[0].variant.description == "mask token 1 ('<|mask|>')"
+    assert found.diagnosis.cause == "none"
     assert "; with no window, bidirectional attention within the block too, " in found.diagnosis.sentence
 
 
@@ -346,23 +315,18 @@ def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypa
     monkeypatch.setattr(examination, "TOKENS", 8)
     monkeypatch.setattr(examination, "variants", lambda *args: [])
     asked = Asked(str(copied(tmp_path / "vp")), PROMPTS, visible=2, first=str(TINY / "dflash"))
-    found = Examination(asked, Models(bundled.models.target)).run()
-    assert found.remarks == ("all of its weights equal the first drafter's: one is a copy of the other",)
+    found = Examination(asked, bundled.models.target).run()
+    (remark,) = found.remarks
+    assert remark == "all of its weights equal the first drafter's: one is a copy of the other"
+    assert f"A remark on the weights: {remark}." in doctor_report([found])
     other = replace(asked, drafter=str(TINY / "vp"))
-    assert Examination(other, Models(bundled.models.target)).run().remarks == ()
-
-
-def test_doctor_report_escapes_names_and_tokens():
-    assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
-    assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
-    found = Findings(Asked("`</code><script>"), "t", (Check("mask token", "good", "'<script>' | *"),))
-    assert r"| '\<script\>' \| \* |" in doctor_report([found])
+    assert Examination(other, bundled.models.target).run().remarks == ()
 
 
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
     monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
-    found = Examination(Asked("d", PROMPTS), bundled.models).run()
+    found = Examination(Asked("d", PROMPTS), bundled.models.target).run()
     assert found.run is None
     assert found.diagnosis.sentence == "The folder has a fault: it is wrong."
 

@@ -21,6 +21,16 @@ from tools.breaking import TINY
 RAW = published_config(str(TINY / "dflash"))
 
 
+def parts_of(own, good):
+    """All parts of a drafter, and those that differ from the reference's."""
+    every = _parts(own, good, compared(own, good, walks(1), walks(1), ({}, {})).tensors)
+    return every, [part for part in every if part.words]
+
+
+def exchange_of(own, good, run, best, drafted):
+    return exchange(own, good, RAW, run, compared(own, good, run, best, ({}, {})), drafted)
+
+
 def test_minimal_finds_every_set_of_needed_items():
     items = list(range(9))
     for size in (1, 2, 3):
@@ -63,7 +73,7 @@ def test_relation_tells_how_a_tensor_differs(words):
 def test_parts_hold_every_tensor_and_setting_once_and_what_belongs_together(bundled):
     dspark = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", bundled.models.target)
     for model in (bundled.models.first, bundled.models.eagle3, dspark):
-        every, differing = _parts(model, model)
+        every, differing = parts_of(model, model)
         assert differing == []
         tensors = [name for part in every for name in part.tensors]
         assert sorted(tensors) == sorted({*dict(model.named_parameters()), *(["token_ids"] if model.token_ids is not None else [])})  # fmt: skip
@@ -99,7 +109,7 @@ NAMES = {
 @pytest.mark.parametrize("words", NAMES)
 def test_parts_are_named_by_what_differs(bundled, words):
     good = bundled.models.first
-    every, differing = _parts(changed(good, *NAMES[words]), good)
+    every, differing = parts_of(changed(good, *NAMES[words]), good)
     assert sorted(_named(differing, every).split(", ")) == sorted(words.split(", "))
     names = sorted(name for part in differing for name in part.tensors)
     assert set(NAMES[words]) <= set(names)
@@ -107,20 +117,20 @@ def test_parts_are_named_by_what_differs(bundled, words):
 
 def test_parts_name_settings_and_whole_layers(bundled):
     good = bundled.models.first
-    every, differing = _parts(changed(good, mask_token=7, taps=(2, 5, 8, 11, 14)), good)
+    every, differing = parts_of(changed(good, mask_token=7, taps=(2, 5, 8, 11, 14)), good)
     assert sorted(_named(differing, every).split(", ")) == ["mask token", "taps"]
     layer = [name for name, w in good.named_parameters() if name.startswith("layers.1.")]
-    every, differing = _parts(changed(good, *layer), good)
+    every, differing = parts_of(changed(good, *layer), good)
     assert _named(differing, every) == "layer 1"
     attention = [n for n in layer if re.search("[qk]_(proj|norm)", n)]
-    every, differing = _parts(changed(good, *attention), good)
+    every, differing = parts_of(changed(good, *attention), good)
     assert _named(differing, every) == "q and k of layer 1"
 
 
 def test_exchanged_variant_equals_reference_in_these_parts_only(bundled):
     good = bundled.models.first
     own = changed(good, "fc.weight", "norm.weight", taps=(2, 5, 8, 11, 14), mask_token=7)
-    _, differing = _parts(own, good)
+    _, differing = parts_of(own, good)
     assert len(differing) == 3
     variant = exchanged([part for part in differing if part.kind == "fc"], own, good, RAW, "fc")
     applied = variant.apply(own)
@@ -135,9 +145,9 @@ def test_exchanged_removes_and_adds_borrowed_tables(bundled):
     good = bundled.models.first
     own = copy.deepcopy(good)
     own.lm_head = torch.nn.Linear(192, 4096, bias=False)
-    _, (part,) = _parts(own, good)
+    _, (part,) = parts_of(own, good)
     assert exchanged([part], own, good, RAW).apply(own).lm_head is None
-    _, (part,) = _parts(good, own)
+    _, (part,) = parts_of(good, own)
     added = exchanged([part], good, own, RAW).apply(good)
     assert torch.equal(added.lm_head.weight, own.lm_head.weight)
     assert good.lm_head is None
@@ -172,7 +182,7 @@ def test_exchange_finds_needed_parts_among_differing_ones(bundled, needed, harml
     good = bundled.models.first
     own = changed(good, *needed, *harmless)
     drafted, seen = drafted_by(good, needed, own)
-    swap = exchange(own, good, RAW, walks(*[1] * 12), walks(*[4] * 12), drafted)
+    swap = exchange_of(own, good, walks(*[1] * 12), walks(*[4] * 12), drafted)
     assert sorted(n for part in swap.parts for n in part.tensors if n in needed) == sorted(needed)
     assert not any(n in harmless for part in swap.parts for n in part.tensors)
     assert (swap.restored, seen[-1]) == (True, 12)  # confirmed on all texts
@@ -197,7 +207,7 @@ def test_exchange_finds_few_parts_where_every_tensor_differs(bundled, needed, mo
     good = bundled.models.first
     own = changed(good, *everything(good))
     drafted, _ = drafted_by(good, needed, own)
-    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    swap = exchange_of(own, good, walks(*[1] * 10), walks(*[4] * 10), drafted)
     assert {n for part in swap.parts for n in part.tensors} >= set(needed)
     assert len(swap.parts) == len(needed)
     assert swap.runs <= most
@@ -227,7 +237,7 @@ def test_exchange_names_parts_that_bring_back_little(bundled, nearly, count, nam
             return replace(walks(*[4] * count), walks=(*[nearly] * short, *walks(*[4] * (count - short)).walks))
         return walks(*[4 if all(whole) else 1] * count)
 
-    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    swap = exchange_of(own, good, walks(*[1] * 10), walks(*[4] * 10), drafted)
     assert sorted(n for part in swap.parts for n in part.tensors) == named
 
 
@@ -237,7 +247,7 @@ def test_exchange_ends_after_largest_number_of_runs(bundled, monkeypatch):
     needed = ["layers.1.self_attn.q_proj.weight"]
     own = changed(good, *everything(good))
     drafted, seen = drafted_by(good, needed, own)
-    swap = exchange(own, good, RAW, walks(*[1] * 10), walks(*[4] * 10), drafted)
+    swap = exchange_of(own, good, walks(*[1] * 10), walks(*[4] * 10), drafted)
     assert (swap.runs, len(seen), swap.restored) == (5, 6, True)
     assert len(swap.parts) > 1  # more than needed, but sufficient
 
@@ -260,8 +270,8 @@ def test_is_restored_needs_both_level_and_interval():
 def test_exchange_searches_nothing_if_reference_is_not_better(bundled):
     good = bundled.models.first
     own = changed(good, "fc.weight")
-    assert exchange(own, good, RAW, walks(4, 4), walks(4, 4), lambda *_: pytest.fail("nothing is drafted")) is None
-    none = exchange(own, good, RAW, walks(*[1] * 4), walks(*[4] * 4), lambda _, count: walks(*[1] * count))
+    assert exchange_of(own, good, walks(4, 4), walks(4, 4), lambda *_: pytest.fail("nothing is drafted")) is None
+    none = exchange_of(own, good, walks(*[1] * 4), walks(*[4] * 4), lambda _, count: walks(*[1] * count))
     assert (none.parts, none.restored, none.words) == ((), False, "fc")
 
 

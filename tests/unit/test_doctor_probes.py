@@ -179,8 +179,6 @@ def test_lag_moves_features_to_later_positions(bundled, texts, name):
     ("broken", "kind"),
     [
         (lambda form: replace(form, mask_token=77), "mask"),
-        (lambda form: replace(form, reads="next"), "reads"),
-        (lambda form: replace(form, shape={**form.shape, "rope_parameters": {"rope_theta": 3e7, "rope_type": "default"}}), "rope"),
         (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "attention"),
     ],
 )  # fmt: skip
@@ -233,10 +231,7 @@ def test_templates_omits_templates_without_effect(bundled):
     )
     try:
         assert list(templates(bundled, PROMPTS, config)) == ["the chat template"]
-        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == [
-            "no chat template",
-            "thinking",
-        ]
+        assert list(templates(bundled, PROMPTS, replace(config, chat=True))) == ["no chat template", "thinking"]
         thinking = replace(config, chat=True, thinking=True)
         assert list(templates(bundled, PROMPTS, thinking)) == ["no chat template", "no thinking"]
         tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing

@@ -13,8 +13,9 @@ import pytest
 from d2sd.__main__ import main
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED
-from d2sd.doctor import Findings, examine
+from d2sd.doctor import Findings, examination, examine
 from d2sd.doctor.report import doctor_report, plain_text
+from d2sd.doctor.variants import variants
 from d2sd.errors import InputError
 from d2sd.folders.checks import Check
 from tools.breaking import TINY
@@ -22,6 +23,7 @@ from tools.broken_ways import WAYS
 
 COUNT = 6
 HOSTILE = "\x1b[31m <b>*x*</b> | \ud800"
+TOKENS, KINDS = 48, ("mask", "attention", "lag")  # few changes are tried, for speed
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +33,10 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found(folder) -> Findings:
-    return examine("tiny", str(folder), [p.text for p in read_prompts("heldout", COUNT)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examination, "TOKENS", TOKENS)
+        patch.setattr(examination, "variants", lambda *args: [v for v in variants(*args) if v.kind in KINDS])
+        return examine("tiny", str(folder), [p.text for p in read_prompts("heldout", COUNT)])
 
 
 def test_examine_names_fault_and_what_repairs_it(found):
@@ -106,28 +111,30 @@ def test_doctor_report_says_what_changed_since_training(found):
 
 
 def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(found):
-    asked = replace(found.asked, drafter=f"a_drafter{HOSTILE}")
+    asked = replace(found.asked, drafter=f"a_`drafter{HOSTILE}")
     hostile = replace(found, asked=asked, checks=(*found.checks, Check("norms", "note", HOSTILE)))
     markdown = doctor_report([hostile])
     assert r"| norms | note | \\x1b\[31m \<b\>\*x\*\</b\> \| \\ud800 |" in markdown
     plain = plain_text(markdown)
     assert re.search(r"^norms +note +\\x1b\[31m <b>\*x\*</b> \| \\ud800$", plain, re.MULTILINE)
-    assert "a_drafter\\x1b[31m <b>*x*</b> ¦ \\ud800 for tiny/target\n-----" in plain
+    assert "a_ˋdrafter\\x1b[31m <b>*x*</b> ¦ \\ud800 for tiny/target\n-----" in plain
     assert not re.search(r"\\[_*<|\[]|\*\*|^#|^\|", plain.replace("\\x1b[", ""), re.MULTILINE)
     for report in (markdown, plain):
         report.encode()  # no lone surrogates are left
     json.dumps(hostile.to_dict(), ensure_ascii=False).encode()
 
 
-def test_doctor_json_prints_one_object_and_exits_3_for_fault(folder, tmp_path, capsys):
-    command = ["doctor", "tiny", str(folder), "--limit", str(COUNT), "--json", "--out", str(tmp_path / "o.md")]
-    assert main([*command, "--mend", str(tmp_path / "mended")]) == FAULT_NAMED == 3
+def test_doctor_json_prints_one_object_and_exits_3_for_fault(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "mended"
+    command = ["doctor", "tiny", str(folder), "--limit", "2", "--json", "--out", str(tmp_path / "o.md")]
+    assert main([*command, "--mend", str(mended)]) == FAULT_NAMED == 3
     printed = capsys.readouterr()
-    assert json.loads(printed.out)["cause"] == "mask"
+    assert json.loads(printed.out)["cause"] == "tensors"
     assert "α " in printed.err  # the result of --mend
-    assert "**With mask token 1" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    assert "**The folder has a fault" in (tmp_path / "o.md").read_text(encoding="utf-8")
     both = ["--vp", str(TINY / "vp"), "--reference", str(TINY / "dflash"), "--vp-reference", str(TINY / "vp")]
-    assert main(["doctor", "tiny", str(tmp_path / "mended"), *both, "--limit", "4", "--json"]) == 0
+    assert main(["doctor", "tiny", str(mended), *both, "--limit", "2", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert not data["names_fault"]
     assert data["vp"]["drafter"] == data["vp"]["reference"]["drafter"] == str(TINY / "vp")

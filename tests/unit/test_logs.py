@@ -216,34 +216,6 @@ def test_logs_without_confidences_are_compared(tmp_path):
     assert (first.a.value, first.b.value, first.count_b) == (18 / 8, 18 / 8, 8)
 
 
-METRICS = """\
-# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
-# TYPE vllm:spec_decode_num_drafts_total counter
-vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 100.0
-vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 300.0
-vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 180.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 90.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 60.0
-vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
-"""
-SGLANG_METRICS = 'sglang:spec_accept_length{model_name="m"} 3.25\nsglang:spec_accept_rate{model_name="m"} 0.45\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "rows"),
-    [
-        (METRICS, [(100, 300, 180, 2.8, (0.9, 0.6, 0.3))]),
-        (SGLANG_METRICS, [(None, None, None, 3.25, ())]),
-    ],
-)  # fmt: skip
-def test_import_log_reads_metrics_pages(tmp_path, text, rows):
-    (tmp_path / "log").write_text(text, encoding="utf-8")
-    found = list(import_log(tmp_path / "log"))
-    assert [(r.steps, r.drafted, r.accepted, r.by_position) for r in found] == [(*r[:3], r[4]) for r in rows]
-    assert [r.alpha for r in found] == pytest.approx([r[3] for r in rows])
-    assert all(f"α {r[3]:.2f}" in str(f) for f, r in zip(found, rows, strict=True))
-
-
 def test_import_log_joins_captured_stream(tmp_path):
     parts = [
         {"id": "a", "choices": [{"index": 0, "text": "x", "token_ids": [7], "prompt_token_ids": [3, 4]}]},

@@ -70,12 +70,23 @@ def test_trace_import_of_totals_writes_and_deletes_nothing(log, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / "server.trace.jsonl"
     kept.write_bytes(OLD)
+    log.write_text(VLLM * 30)
     assert main(["trace", "import", str(log)]) == 0
-    assert "140 of 500 drafted tokens accepted" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "140 of 500 drafted tokens accepted" in out
+    assert "… and 10 more rows" in out
+    assert "`d2sd doctor --log FILE` sums up" in out
+    assert main(["trace", "import", str(log), "--json"]) == 0
+    imported = json.loads(capsys.readouterr().out)
+    assert (imported["file"], len(imported["totals"])) == (None, 30)
     assert main(["trace", "import", str(log), "-o", "new.jsonl"]) == 0
     assert "new.jsonl was not written: no request in this log has steps" in capsys.readouterr().err
     assert main(["trace", "import", str(log), "-o", "server.trace.jsonl", "--force"]) == 0
-    assert (kept.read_bytes(), log.read_text(), names(tmp_path)) == (OLD, VLLM, ["server.log", "server.trace.jsonl"])
+    assert (kept.read_bytes(), log.read_text(), names(tmp_path)) == (
+        OLD,
+        VLLM * 30,
+        ["server.log", "server.trace.jsonl"],
+    )
 
 
 @pytest.mark.parametrize("given", [[], ["-o", "served.trace.jsonl"]])

@@ -35,7 +35,6 @@ VLLM = (
     "14.00 tokens/s, Drafted throughput: 50.00 tokens/s, Accepted: 140 tokens, Drafted: 500 tokens, Per-position acceptance rate: "
     "0.700, 0.400, 0.200, 0.080, 0.020, Avg Draft acceptance rate: 28.0%\n"
 )
-LATER = VLLM.replace("11:40:07", "11:41:07")
 SGLANG = (
     "[2026-05-27 20:14:38 TP0] Decode batch. #running-req: {}, #token: 1024, token usage: 0.01, accept len: {}, accept rate: 0.21, "
     "cuda graph: True, gen throughput (token/s): 400.50, #queue-req: 0\n"
@@ -53,117 +52,6 @@ FINISH = (
     "'meta_info': {'id': '5a', 'finish_reason': {'type': 'stop'}, 'prompt_tokens': 17, 'completion_tokens': 200, 'spec_accept_rate': 0.2, "
     "'spec_accept_length': 4.0, 'spec_verify_ct': 50, 'e2e_latency': 1.5}}\n"
 )
-BENCH = """\
----------------Speculative Decoding---------------
-Acceptance rate (%):                     51.00
-Acceptance length:                       2.53
-Drafts:                                  2000
-Draft tokens:                            6000
-Accepted tokens:                         3060
-Per-position acceptance (%):
-  Position 0:                            73.00
-  Position 1:                            49.00
-  Position 2:                            31.00
-==================================================
-"""
-OFFLINE = """\
---------------------------------------------------
-total_num_output_tokens: 16000
-num_drafts: 4000
-num_draft_tokens: 12000
-num_accepted_tokens: 6000
-mean acceptance length: 2.50
---------------------------------------------------
-acceptance at token 0: 0.80
-acceptance at token 1: 0.45
-acceptance at token 2: 0.25
-"""
-SERVED = """\
-============ Serving Benchmark Result ============
-Backend:                                 sglang
-Total generated tokens:                  2460
-Output token throughput (tok/s):         95.50
-Concurrency:                             1.00
-Accept length:                           2.46
-----------------End-to-End Latency----------------
-"""
-OWN_SERVED = """\
-Backend:          sglang
-Dataset:          gsm8k
-Output tokens:    310000
-Throughput:       3,491.98 tok/s
-Accept length:    6.200
-Spec verify ct:   50000
-"""
-OWN = """\
-Decoding speedup: 3.10
-Average Acceptance length: 2.80
-Acceptance length histogram: ['0.0%', '20.0%', '30.0%', '10.0%', '40.0%']
-"""
-STATISTICS = (
-    "[53409] 5.05.5 I statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens = 256, #acc tokens = 48\n"
-    "[53409] 5.05.5 I statistics draft-mtp: #calls(b,g,a) = 11 800 800, #gen drafts = 800, #acc drafts = 700, #gen tokens = 1600, "
-    "#acc tokens = 1200, #mean acc len = 2.50, #acc rate/pos = (0.900, 0.600), dur(b,g,a) = 0.008, 33271.024, 1.264 ms\n"
-)
-BLOCK = """\
-draft acceptance = 0.28000  (126 accepted / 450 generated)
-mean acceptance length = 1.84
-acceptance rate per position = (0.450, 0.250, 0.140)
-statistics draft-dflash: #gen drafts = 691, #acc drafts = 291, #gen tokens = 2064, #acc tokens = 526
-"""
-OLDER_BLOCK = """\
-57.42.0 I slot print_timing: id  0 | task 854 |
-prompt eval time =    4063.52 ms /    96 tokens (   42.33 ms per token,    23.62 tokens per second)
-       eval time =   31868.65 ms /   221 tokens (  144.20 ms per token,     6.93 tokens per second)
-draft acceptance rate = 0.70000 (  140 accepted /   200 generated)
-"""
-EXAMPLE = """\
-decoded  129 tokens in   14.3 seconds
-n_draft   = 8
-n_predict = 129
-n_drafted = 130
-n_accept  = 48
-accept    = 36.923%
-"""
-TRTLLM = """\
-[05/29/2026-10:00:00] [TRT-LLM] [I]
-= DECODING STATISTICS (Eagle)
--- Draft Acceptance Rate Details --------------------------------
-
-[DAR] MINIMUM: 0.20
-[DAR] AVERAGE: 0.45
--- Acceptance Length Details --------------------------------
-
-[AL] MINIMUM: 1.50
-[AL] AVERAGE: 2.35
-"""
-WRAPPED = """\
-SpecDecoding metrics: Mean acceptance length: 1.50, Accepted throughput: 13.40 tokens/s,
-Drafted throughput: 302.37 tokens/s, Per-position acceptance rate:
-0.300, 0.150, 0.050, Avg Draft acceptance rate: 4.4%
-"""
-COMPOSE = f"\x1b[36mvllm-1  | \x1b[0m{VLLM}"
-
-VLLM_ROW = ("vllm", 100, 500, 140, 2.4, (0.7, 0.4, 0.2, 0.08, 0.02))
-FORMS = {
-    "vLLM": (VLLM, [VLLM_ROW]),
-    "vLLM, wrapped when pasted": (WRAPPED, [("vllm", None, None, None, 1.5, (0.3, 0.15, 0.05))]),
-    "vLLM behind docker compose": (COMPOSE, [VLLM_ROW]),
-    "vllm bench serve": (BENCH, [("vllm", 2000, 6000, 3060, 2.53, (0.73, 0.49, 0.31))]),
-    "vLLM's offline example": (OFFLINE, [("vllm", 4000, 12000, 6000, 2.5, (0.8, 0.45, 0.25))]),
-    "SGLang": (SGLANG.format(1, "3.37"), [("sglang", None, None, None, 3.37, ())]),
-    "SGLang's requests": (FINISH, [("sglang", 50, None, 150, 4.0, ())]),
-    "SGLang's bench_serving": (SERVED, [("sglang", None, None, None, 2.46, ())]),
-    "SGLang's benchmark of prompts": ("#questions: 80, Throughput: 378.57 token/s, Acceptance length: 5.39\n", [("sglang", None, None, None, 5.39, ())]),
-    "z-lab's benchmark of a server": (OWN_SERVED, [("sglang", 50000, None, 260000, 6.2, ())]),
-    "z-lab's benchmark": (OWN, [("dflash", None, None, None, 2.8, (0.8, 0.5, 0.4))]),
-    "llama.cpp": (LLAMACPP, [("llama.cpp", 40, 120, 60, 2.5, ())]),
-    "llama.cpp, a figure a line": (BLOCK, [("llama.cpp", 150, 450, 126, 1.84, (0.45, 0.25, 0.14)), ("llama.cpp", 691, 2064, 526, 1 + 526 / 691, (291 / 691,))]),
-    "llama.cpp, an older block": (OLDER_BLOCK, [("llama.cpp", 80, 200, 140, 2.75, ())]),
-    "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, (1.0,)), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
-    "llama.cpp's example": (EXAMPLE, [("llama-speculative", 81, 130, 48, 1 + 48 / 81, ())]),
-    "TensorRT-LLM's benchmark": (TRTLLM, [("tensorrt-llm", None, None, None, 2.35, ())]),
-}  # fmt: skip
 
 
 def imported(tmp_path, text, encoding="utf-8"):
@@ -171,15 +59,19 @@ def imported(tmp_path, text, encoding="utf-8"):
     return list(import_log(tmp_path / "log"))
 
 
-@pytest.mark.parametrize(("text", "rows"), FORMS.values(), ids=FORMS)
-def test_pasted_log_form_is_recognised_alone_and_among_other_lines(tmp_path, text, rows):
-    found = imported(tmp_path, text)
-    assert [(r.engine, r.steps, r.drafted, r.accepted) for r in found] == [r[:4] for r in rows]
-    assert [r.alpha for r in found] == pytest.approx([r[4] for r in rows])
-    for one, row in zip(found, rows, strict=True):
-        assert one.by_position == pytest.approx(row[5])
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (VLLM, ("vllm", 100, 500, 140, 2.4, (0.7, 0.4, 0.2, 0.08, 0.02))),
+        (FINISH, ("sglang", 50, None, 150, 4.0, ())),
+        (LLAMACPP, ("llama.cpp", 40, 120, 60, 2.5, ())),
+    ],
+)
+def test_pasted_log_is_recognised_alone_and_among_other_lines(tmp_path, text, row):
+    (found,) = imported(tmp_path, text)
+    assert (found.engine, found.steps, found.drafted, found.accepted, found.alpha, found.by_position) == row
     noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
-    assert len(imported(tmp_path, f"{noise}{text}{noise}")) == len(rows)
+    assert imported(tmp_path, f"{noise}{text}{noise}") == [found]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
@@ -192,31 +84,6 @@ def test_pasted_log_reads_utf16_bom_and_gzip(tmp_path, encoding):
 def test_joined_weights_alpha_by_running_requests(tmp_path):
     rows = imported(tmp_path, SGLANG.format(1, "2.00") + SGLANG.format(3, "4.00"))
     assert joined(rows).alpha == pytest.approx(3.5)
-
-
-def test_by_source_separates_replies_of_two_engines(tmp_path):
-    llamacpp = {"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}}
-    sglang = {"meta_info": {"spec_num_correct_drafts": 69, "spec_num_proposed_drafts": 231, "spec_verify_ct": 33}}
-    rows = imported(tmp_path, "".join(f"{json.dumps(reply)}\n" for reply in (llamacpp, sglang, llamacpp)))
-    assert [(row.engine, row.accepted) for row in rows] == [("llama.cpp", 9), ("sglang", 69), ("llama.cpp", 9)]
-    assert [len(group) for group in by_source(rows)] == [2, 1]
-
-
-def test_by_source_separates_engines_and_models(tmp_path):
-    started = "INFO [core.py:1] Initializing a V1 LLM engine with config: model='{}', speculative_config=SpeculativeConfig(method='dflash', model='{}')\n"
-    rows = imported(
-        tmp_path,
-        started.format("a/T", "b/D") + VLLM * 2 + SGLANG.format(1, "3.0") + started.format("c/U", "d/E") + LATER,
-    )
-    assert [(g[0].engine, g[0].model, g[0].drafter, len(g)) for g in by_source(rows)] == [
-        ("vllm", "a/T", "b/D", 2), ("sglang", "a/T", "b/D", 1), ("vllm", "c/U", "d/E", 1),
-    ]  # fmt: skip
-    page = "".join(
-        f'vllm:spec_decode_num_{what}_total{{engine="0",model_name="{model}"}} {n * value}\n'
-        for n, model in ((1, "m"), (2, "n"))
-        for what, value in (("drafts", 100.0), ("draft_tokens", 300.0), ("accepted_tokens", 180.0))
-    )
-    assert [(r.model, r.steps, r.accepted) for r in imported(tmp_path, page)] == [("m", 100, 180), ("n", 200, 360)]
 
 
 @pytest.mark.parametrize(
@@ -232,10 +99,11 @@ def test_by_source_separates_engines_and_models(tmp_path):
         'vllm:spec_decode_num_drafts{model_name="' + 'a="' * 3000 + "} 1e999",
     ],
 )
+@pytest.mark.timeout(120)
 def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
-    """A pattern that takes quadratic time would exceed the time limit of a test."""
+    """With a pattern that takes quadratic time, the test would take minutes."""
     try:
-        found = imported(tmp_path, f"{line}\n" * 200 + VLLM)
+        found = imported(tmp_path, f"{line}\n" * 50 + VLLM)
     except InputError:
         found = []
     assert all(r.accepted is None or r.accepted >= 0 for r in found)
@@ -557,23 +425,12 @@ def test_doctor_log_reads_standard_input_without_torch(tmp_path):
 
 
 def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
-    lines = [line.encode() for line in (VLLM * 3).splitlines(keepends=True)]
+    def interrupted():
+        yield from (VLLM * 3).encode().splitlines(keepends=True)
+        raise KeyboardInterrupt
 
-    def interrupted(_):
-        waiting = iter(lines)
-
-        def read():
-            for line in waiting:
-                return line
-            raise KeyboardInterrupt
-
-        return read
-
-    monkeypatch.setattr(reading, "_line_reader", interrupted)
-    read, write = os.pipe()
-    with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
-        log.write(VLLM)  # the first bytes are read before the lines
-        log.flush()
+    monkeypatch.setattr(reading, "_line_reader", lambda _: interrupted().__next__)
+    with open(os.devnull) as standard:
         monkeypatch.setattr(sys, "stdin", standard)
         assert [row.steps for row in import_log("-")] == [100] * 3
 
@@ -593,17 +450,3 @@ def test_trace_commands_read_logs_or_suggest_import(tmp_path, capsys):
         assert "α 2.40" in said
         assert "`d2sd trace import FILE`" in said
     assert main(["compare", "--a", str(steps), "--b", str(steps)]) == 0
-
-
-def test_trace_import_without_steps_writes_no_file(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    log, out = tmp_path / "served.log", tmp_path / "o.jsonl"
-    log.write_text(VLLM * 30, encoding="utf-8")
-    assert main(["trace", "import", str(log), "-o", str(out)]) == 0
-    printed = capsys.readouterr()
-    assert "was not written: no request in this log has steps" in printed.err
-    assert "… and 10 more rows" in printed.out
-    assert "`d2sd doctor --log FILE` sums up" in printed.out
-    assert main(["trace", "import", str(log), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["file"], len(found["totals"])) == (None, 30)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
@@ -13,6 +11,7 @@ from d2sd.__main__ import main
 from d2sd.logs import serving
 from d2sd.logs.serving import Server, served_model
 from d2sd.trace.trace import read_traces
+from tests.stub_server import stub_server
 from tests.unit.test_logs import SGLANG, TWO_STEPS
 
 VLLM = {
@@ -43,6 +42,8 @@ REPLIES = {
     "/v1/models": {"data": [{"id": "some/model"}]},
     "/v1/completions": VLLM,
     "/generate": {"text": "abc", "meta_info": {"completion_tokens": 100, **SGLANG["sglext"]["spec_tokens_details"]}},
+    "/completion": b"".join(b"data: " + json.dumps(p).encode() + b"\n\n" for p in LLAMACPP),
+    "/moved": 302,
     "/tokenize": {"tokens": [{"id": 3, "piece": "Once"}, {"id": 4, "piece": " upon"}]},
 }
 
@@ -51,33 +52,12 @@ REPLIES = {
 def server():
     requests = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.do_POST()
+    def answer(path, sent):
+        requests.append((path, sent))
+        return REPLIES[path]
 
-        def do_POST(self):
-            sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            requests.append((self.path, json.loads(sent) if sent else None))
-            if self.path == "/moved":
-                self.send_response(302)
-                self.send_header("Location", "/v1/models")
-                self.end_headers()
-                return
-            self.send_response(200)
-            self.end_headers()
-            if self.path == "/completion":
-                self.wfile.write(b"".join(b"data: " + json.dumps(p).encode() + b"\n\n" for p in LLAMACPP))
-            else:
-                self.wfile.write(json.dumps(REPLIES[self.path]).encode())
-
-        def log_message(self, *_):
-            pass
-
-    running = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_port}", requests
-    running.shutdown()
-    running.server_close()
+    with stub_server(answer) as address:
+        yield address, requests
 
 
 def record(tmp_path, address, engine):
