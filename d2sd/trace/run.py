@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from d2sd.trace.events import Baseline, Record, StepDone, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
-from d2sd.trace.trace import Reader, Trace, lines_of, restored
+from d2sd.trace.trace import Reader, Trace, lines_of, unchecked_trace
 
 LONG = 2048  # characters; longer lines are compressed
 BLOCK = 1 << 16  # characters of a compressed block
@@ -105,7 +105,7 @@ class RecordedRun:
 
     def trace(self) -> Trace:
         """Returns the trace; its steps are parsed on access. Raises ``InputError`` if nothing is recorded."""
-        return restored(line.encode() for line in self.lines())
+        return unchecked_trace(line.encode() for line in self.lines())
 
     def _lines(self, record: Record) -> Iterator[str]:
         """Yields the line of a record; before a step, the line of its ``StepOutcome``."""
