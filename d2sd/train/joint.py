@@ -115,7 +115,7 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
     fit, judge = found[::2], found[1::2]
     tried = fit_temperature(*(np.concatenate(parts) for parts in zip(*fit, strict=True)))
     gains = np.array([(likelihoods(*text, tried) - likelihoods(*text, 1.0)).sum() for text in judge])
-    gain = Resampler(len(judge)).mean(gains, np.arange(len(judge)))
+    gain = Resampler(len(judge)).mean(gains)
     better = gain.low is not None and gain.low > 0
     return Temperature(tried if better else 1.0, len(fit), len(judge), tried)
 
