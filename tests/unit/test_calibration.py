@@ -8,7 +8,8 @@ import pytest
 import torch
 from msgspec import structs
 
-from d2sd import DecodeConfig
+from d2sd import load_trace
+from d2sd.__about__ import HOME
 from d2sd.calibration import RunStatistics, alternatives, calibrate, read_report, scores, steps
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.steps import Scores
@@ -16,6 +17,8 @@ from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import Committed
 from tests.unit.steps import calibrated, made_step, of_two, simulated, statistics_of, tabulated
+
+TRACES = HOME / "assets" / "traces"
 
 
 def draw(count, seed=0):
@@ -27,8 +30,8 @@ def draw(count, seed=0):
 
 
 @pytest.fixture(scope="module")
-def recorded(engine):
-    return [engine.generate(prompt, DecodeConfig("d2sd", 24)) for prompt in ("the cat", "a dog ran", "the mat")]
+def recorded():
+    return [load_trace(TRACES / "opening.jsonl.gz"), load_trace(TRACES / "second.jsonl.gz")]
 
 
 def test_expected_calibration_error_of_known_gap():
@@ -89,7 +92,7 @@ def test_scores_are_of_positions_up_to_first_rejection(recorded):
         if step.actual_boundary is None:
             assert own.accepted.tolist() == [1] * len(step.committed)
         else:
-            assert len(own) == min(step.actual_boundary + 1, 15)
+            assert len(own) == min(step.actual_boundary + 1, len(step.first_draft.ids))
             assert own.accepted.tolist() == [k < step.actual_boundary for k in range(len(own))]
 
 
@@ -219,16 +222,12 @@ def heated():
     return statistics_of(runs)
 
 
-def test_temperatures_of_positions_are_recovered(heated):
-    advice = heated.report().advice
+def test_temperatures_of_positions_equal_search_over_grid(heated):
+    """Plain loops over steps and a fine grid find the same temperatures."""
+    advice, tables = heated.report().advice, heated.counted()
     assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.2)
     assert advice.error_after < advice.error_before / 2
     assert advice.improvement.low > 0
-
-
-def test_temperatures_equal_search_over_grid(heated):
-    """Plain loops over steps and a fine grid find the same temperatures."""
-    advice, tables = heated.report().advice, heated.counted()
     table, grid, log_known = tables.table, np.geomspace(0.5, 4, 241), np.log(alternatives.GRID)
     rows = [n for n in range(len(table)) if table.run[n] % 2 == 0]
     before = dict.fromkeys(rows, 1.0)
@@ -250,18 +249,15 @@ def test_temperatures_equal_search_over_grid(heated):
 def test_temperature_errors_are_measured_on_other_half(heated):
     advice, tables = heated.report().advice, heated.counted()
     table, grid = tables.table, alternatives.grid_confidence(tables.table.confidence, tables.tempered)
+    judged = table.run % 2 == 1
+    survived = np.arange(4) < table.matched[judged, None]
     for error, confidence in (
         (advice.error_before, table.confidence),
         (advice.error_after, alternatives.scaled(grid, advice.temperatures)),
     ):
-        gaps, count = np.zeros(10), 0
-        for n in range(len(table)):
-            survival = 1.0
-            for k in range(table.drafted[n] if table.run[n] % 2 else 0):
-                survival *= confidence[n, k]
-                gaps[min(9, int(survival * 10))] += (k < table.matched[n]) - survival
-                count += 1
-        assert error == pytest.approx(np.abs(gaps).sum() / count, abs=1e-9)
+        survival = np.cumprod(confidence[judged], axis=1)
+        expected = scores.expected_calibration_error(survival.ravel(), survived.ravel().astype(float))
+        assert error == pytest.approx(expected, abs=1e-9)
 
 
 def test_temperatures_are_unbiased_under_node_budget():
@@ -358,8 +354,10 @@ def test_read_report_says_nothing_to_score(runs):
     assert "Nothing to score" in only.text
 
 
-def test_calibrate_scores_tree_paths_without_block_draft(engine):
-    traces = [engine.generate(p, DecodeConfig("eagle3", 30)) for p in ("the cat", "a dog ran")]
+def test_calibrate_scores_tree_paths_without_block_draft(recorded):
+    traces = [
+        replace(t, steps=tuple(structs.replace(s, first_draft=None, tempered=()) for s in t.steps)) for t in recorded
+    ]
     statistics = RunStatistics(traces)
     report, tables = statistics.report(), statistics.counted()
     assert report.of_paths
