@@ -101,10 +101,10 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 
 @torch.inference_mode()
-def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
+def _read_greedy(target: Target, text: Text, layers: set[int]) -> tuple[Text, list[int]]:
     """Returns the text with the features of these layers, and the indices (from 0) of the generated tokens that
     cannot be the target's greedy choices."""
-    text, hidden = _read(target, text, set(layers))
+    text, hidden = _read(target, text, layers)
     scores = target.logits(hidden[0, text.start - 1 :]).float()
     generated = torch.tensor(text.ids[text.start :], device=target.device)
     gap = scores.max(-1).values - scores.gather(1, generated[:, None])[:, 0]
@@ -179,7 +179,7 @@ class Replay:
         text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
-            text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
+            text, others = _read_greedy(target, text, {n for d in drafters for n in d.target_layer_ids})
         if len(others) > most_others:
             raise InputError(
                 f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "

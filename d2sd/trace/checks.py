@@ -6,6 +6,7 @@ Code that uses a trace relies on these checks. They raise ``InputError``, which 
 from __future__ import annotations
 
 import re
+from collections.abc import Sized
 from itertools import chain, pairwise
 from typing import Annotated, Any, TypeVar
 
@@ -164,6 +165,10 @@ def _need(ok: bool, field: str, sentence: str) -> None:
         raise InputError(f"{field}: {sentence}")
 
 
+def _need_all_or_none(items: Sized, count: int, field: str, each: str) -> None:
+    _need(len(items) in (0, count), field, f"empty, or {each}")
+
+
 def _check_tree(step: StepDone) -> list[int]:
     """Checks that node 0 is the root and every parent precedes its children. Returns the parents."""
     nodes = step.nodes
@@ -240,19 +245,16 @@ def _check_drafts(step: StepDone) -> None:
         longest = lengths[branch.base]
         _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has only {longest} tokens")
         lengths.append(branch.prefix + len(branch.ids))
-    fits = len(step.boundary_posterior) in (0, drafted)
-    _need(fits, "boundary_posterior", f"empty, or one value for each of {drafted} drafted tokens")
+    each = f"one value for each of {drafted} drafted tokens"
+    _need_all_or_none(step.boundary_posterior, drafted, "boundary_posterior", each)
     _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"only {drafted} tokens were drafted")
     fits = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
     _need(fits, "actual_boundary", f"only {drafted} tokens were drafted")
     drafts = [] if first is None else [first, *step.branches]
-    _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
+    _need_all_or_none(step.trained, len(drafts), "trained", f"one list for each of {len(drafts)} drafts")
     for index, (confidences, draft) in enumerate(zip(step.trained, drafts, strict=False)):
-        fits = len(confidences) in (0, len(draft.ids))
-        _need(fits, f"trained[{index}]", f"empty, or one for each of the {len(draft.ids)} ids")
-    _need(
-        len(step.tempered) in (0, drafted), "tempered", f"empty, or one list for each of the {drafted} drafted tokens"
-    )
+        _need_all_or_none(confidences, len(draft.ids), f"trained[{index}]", f"one for each of the {len(draft.ids)} ids")
+    _need_all_or_none(step.tempered, drafted, "tempered", f"one list for each of the {drafted} drafted tokens")
     for index, row in enumerate(step.tempered):
         fits = len(row) == len(TEMPERATURES)
         _need(fits, f"tempered[{index}]", f"one value for each of {len(TEMPERATURES)} temperatures")
@@ -275,9 +277,7 @@ def _check_levels(step: StepDone) -> None:
 
 def _check_draft(draft: Draft, field: str) -> None:
     count = len(draft.ids)
-    lengths = {"texts": len(draft.texts), "confidence": len(draft.confidence), "alternatives": len(draft.alternatives)}
-    if {0, count}.issuperset(lengths.values()) and lengths["texts"] == count:
-        return
-    wrong = next(name for name, n in lengths.items() if n != count and (n or name == "texts"))
-    allowed = "one" if wrong == "texts" else "empty, or one"
-    raise InputError(f"{field}.{wrong}: {allowed} for each of the {count} ids")
+    each = f"one for each of the {count} ids"
+    _need(len(draft.texts) == count, f"{field}.texts", each)
+    _need_all_or_none(draft.confidence, count, f"{field}.confidence", each)
+    _need_all_or_none(draft.alternatives, count, f"{field}.alternatives", each)

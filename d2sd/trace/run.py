@@ -28,7 +28,7 @@ OUTCOME = '{"event":"Outcome"'
 OF_PAGE = (OUTCOME, '{"event":"Replays"')  # lines that are not part of the trace
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordedRun:
     """Trace lines of one run, in progress or finished. They were written from events, so reading them back does not check them.
 
@@ -41,15 +41,18 @@ class RecordedRun:
     instructive: number of the most instructive step so far (``d2sd.trace.metrics.instructiveness``); 0 if there is none.
     """
 
-    key: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
-    live: bool = field(default=False, compare=False)
-    header: dict[str, Any] = field(default_factory=dict, compare=False)
-    baseline: Baseline | None = field(default=None, compare=False)
-    ended: bool = field(default=False, compare=False)
-    steps: int = field(default=0, compare=False)
-    instructive: int = field(default=0, compare=False)
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    live: bool = False
+    header: dict[str, Any] = field(default_factory=dict)
+    baseline: Baseline | None = None
+    ended: bool = False
+    steps: int = 0
+    instructive: int = 0
     _entries: list[str] = field(default_factory=list)  # lines or blocks of lines, as they are sent
-    _best: tuple[int, ...] = field(default=(), compare=False)  # sort key of the most instructive step
+    _best: tuple[int, ...] = ()  # sort key of the most instructive step
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RecordedRun) and self._entries == other._entries
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordedRun:
@@ -142,12 +145,10 @@ def _pack(line: str) -> str:
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
     """Yields the header alone, since ``holds`` compares it, then the other lines in blocks."""
     block: list[str] = []
-    size, first = 0, True
-    for line in lines:
+    for number, line in enumerate(lines):
         block.append(line)
-        size += len(line)
-        if first or size > BLOCK:
+        if not number or sum(map(len, block)) > BLOCK:
             yield from _pack("\n".join(block)).split("\n")
-            block, size, first = [], 0, False
+            block = []
     if block:
         yield from _pack("\n".join(block)).split("\n")
