@@ -140,7 +140,7 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
     positions = np.arange(recorded.shape[1])
     survived = positions < table.matched[:, None]
     # After a rejection, no token is accepted. Positions beyond the verified nodes are left out, since their outcome is unknown.
-    observed = survived | (table.partly[:, None] & (positions <= table.nodes[:, :1]))
+    observed = survived | (table.rejected[:, None] & (positions <= table.nodes[:, :1]))
     temperatures = fit_temperatures(grid, survived, fit & observed)
     row, index = np.nonzero(judge & observed)
     judged = judge.any(1)

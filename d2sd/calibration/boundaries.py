@@ -67,8 +67,8 @@ def happened(table: StepTable) -> np.ndarray:
 
 def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
-    table = table.take(table.sure)
-    seen, size = table.seen, table.confidence.shape[1] + 1
+    table = table.take(table.has_confidence)
+    seen, size = table.boundary_known, table.confidence.shape[1] + 1
     cells = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(cells, minlength=size * size).reshape(size, size)
     return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
@@ -89,22 +89,22 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
     """Returns ranks and hit rates over steps with confidences and a rejected first-draft token."""
-    predictable = table.partly & table.sure
-    partly, unit = table.take(predictable), unit[predictable]
-    place = ranks(partly.confidence, partly.boundary)
-    size = int(partly.drafted.max(initial=0))
-    chosen = partly.selected > 0
+    predictable = table.rejected & table.has_confidence
+    steps, unit = table.take(predictable), unit[predictable]
+    place = ranks(steps.confidence, steps.boundary)
+    size = int(steps.drafted.max(initial=0))
+    chosen = steps.selected > 0
     any_chosen = bool(chosen.any())
     return Ranks(
-        steps=len(partly),
+        steps=len(steps),
         counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
         within=tuple(resampler.share(place <= n, unit) for n in range(size)),
-        chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        chance=tuple(float(np.minimum(1, (n + 1) / steps.drafted).mean()) for n in range(size)),
         chosen=int(chosen.sum()),
-        used=resampler.share(partly.hit[chosen], unit[chosen]),
-        chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if any_chosen else None,
-        repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
-        mean_used=float(partly.selected[chosen].mean()) if any_chosen else None,
+        used=resampler.share(steps.hit[chosen], unit[chosen]),
+        chance_used=float(np.minimum(1, steps.selected / steps.drafted)[chosen].mean()) if any_chosen else None,
+        repaired=resampler.share(steps.repaired[chosen], unit[chosen]),
+        mean_used=float(steps.selected[chosen].mean()) if any_chosen else None,
     )
 
 
