@@ -74,17 +74,22 @@ def outcome_matrix(table: StepTable) -> Matrix:
     return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
 
 
-def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among all r(i), (N,): 0 = likeliest; G without a boundary. Ties: smaller i first."""
+def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
+    """Returns the rank of every r(i) of N drafts, (N, G): 0 = likeliest; if equally likely, the smaller i first."""
     r, _ = boundary_posteriors(confidence)
-    size = r.shape[1]
-    if not size:
-        return np.zeros(len(r), int)
-    index = np.clip(boundary, 0, size - 1)[:, None]
-    of_boundary = np.take_along_axis(r, index, 1)
-    likelier = (r > of_boundary) | ((r == of_boundary) & (np.arange(size) < index))
-    predictable = (boundary >= 0) & (boundary < (r >= 0).sum(1))
-    return np.where(predictable, likelier.sum(1), size)
+    order = np.argsort(-r, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(r.shape[1])[None], axis=1)
+    return rank
+
+
+def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
+    """Returns the rank of the true boundary among all r(i), (N,), as in ``prefix_ranks``; G without a boundary."""
+    size = confidence.shape[1]
+    predictable = (boundary >= 0) & (boundary < (~np.isnan(confidence)).sum(1))
+    rank = np.full(len(confidence), size)
+    rank[predictable] = prefix_ranks(confidence[predictable])[np.arange(predictable.sum()), boundary[predictable]]
+    return rank
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
