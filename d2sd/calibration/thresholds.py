@@ -109,7 +109,7 @@ class _Chains:
         """Returns the sums of steps, tokens, nodes and seconds over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
         whole = np.minimum(
-            table.matched + table.seen, table.committed
+            table.matched + table.boundary_known, table.committed
         )  # committed tokens of whole drafts within the text
         # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
@@ -123,7 +123,7 @@ def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
     """Returns the effect of cuts; None if no step has confidences. domains: prompt group of every run."""
-    there, (unit, name) = table.sure, units(table)
+    there, (unit, name) = table.has_confidence, units(table)
     if not there.any():
         return None
     chains = _Chains(table.take(there), unit[there], sequential, costs)

@@ -9,9 +9,10 @@ from typing import Any
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, Report
-from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
+from d2sd.calibration.boundaries import Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
 from d2sd.calibration.sentences import count, decimal, digits, percent, signed, with_interval
+from d2sd.calibration.steps import OTHER
 from d2sd.figures.style import (
     BAR,
     COLOURS,
