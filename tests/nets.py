@@ -12,7 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.nets.models import Models
@@ -22,7 +22,7 @@ from tests.teaching import disturb, teach
 VOCABULARY = 300
 END, MASK = "<|endoftext|>", "<|mask|>"
 # Stage costs at which drafting pays off: two drafts cost less than half a plain step.
-CHEAP_DRAFTS = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
+CHEAP_DRAFTS = StageCosts(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:

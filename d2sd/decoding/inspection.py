@@ -16,6 +16,7 @@ from d2sd.trace.events import (
     TEMPERATURES,
     Alternative,
     Choice,
+    Decision,
     Draft,
     DraftLevel,
     Draw,
@@ -132,13 +133,25 @@ def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A finished step: the tree, the target's choices at its nodes, the accepted path, and stage times."""
+    """A finished step, from which its event is built.
 
+    step: index of the step.
+    anchor_position: position of the anchor in the text.
+    seen: the target's choices at the tree's nodes.
+    boundary: number of accepted tokens of the first draft; None if unknown.
+    elapsed: seconds of all steps up to this one.
+    """
+
+    step: int
+    anchor_position: int
     proposal: Proposal
     seen: Inspection
+    draws: tuple[Draw, ...]
     walk: TreeWalk
+    boundary: int | None
+    decision: Decision | None
     seconds: StageSeconds
-    draws: tuple[Draw, ...] = ()
+    elapsed: float
 
 
 def describe_draws(

@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, StageCosts
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.verifier import Verifier
@@ -34,7 +34,7 @@ Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
-def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine, bool]:
+def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[StageCosts, bool]:
     """Returns typical times of every stage after a context of 192 tokens, and whether the measurement is steady: in every stage,
     the times of the first and second half differ by at most a fifth.
 
@@ -79,7 +79,7 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
     plain, *more = Curve.through(points["verify"]).points
     verified = Curve.through([plain, *((n, max(t, plain[1])) for n, t in Curve.fitted(more, CORNERS).points)])
-    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
+    return StageCosts(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
 
 
 def _timed(
