@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
@@ -124,3 +125,9 @@ def stock_greedy(model, ids, count):
     settings = {"attention_mask": torch.ones_like(rows), "do_sample": False, "pad_token_id": 0}
     with stock_attention(model):
         return model.generate(rows, max_new_tokens=count, **settings)[0, len(ids) :].tolist()
+
+
+def turns(count):
+    """Parameters 0 … ``count`` − 1. Turn 0 of all tests together has every setting at least once; only ``make soak`` runs the
+    others."""
+    return [0, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(1, count))]

@@ -21,7 +21,7 @@ from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
-from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
+from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass, turns
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 from tests.unit.drafts import random_tree
 
@@ -32,11 +32,6 @@ SETTINGS = {
 }  # fmt: skip
 # Methods besides D²SD, with each backend. A test runs two of them with a type, so eleven turns are the whole product.
 OTHERS = list(itertools.product([m for m in METHODS if m != "d2sd"], BACKENDS))
-
-
-def turns(count):
-    """Parameters 0 … ``count`` − 1. Over all types, turn 0 has every other setting at least once; only ``make soak`` runs the others."""
-    return [0, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(1, count))]
 
 
 @pytest.fixture(scope="module", params=TARGETS)
