@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
@@ -15,7 +15,7 @@ import torch
 
 from d2sd.config import MAX_NODES, DecodeConfig, Settings, with_settings
 from d2sd.costs import kept
-from d2sd.costs.machines import Machine
+from d2sd.costs.machines import StageCosts
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters, slots
 from d2sd.decoding.generation import Generation, make_header
@@ -30,7 +30,7 @@ from d2sd.nets import flashinfer
 from d2sd.nets.attention import choose
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, choose_mode, row_shape
-from d2sd.trace.events import Event, Finished
+from d2sd.trace.events import Event, PrefillDone
 from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
@@ -69,9 +69,9 @@ class Engine:
         self.texts = TokenTexts(models.target.tokenizer)
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable, models.target.fixable)
-        self._costs: dict[tuple[object, ...], Machine] = {}
-        self._plain: dict[str, Machine | None] = {}  # by backend
-        self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
+        self._costs: dict[tuple[object, ...], StageCosts] = {}
+        self._plain: dict[str, StageCosts | None] = {}  # by backend
+        self._experience: dict[tuple[str, StageCosts], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs not in use
 
     @overload
@@ -101,8 +101,12 @@ class Engine:
 
         request: a result of ``request``.
         """
-        events = list(self._unread(request, lambda: False))
-        return lambda: Trace.of(self.header(request), [make() for make in events])
+        with self._begun(request) as (run, prefill):
+            steps = []
+            while run.stop_reason is None:
+                with self.lock:
+                    steps.append(run.step())
+        return lambda: Trace.of(self.header(request), [prefill, *(describe() for describe in steps), run.finished()])
 
     def stream(
         self,
@@ -212,7 +216,7 @@ class Engine:
                 )
         return None
 
-    def costs(self, config: DecodeConfig) -> Machine:
+    def costs(self, config: DecodeConfig) -> StageCosts:
         """Returns the stage times of a step on this machine. They are read from a file, or measured at first use. Measuring holds
         ``lock``; with a small model it takes one or two seconds.
 
@@ -226,17 +230,17 @@ class Engine:
             if key not in self._costs:
                 room = slots(config, MEASURED_TOKENS)
                 passes = Passes(self.mode, config.backend, room, self.models.target.device)
-                known = [*self._hardware(*self.parts), *key]
-                costs = kept.find(kept_costs(), known)
+                stored_key = [*self._hardware(*self.parts), *key]
+                costs = kept.find(kept_costs(), stored_key)
                 if costs is None:
                     drafters = CachedDrafters(self.models, config, passes)
                     costs, steady = measure_costs(drafters, Verifier(self.models.target, passes))
                     if steady:
-                        kept.keep_costs(kept_costs(), known, costs)
+                        kept.keep_costs(kept_costs(), stored_key, costs)
                 self._costs[key] = costs
             return self._costs[key]
 
-    def plain(self, backend: str) -> Machine | None:
+    def plain(self, backend: str) -> StageCosts | None:
         """Returns the time of a plain decoding step on this machine, as stored by ``keep_plain``; None if unknown.
 
         backend: attention backend, as ``resolve`` returns it.
@@ -245,7 +249,7 @@ class Engine:
             self._plain[backend] = kept.find(kept_costs(), self._plain_key(backend))
         return self._plain[backend]
 
-    def keep_plain(self, backend: str, costs: Machine | None) -> None:
+    def keep_plain(self, backend: str, costs: StageCosts | None) -> None:
         """Replace the time that ``plain`` returns.
 
         backend: attention backend, as ``resolve`` returns it.
@@ -285,23 +289,23 @@ class Engine:
         needed = slots(config, tokens)
         room = max(needed, tokens + row_shape(1 + MAX_NODES), MIN_SLOTS)  # enough for any method
         with self.lock:
-            fitting = [f for f in self._free if f[0] == config.backend and f[1].capacity >= needed]
-            if fitting:
-                lent = min(fitting, key=lambda f: f[1].capacity)
+            large = [free for free in self._free if free[0] == config.backend and free[1].capacity >= needed]
+            if large:
+                lent = min(large, key=lambda free: free[1].capacity)
                 self._free.remove(lent)
             else:
                 # free the smaller buffers first, so that GPU memory suffices for the new ones
-                self._free = [f for f in self._free if f[0] != config.backend]
+                self._free = [free for free in self._free if free[0] != config.backend]
                 lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
-        whole = False
+        intact = False
         try:
             yield lent[1]
-            whole = True
-        except GeneratorExit:  # the run was closed early; the buffers are intact
-            whole = True
+            intact = True
+        except GeneratorExit:  # the run was closed early
+            intact = True
             raise
         finally:
-            if whole:  # after an error the buffers are not reused
+            if intact:  # after an error the buffers are not reused
                 with self.lock:
                     self._free.append(lent)
 
@@ -350,31 +354,28 @@ class Engine:
         stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. In both
             cases, the run releases its caches.
         """
-        with closing(self._unread(request, stop)) as events:
-            for make in events:
-                yield make()
-
-    def _unread(self, request: Request, stop: Callable[[], bool]) -> Generator[Callable[[], Event], None, None]:
-        """Yields functions that build the events of ``run``. They must be called in the order in which they are yielded."""
-        ids, config = request.ids, request.config
-        with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
-            run = self.generation(ids, config, passes)
-            if request.endless:
-                run.end_ids = run.drafters.end_ids = frozenset()
-            with self.lock:
-                prefill = run.prefill()
-            yield lambda: prefill
+        with self._begun(request) as (run, prefill):
+            yield prefill
             while run.stop_reason is None:
                 if stop():
                     run.stop_reason = "stopped"
                     break
                 with self.lock:
-                    make = run.step()
-                yield make
-        out = run.output
-        text = self.models.target.tokenizer.decode(out, skip_special_tokens=True)
-        finished = Finished(run.stop_reason, text, tuple(out), run.steps, run.elapsed, prefill.seconds)
-        yield lambda: finished
+                    describe = run.step()
+                yield describe()
+        yield run.finished()
+
+    @contextmanager
+    def _begun(self, request: Request) -> Iterator[tuple[Generation, PrefillDone]]:
+        """Context of one generation. Yields the generation after its prefill, and the event of the prefill."""
+        ids, config = request.ids, request.config
+        with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
+            run = self.generation(ids, config, passes)
+            if request.endless:
+                run.drafters.end_ids = frozenset()
+            with self.lock:
+                prefill = run.prefill()
+            yield run, prefill
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
         """Returns a generation to run step by step. All cost-aware generations with one method share statistics.

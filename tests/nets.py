@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.nets.models import Models
@@ -22,7 +23,7 @@ from tests.teaching import disturb, teach
 VOCABULARY = 300
 END, MASK = "<|endoftext|>", "<|mask|>"
 # Stage costs at which drafting pays off: two drafts cost less than half a plain step.
-CHEAP_DRAFTS = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
+CHEAP_DRAFTS = StageCosts(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
@@ -124,3 +125,9 @@ def stock_greedy(model, ids, count):
     settings = {"attention_mask": torch.ones_like(rows), "do_sample": False, "pad_token_id": 0}
     with stock_attention(model):
         return model.generate(rows, max_new_tokens=count, **settings)[0, len(ids) :].tolist()
+
+
+def turns(count):
+    """Parameters 0 … ``count`` − 1. Turn 0 of all tests together has every setting at least once; only ``make soak`` runs the
+    others."""
+    return [0, *(pytest.param(turn, marks=pytest.mark.soak) for turn in range(1, count))]

@@ -20,51 +20,47 @@ import torch
 
 from d2sd import DecodeConfig, Engine, load
 from d2sd.bench.prompts import read_prompts
-from d2sd.costs.machines import Machine
-from d2sd.decoding.cost_aware import Experience, StepPlan
+from d2sd.costs.machines import StageCosts
+from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.methods import METHODS, FirstDraft
 from d2sd.replay.recorded import Replay
 from d2sd.tree.walk import walk
 
-Found = tuple[
-    int, list[int]
-]  # number of re-drafts at a position; numbers of nodes to verify so that 1, 2, … tokens are accepted
+# At a position: the number of re-drafts, and the numbers of nodes to verify so that 1, 2, … tokens are accepted.
+NeededNodes = tuple[int, list[int]]
 
 
-class Forced(StepPlan):
-    """Always drafts ``size`` tokens, re-drafts from the ``again`` likeliest prefixes, and keeps all nodes."""
+class Forced(Controller):
+    """Always drafts ``size`` tokens, re-drafts from the ``count`` likeliest prefixes, and keeps all nodes."""
 
     min_log_probability = -7.0
 
-    def __init__(self, size: int, again: int, config: DecodeConfig):
-        super().__init__(size, config)
-        self.again = again
+    def __init__(self, size: int, count: int, config: DecodeConfig):
+        super().__init__(config, [size])
+        self.count = count
 
     def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
-        return sorted(prefixes, key=draft.boundary.posterior.__getitem__, reverse=True)[: self.again]
+        return sorted(prefixes, key=draft.boundary.posterior.__getitem__, reverse=True)[: self.count]
 
 
 @torch.inference_mode()
-def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
+def needed_nodes(replay: Replay, config: DecodeConfig, controller: Forced) -> Iterator[NeededNodes]:
     """Drafts at every position of a text. Yields the result at each position."""
     engine, ids, begin = replay.engine, replay.ids, replay.begin
     drafters = engine.drafters(config, len(ids))
-    drafters.plan = plan
+    drafters.controller = controller
     replay.commit(drafters, 0, begin)
-    for known in range(begin, len(ids) - 1):
-        tree = (proposal := drafters.propose(ids[: known + 1])).tree
-        chosen = [ids[min(known + depth + 1, len(ids) - 1)] for depth in tree.depths]
-        accepted = walk(tree, chosen, engine.models.target.end_ids, len(ids) - known - 1).accepted
-        reach = [1.0]
-        for parent, p in zip(tree.parents[1:], tree.probabilities[1:], strict=True):
-            reach.append(reach[parent] * p)
-        rank = {node: place for place, node in enumerate(tree.likeliest(reach), 1)}
+    for anchor in range(begin, len(ids) - 1):
+        tree = (proposal := drafters.propose(ids[: anchor + 1])).tree
+        chosen = [ids[min(anchor + depth + 1, len(ids) - 1)] for depth in tree.depths]
+        accepted = walk(tree, chosen, engine.models.target.end_ids, len(ids) - anchor - 1).accepted
+        rank = {node: place for place, node in enumerate(tree.likeliest(tree.reach()), 1)}
         yield len(proposal.branches), list(accumulate((rank[node] for node in accepted), max))
-        if known + 2 < len(ids):
-            replay.commit(drafters, known, known + 1)
+        if anchor + 2 < len(ids):
+            replay.commit(drafters, anchor, anchor + 1)
 
 
-def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) -> float:
+def quickest(ways: dict[int, list[list[NeededNodes]]], costs: StageCosts, exact: bool) -> float:
     """Returns the minimum seconds for a text.
 
     ways: for each γ, a list with one entry per number of re-drafts: the results at all positions.
@@ -72,15 +68,15 @@ def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) ->
     """
     count = len(next(iter(ways.values()))[0])
     left = [0.0] * (count + 1)
-    for at in reversed(range(count)):
-        left[at] = costs.plain() + left[at + 1]
+    for position in reversed(range(count)):
+        left[position] = costs.plain() + left[position + 1]
         for size, settings in ways.items():
-            for again, needed in (positions[at] for positions in settings):
+            for redrafts, needed in (positions[position] for positions in settings):
                 draft = costs.first_draft.seconds(size) + costs.other
-                draft += costs.second_draft.seconds(again * size) if again else 0.0
+                draft += costs.second_draft.seconds(redrafts * size) if redrafts else 0.0
                 for tokens, nodes in enumerate(needed, 1):
                     whole = draft + costs.verify.seconds(1 + (tokens if exact else nodes))
-                    left[at] = min(left[at], whole + left[min(count, at + tokens + 1)])
+                    left[position] = min(left[position], whole + left[min(count, position + tokens + 1)])
     return left[0]
 
 
@@ -108,7 +104,7 @@ def main() -> None:
         for domain, replay in texts:
             outcome = replay.run(config, costs, experience)
             ways = {
-                size: [list(found(replay, config, Forced(size, n, config))) for n in redrafts if n < size]
+                size: [list(needed_nodes(replay, config, Forced(size, n, config))) for n in redrafts if n < size]
                 for size in METHODS[method].draft_lengths(config.block_size or 2)
             }
             plain = (len(replay.ids) - replay.begin - 1) * costs.plain()

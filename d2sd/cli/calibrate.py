@@ -29,7 +29,7 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
 )
-from d2sd.costs.machines import Machine, machine_of
+from d2sd.costs.machines import StageCosts, machine_of
 from d2sd.errors import InputError
 from d2sd.figures.thresholds import CHAINLESS, caption, draft_costs, stop_rows, stop_sentences
 from d2sd.trace.files import write_whole
@@ -100,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
+def _draft_costs(machine: StageCosts, methods: Sequence[str]) -> DraftCosts | None:
     """Returns costs of steps that verify only the first draft; None if no method drafts a chain. Raises ``InputError``."""
     drafting = [method for method in methods if method not in CHAINLESS]
     if not drafting:

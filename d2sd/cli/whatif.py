@@ -39,7 +39,7 @@ from d2sd.cli.common import (
     tell_of_template,
 )
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Machine, machine_of
+from d2sd.costs.machines import StageCosts, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import drafter_kind, with_drafter
@@ -206,7 +206,7 @@ def _replays(
     part: str,
     sources: Sequence[str | None],
     traces: Sequence[Trace],
-    machine: Machine | None,
+    machine: StageCosts | None,
 ) -> Iterator[tuple[list[Row], dict[str, str]]]:
     """Yields, for each drafter, the rows of all settings, and the settings that it cannot run with the reasons.
 
@@ -286,7 +286,7 @@ def _show(
     traces: Sequence[Trace],
     rows: Sequence[Row],
     to_recorded: bool,
-    machine: Machine | None,
+    machine: StageCosts | None,
     source: str,
 ) -> None:
     """Prints the comparison and writes the page.
@@ -354,7 +354,7 @@ def _show(
     print(printable("\n".join([*lines, *reading])))
 
 
-def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:
+def _more(outcomes: Sequence[ReplayOutcome], machine: StageCosts | None) -> dict[str, float | None]:
     """Returns further figures by column. With a machine, they include calculated times, which are None if unknown."""
     works = [work for outcome in outcomes for work in outcome.works]
     hits = [hit for outcome in outcomes for hit in outcome.hits]

@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 from filelock import FileLock
 
-from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, StageCosts
 
 PASSES = 2  # part of every key; increase it when a change of the code makes passes faster or slower
 MOST = 64  # maximum number of tables in the file; the newest is the last
@@ -24,7 +24,7 @@ Points = Annotated[
 
 
 class KeptTimes(msgspec.Struct, frozen=True):
-    """The measured fields of a ``Machine``, for one ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
+    """The measured fields of a ``StageCosts``, for one ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
 
     key: str
     first_draft: Points
@@ -34,9 +34,9 @@ class KeptTimes(msgspec.Struct, frozen=True):
     measured: Annotated[str, msgspec.Meta(max_length=40)] = ""
     context: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
-    def machine(self) -> Machine:
+    def machine(self) -> StageCosts:
         first, second, verify = (Curve.through(getattr(self, stage)) for stage in STAGES)
-        return Machine(first, second, verify, self.other, measured=self.measured, context=self.context)
+        return StageCosts(first, second, verify, self.other, measured=self.measured, context=self.context)
 
 
 _READ = msgspec.json.Decoder(list[KeptTimes])
@@ -50,7 +50,7 @@ def processor() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def find(file: Path, key: Sequence[object]) -> Machine | None:
+def find(file: Path, key: Sequence[object]) -> StageCosts | None:
     """Returns the stored costs for a key, or None.
 
     key: everything that the costs depend on: hardware, versions, models, shapes. Its items are compared as text.
@@ -58,7 +58,7 @@ def find(file: Path, key: Sequence[object]) -> Machine | None:
     return next((table.machine() for table in _tables(file) if table.key == _text(key)), None)
 
 
-def keep_costs(file: Path, key: Sequence[object], costs: Machine) -> None:
+def keep_costs(file: Path, key: Sequence[object], costs: StageCosts) -> None:
     """Write costs to the file, replacing older costs for this key. Does nothing if the file cannot be written."""
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
     try:

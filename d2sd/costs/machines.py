@@ -57,7 +57,7 @@ class Curve:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class StageCosts:
     """Times of the parts of a step, in seconds, on some hardware with some pair of models.
 
     first_draft: time of a block drafter's pass by its number of rows, the anchor's row included.
@@ -95,7 +95,7 @@ class Machine:
         drafted = first.seconds(work.first) if first is not None and work.first else 0.0
         return drafted + sum(map(self.second_draft.seconds, work.again)) + self.verify.seconds(work.nodes) + self.other
 
-    def of(self, method: str) -> Machine:
+    def of(self, method: str) -> StageCosts:
         """Returns the machine with the times of this method's drafter as ``first_draft``. Raises ``InputError`` if they are unknown."""
         first = self.drafts.get(method, self.first_draft)
         if first is None:
@@ -153,7 +153,7 @@ def cycle(method: str, data: str = "average of 8") -> float:
 PLAIN_SECONDS = 0.02  # assumed for a plain step, since the paper gives only ratios
 
 
-def _paper() -> Machine:
+def _paper() -> StageCosts:
     """Returns stage costs that give the published costs of a DFlash step and of a D²SD step.
 
     These two numbers do not determine all stage costs. Two assumptions are added: the drafters take the same time, since they
@@ -167,7 +167,7 @@ def _paper() -> Machine:
     def curve(*points: tuple[int, float]) -> Curve:
         return Curve(tuple((rows, PLAIN_SECONDS * cost) for rows, cost in points))
 
-    return Machine(
+    return StageCosts(
         first_draft=curve((1, draft)),
         second_draft=curve((1, draft)),
         verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
@@ -193,7 +193,7 @@ def _milliseconds(*points: tuple[int, float]) -> Curve:
 
 
 # Measured after 1,024 tokens. ``other`` is the time of tree, commit and host. A plain step takes ``verify`` of one node + ``other``.
-H200 = Machine(
+H200 = StageCosts(
     first_draft=_milliseconds((1, 2.26), (16, 2.27)),
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
     verify=_milliseconds((1, 7.07), (10, 8.38), (16, 8.42), (31, 8.81), (45, 9.15), (70, 9.82), (108, 13.59)),
@@ -207,19 +207,19 @@ H200 = Machine(
 MACHINES = {"paper": PAPER, "h200-measured": H200}
 
 
-def h200(method: str) -> Machine:
+def h200(method: str) -> StageCosts:
     """Returns the measured H200, or the paper's if the drafter of this method was not measured."""
     return PAPER if H200.drafts.get(method, H200.first_draft) is None else H200
 
 
-def machine_of(name: str) -> Machine:
+def machine_of(name: str) -> StageCosts:
     """Returns the machine with this id. Raises ``InputError`` if there is none."""
     if name not in MACHINES:
         raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
     return MACHINES[name]
 
 
-def cost_drawing(machine: Machine) -> dict[str, Any]:
+def cost_drawing(machine: StageCosts) -> dict[str, Any]:
     """Returns a machine for the page's scripts (``assets/viewer/machine.js``), with times in plain decoding steps."""
     unit = machine.plain()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.trace.events import Event, StageSeconds, StepDone
 from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
@@ -19,13 +19,15 @@ def works_of(trace: Trace) -> list[Work]:
     return [Work.of(step, trace.header) for step in trace.steps]
 
 
-def mean_cost(machine: Machine, trace: Trace) -> float | None:
+def mean_cost(machine: StageCosts, trace: Trace) -> float | None:
     """Returns the mean cost of a run's steps on a machine, in plain decoding steps; None if unknown or without steps."""
     total = machine.plain_steps(str(trace.header.get("method")), works_of(trace))
     return None if total is None or not trace.steps else total / len(trace.steps)
 
 
-def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
+def here(
+    trace: Trace, plain: float | None, unwatched: float | None, table: StageCosts | None = None
+) -> StageCosts | None:
     """Returns the machine that recorded a run, from the run's step times; None if these or ``plain`` are unknown.
 
     plain: tokens per second of plain decoding on that machine.
@@ -48,7 +50,7 @@ def here(trace: Trace, plain: float | None, unwatched: float | None, table: Mach
     nodes = [w.nodes for w in works if w.nodes > 1]
     verified = scale * stages["verify"]
     one = max(1e-9, 1 / plain - other)
-    machine = Machine(
+    machine = StageCosts(
         first_draft=_through(first, scale * stages["first_draft"], None if table is None else table.first_draft),
         second_draft=_through(again, scale * stages["second_draft"], None if table is None else table.second_draft),
         verify=Curve(((1, one),)),
@@ -88,7 +90,7 @@ LEAST_COMPUTED = 0.9
 LEAST_WATCHED = 0.6  # limit while the page draws the run; the run's speed is then corrected by the share
 
 
-def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:
+def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[StageCosts, bool]:
     """Returns a machine with only the median time of a plain decoding step, and whether the time is steady: the medians of the first
     and the second half of the steps differ by at most a tenth.
 
@@ -100,7 +102,7 @@ def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[M
     halves = median(totals[:half]), median(totals[half:])
     verify = min(median(totals), median(seconds.verify for seconds in times))
     nothing, once = Curve(((1, 0.0),)), Curve(((1, verify),))
-    costs = Machine(nothing, nothing, once, median(totals) - verify, measured=day, context=context)
+    costs = StageCosts(nothing, nothing, once, median(totals) - verify, measured=day, context=context)
     return costs, max(halves) <= MOST_SPREAD * min(halves)
 
 

@@ -79,9 +79,9 @@ class LevelDrafter:
         (numbers,) = passes.run(("eagle3 draft", read, self.depth, self.top_k), grow, self._pending, tokens, slot)
         self.cache.length += 1
         self._pending = None
-        found = numbers.tolist()  # one copy from the device
-        check_confidence(found, self.model.config.name_or_path, self.target)
-        return self._levels(found)
+        scored = numbers.tolist()  # one copy from the device
+        check_confidence(scored, self.model.config.name_or_path, self.target)
+        return self._levels(scored)
 
     def _store(self, features: Tensor, tokens: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
         """Write keys and values of T rows, given their features (1, T, ·), next tokens (1, T), and slots = positions (T,)."""
@@ -105,7 +105,7 @@ class LevelDrafter:
         # [row, slot − first slot]: True for the row itself and its ancestors
         seen = torch.ones(1, 1, dtype=torch.bool, device=device)
         below = torch.zeros(1, dtype=torch.float32, device=device)
-        found: list[Tensor] = []
+        results: list[Tensor] = []
         for level in range(self.depth + 1):
             end = read if read is not None else start + 1 + level * k
             attend = partial(self._attend, slots[-len(positions) :], slots, seen, end)
@@ -114,14 +114,14 @@ class LevelDrafter:
             scores = (below[:, None] + best.values).flatten()
             places = scores.argsort(descending=True, stable=True)[:k]
             drafted = model.token_ids[best.indices].flatten()
-            found += [scores, drafted, places]
+            results += [scores, drafted, places]
             parents = places // k
             below, tokens = scores[places], drafted[places][None]
             feature = model.following(hidden).index_select(1, parents)
             positions = (slot + 1 + level).expand(k)
             slots = torch.cat([slots, slot + 1 + level * k + torch.arange(k, device=device)])
             seen = torch.cat([seen[parents], torch.eye(k, dtype=torch.bool, device=device)], 1)
-        return (torch.cat([part.double() for part in found]),)
+        return (torch.cat([part.double() for part in results]),)
 
     def _attend(
         self, own: Tensor, slots: Tensor, seen: Tensor, end: int, query: Tensor, key: Tensor, value: Tensor

@@ -43,7 +43,7 @@ class BlockDrafter:
         self.cache = passes.cache(name, make)
         self.merged = model.merged(passes.kernels) if passes.merged else None
         self.scale = config.head_dim**-0.5
-        self._unread: list[Tensor] = []
+        self._later: list[Tensor] = []
         self.drafted = False  # whether it has drafted since the last commit
         self.keeps = False  # whether blocks keep their whole distributions (``Block.whole``)
         self._first_rows: tuple[Tensor, Block] | None = None
@@ -68,12 +68,12 @@ class BlockDrafter:
 
     def later(self, features: Tensor) -> None:
         """Like ``extend``, but delayed until the next draft. The tokens directly follow the context."""
-        self._unread.append(features)
+        self._later.append(features)
 
     def catch_up(self) -> None:
-        if self._unread:
-            features = self._unread[0] if len(self._unread) == 1 else torch.cat(self._unread, 1)
-            self._unread.clear()
+        if self._later:
+            features = self._later[0] if len(self._later) == 1 else torch.cat(self._later, 1)
+            self._later.clear()
             start = self.cache.length
             self.extend(features, torch.arange(start, start + features.shape[1], device=self.model.device))
 
@@ -202,10 +202,10 @@ class BlockDrafter:
         return partial(self._whole, scores) if self.keeps else None
 
     def _whole(self, scores: Tensor, position: int) -> Tensor:
-        own = scores[position].softmax(-1, dtype=torch.float32)
+        drafted = scores[position].softmax(-1, dtype=torch.float32)
         if self.token_ids is None:
-            return own
-        return own.new_zeros(self.target.config.vocab_size).index_copy_(0, self.token_ids, own)
+            return drafted
+        return drafted.new_zeros(self.target.config.vocab_size).index_copy_(0, self.token_ids, drafted)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Returns the drafter's input embeddings (…, hidden) of token ids (…)."""

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter, best_tokens
-from d2sd.decoding.cost_aware import CostAwarePlan
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -33,7 +32,6 @@ from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.inspection import (
     TOP_ALTERNATIVES,
     Inspection,
-    StepResult,
     measure,
     measured_rows,
     rows_of,
@@ -43,11 +41,11 @@ from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import FirstDraft, Proposal
 from d2sd.methods.base import random_order
 from d2sd.nets.passes import StageClock, row_shape
-from d2sd.trace.events import TEMPERATURES, StageSeconds
+from d2sd.trace.events import TEMPERATURES, Draw, StageSeconds
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import boundary_posterior
-from d2sd.tree.tree import merge_drafts
-from d2sd.tree.walk import walk
+from d2sd.tree.tree import TokenTree, merge_drafts
+from d2sd.tree.walk import TreeWalk
 
 Layout = dict[str, tuple[int, ...]]  # shapes of arrays by name
 
@@ -116,7 +114,10 @@ class CycleShape:
 
 
 class DeviceCycle:
-    """Runs decoding cycles on the device, for methods whose ``Method.on_device`` is set."""
+    """Runs decoding cycles on the device, for methods whose ``Method.on_device`` is set.
+
+    It has the methods of ``HostCycle``. ``propose`` waits for a whole cycle, and the others only read its results.
+    """
 
     @staticmethod
     def possible(config: DecodeConfig, drafters: CachedDrafters) -> bool:
@@ -134,49 +135,55 @@ class DeviceCycle:
         self.first, self.second = drafters.first, drafters.second
         self.top = TOP_ALTERNATIVES if config.inspect else 1
         self.vocabulary = self.target.head.out_features
-        self.whole = CycleShape(  # sizes without a controller
-            drafters.block_size if self.first else 0, config.num_branches if self.second else 0, drafters.extension
-        )
-        # values of K that a controller chooses from; only a few, because each value needs separate captured passes
-        self.counts = sorted(
-            {min(1 << n, self.whole.branches) for n in range(self.whole.branches.bit_length() + 1)} - {0}
-        )
+        # possible numbers of re-drafts; only a few, because each number needs separate captured passes
+        most = config.num_branches if self.second else 0
+        self.counts = [0, *(1 << n for n in range(most.bit_length()) if 1 << n < most), most]
         ranked = 3 * min(self.top, self.vocabulary)
         self.layout = cache(lambda shape: shape.layout(config.inspect, self.vocabulary, ranked))
         self._ahead: tuple[CycleShape, Tensor] | None = None
+        self._measured: np.ndarray | None = None  # result of ``measure``, for the nodes of the last proposal
         # parts of the keys of captured passes: for all passes of a cycle, and for the pass that chooses tokens
         merged = (d.merged for d in drafters.block_drafters)
         self.kind = (drafters.method.id, config.inspect, verifier.merged, *merged)
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:
-        plan = self.drafters.plan
-        if not isinstance(plan, CostAwarePlan):
-            return self.whole
-        size = plan.begin()
-        most = min(plan.controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to re-draft from
-        branches = max((count for count in self.counts if count <= most), default=0)
-        return CycleShape(size, branches, self.whole.extension)
+        if self.first is None:
+            return CycleShape(0, 0, 0)
+        controller = self.drafters.controller
+        size = controller.begin()
+        most = max(0, min(controller.next_redrafts, size - 1))  # a block has γ − 1 prefixes to re-draft from
+        return CycleShape(size, max(count for count in self.counts if count <= most), self.drafters.extension)
 
-    def step(self, ids: Sequence[int], room: int) -> StepResult:
-        """Run one step after the committed ``ids``, whose last one is the anchor.
-
-        room: maximum number of tokens to commit.
-        """
+    def propose(self, ids: Sequence[int]) -> Proposal:
+        """Run a cycle after the committed ``ids``, whose last one is the anchor. Returns the tree that was verified."""
         shape, queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
-        found = unpack(queued.cpu().numpy(), self.layout(shape))  # the only copy from the device, and the only wait
-        proposal = self._proposal(shape, ids[-1], found)
-        self.drafters.plan.queued(proposal)
-        seen = Inspection.read(found["measured"][:, : len(proposal.tree)].tolist())
-        walked = walk(proposal.tree, seen.chosen, self.drafters.end_ids, room)
-        if not (walked.ended or walked.cut):
-            for cache in (self.verifier.cache, *(d.cache for d in self.drafters.block_drafters)):
-                cache.length += 1 + len(walked.accepted)
-        return StepResult(proposal, seen, walked, StageSeconds(**self.clock.read()))
+        arrays = unpack(queued.cpu().numpy(), self.layout(shape))  # the only copy from the device, and the only wait
+        proposal, self._measured = self._proposal(shape, ids[-1], arrays), arrays["measured"]
+        self.drafters.controller.queued(self.drafters, proposal)
+        return proposal
+
+    def verify(self, tree: TokenTree) -> Inspection:
+        """Returns the target's choices at the nodes of the tree, with probabilities if inspected."""
+        assert self._measured is not None, "propose first"
+        return Inspection.read(self._measured[:, : len(tree)].tolist())
+
+    def inspect(self, proposal: Proposal, seen: Inspection, path: TreeWalk) -> tuple[Inspection, tuple[Draw, ...]]:
+        """Returns the choices as they are. The target's draws are not recorded."""
+        return seen, ()
+
+    def commit(self, path: TreeWalk) -> None:
+        """Count the cache rows of the anchor and the accepted path, which the cycle has already moved, as committed."""
+        for filled in (self.verifier.cache, *(drafter.cache for drafter in self.drafters.block_drafters)):
+            filled.length += 1 + len(path.accepted)
+
+    def seconds(self) -> StageSeconds:
+        """Returns the seconds of each stage of this cycle."""
+        return StageSeconds(**self.clock.read())
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle that follows the committed ``ids``, before ``step`` needs its results. The GPU then does not wait while
+        """Queue the cycle that follows the committed ``ids``, before ``propose`` needs its results. The GPU then does not wait while
         the host builds the events of the previous cycle."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
@@ -193,24 +200,24 @@ class DeviceCycle:
         def stage(name: Hashable, work: partial[tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
             return passes.run((name, *self.kind, shape, read), work, *inputs)
 
-        found: dict[str, Tensor] = {}
+        results: dict[str, Tensor] = {}
         chains: tuple[Tensor, ...] = ()
         if shape.block_size:
-            chain, found["first"], found["tempered"] = stage("first", partial(self._draft, shape, read), state)
+            chain, results["first"], results["tempered"] = stage("first", partial(self._draft, shape, read), state)
             chains = (chain[None],)
         clock.mark("first_draft")
         if shape.branches:
             random = self.drafters.method.on_device == "random"
             order = random_order(self.drafters.rng_at(start), shape.lengths[0]) if random else ()
-            basis = self._send(order) if random else found["first"][..., 0]  # the confidences
-            found["prefixes"], whole, found["second"] = stage(
+            basis = self._send(order) if random else results["first"][..., 0]  # the confidences
+            results["prefixes"], whole, results["second"] = stage(
                 "second", partial(self._redraft, shape, read), state, chain, basis
             )
             chains = (whole,)
         clock.mark("second_draft")
         tree = stage("tree", partial(self._merge, shape), state, *chains)
         clock.mark("tree")
-        chosen, found["measured"], *taps = stage(
+        chosen, results["measured"], *taps = stage(
             ("verify", self.choice), partial(self._verify, shape, read), state, noise, *tree
         )
         clock.mark("verify")
@@ -218,19 +225,19 @@ class DeviceCycle:
             moved = stage("walk", partial(self._walk, shape), state, chosen, *tree, *taps)
             stage("commit", partial(self._commit, shape), state, *moved)
         clock.mark("commit")
-        return shape, pack(found, self.layout(shape))
+        return shape, pack(results, self.layout(shape))
 
-    def _proposal(self, shape: CycleShape, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
+    def _proposal(self, shape: CycleShape, anchor: int, arrays: dict[str, np.ndarray]) -> Proposal:
         """Returns the proposal that a cycle verified, rebuilt on the host."""
         if self.first is None or not shape.block_size:
             return Proposal(merge_drafts(anchor, []))
-        first = self.first.block(0, found["first"].tolist())
+        first = self.first.block(0, arrays["first"].tolist())
         if self.config.inspect:
-            first = replace(first, tempered=rows_of(found["tempered"]))
+            first = replace(first, tempered=rows_of(arrays["tempered"]))
         draft, prefixes, branches = FirstDraft(first, boundary_posterior(first.confidence)), list[int](), list[Block]()
         if self.second is not None and shape.branches:
             # −1: unused branch
-            used = [(int(p), rows) for p, rows in zip(found["prefixes"], found["second"], strict=True) if p >= 0]
+            used = [(int(p), rows) for p, rows in zip(arrays["prefixes"], arrays["second"], strict=True) if p >= 0]
             prefixes = [p for p, _ in used]
             branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
         return Proposal.of(merge_drafts(anchor, [first, *branches]), draft, prefixes, branches)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
-from d2sd.decoding.cost_aware import Controller, CostAwarePlan, Experience, StepPlan
+from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.inspection import TOP_ALTERNATIVES
 from d2sd.decoding.verifier import Sampler, generator_seed
 from d2sd.decoding.walked_drafter import make_drafter
@@ -41,7 +41,7 @@ def slots(config: DecodeConfig, tokens: int) -> int:
 
 
 class CachedDrafters(Drafters):
-    """The drafters of one generation with their caches. Every step begins with a call of ``begin``.
+    """The drafters of one generation with their caches.
 
     config: resolved settings (``Engine.resolve``).
     passes: buffers with room for prompt, output and a tree (``slots``).
@@ -76,12 +76,10 @@ class CachedDrafters(Drafters):
         depth, top_k = config.draft_depth, config.draft_top_k
         self.eagle3 = None if level is None else LevelDrafter(level, models.target, passes, depth, top_k)
         self.extension = (config.second_block_size or self.block_size) - self.block_size if self.second else 0
-        self.plan = StepPlan(self.block_size, config)
-        if experience is not None and self.method.drafts:
-            lengths = self.method.draft_lengths(self.block_size)
-            self.plan = CostAwarePlan(Controller(experience, lengths, self.extension), config, self.end_ids)
+        lengths = self.method.draft_lengths(self.block_size) if self.method.drafts else [1]
+        self.controller = Controller(config, lengths, self.extension, experience)
         self._ids: Sequence[int] = ()
-        self._noticed = False
+        self._warned = False
 
     def read_prompt(self, ids: Sequence[int], features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Let all drafters read the prompt; features, positions: as for ``commit``."""
@@ -90,14 +88,6 @@ class CachedDrafters(Drafters):
             self.draft_model.read(ids)
         if self.eagle3:
             self.eagle3.read(ids)
-
-    def begin(self, ids: Sequence[int]) -> Method:
-        """Begin a step after the committed ``ids``, whose last one is the anchor. Returns the method of this step: the
-        configured method, or plain decoding if drafting does not pay."""
-        self._ids, self.anchor = ids, ids[-1]
-        self._size = self.plan.begin()
-        self.min_log_probability = self.plan.min_log_probability
-        return self.method if self._size else METHODS["autoregressive"]
 
     def first_block(self, top: int = 1) -> Block:
         assert self.first is not None
@@ -127,14 +117,27 @@ class CachedDrafters(Drafters):
         """Returns the random generator of the step whose anchor is at this position."""
         return random.Random(generator_seed(self.config.seed, position))
 
-    def propose(self, ids: Sequence[int]) -> Proposal:
-        """Returns the proposal of a step after the committed ``ids``, by the same stages as ``Generation.step`` up to the tree."""
-        method = self.begin(ids)
-        draft = method.draft(self)
-        prefixes = self.plan.worthwhile(draft, method.select(self, draft))
-        redrafts = method.redraft(self, draft, prefixes)
-        tree = self.plan.prune(method.merge(self, draft, redrafts))
+    def propose(self, ids: Sequence[int], mark: Callable[[str], None] = lambda stage: None) -> Proposal:
+        """Draft after the committed ``ids``, whose last one is the anchor. Returns the proposed tree with its drafts.
+
+        mark: called at the end of each stage, with the stage's name.
+        """
+        method = self._begin(ids)  # plain decoding, if a cost-aware step is better off without a draft
+        draft = method.draft(self)  # with a confidence at every position
+        mark("first_draft")
+        # prefixes up to the likeliest rejection boundaries; if cost-aware, only prefixes that are worth a re-draft
+        prefixes = self.controller.worthwhile(draft, method.select(self, draft))
+        redrafts = method.redraft(self, draft, prefixes)  # one batch
+        mark("second_draft")
+        tree = self.controller.prune(method.merge(self, draft, redrafts))
+        mark("tree")
         return Proposal.of(tree, draft, prefixes, redrafts)
+
+    def _begin(self, ids: Sequence[int]) -> Method:
+        self._ids, self.anchor = ids, ids[-1]
+        self._size = self.controller.begin()
+        self.min_log_probability = self.controller.min_log_probability
+        return self.method if self._size else METHODS["autoregressive"]
 
     def commit(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
         """Add the committed tokens of a step, at these (T,) positions, to the drafters' context.
@@ -142,19 +145,19 @@ class CachedDrafters(Drafters):
         features: function that returns the tokens' features, (1, T, layers·hidden), for a list of target layers.
         """
         # a cost-aware step does not always use all drafters
-        self._extend(features, positions, later=isinstance(self.plan, CostAwarePlan))
+        self._extend(features, positions, later=self.controller.experience is not None)
 
     def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
         """later: whether a block drafter that has not drafted since the last commit reads the tokens only before its next draft."""
-        found: dict[tuple[int, ...], Tensor] = {}
+        by_layers: dict[tuple[int, ...], Tensor] = {}
         for drafter in self.block_drafters:
             layers = tuple(drafter.taps)
-            if layers not in found:
-                found[layers] = features(drafter.taps)
+            if layers not in by_layers:
+                by_layers[layers] = features(drafter.taps)
             if later and not drafter.drafted:
-                drafter.later(found[layers])
+                drafter.later(by_layers[layers])
             else:
-                drafter.extend(found[layers], positions)
+                drafter.extend(by_layers[layers], positions)
         if self.eagle3 is not None:
             self.eagle3.extend(features(self.eagle3.model.target_layer_ids))
 
@@ -182,11 +185,11 @@ class CachedDrafters(Drafters):
         batches = [count for count in (len(redrafts) - third, third) if count]
         return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
 
-    def notice(self, proposal: Proposal) -> None:
-        """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
+    def warn_once(self, proposal: Proposal) -> None:
+        """Warn the first time that the second drafter drafts from an empty prefix without being trained for it."""
         empty = any(block.prefix == 0 for block in proposal.branches)
-        if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
-            self._noticed = True
+        if empty and self.second is not None and self.second.form.visible_prefixes and not self._warned:
+            self._warned = True
             log.warning(
                 "an empty prefix was selected, but %s was not trained to draft from empty prefixes: this re-draft may be worse",
                 self.second.model.config.name_or_path,

@@ -33,12 +33,77 @@ from d2sd.methods import Proposal
 from d2sd.nets.models import Models, not_finite
 from d2sd.nets.passes import Passes, StageClock
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.events import Committed, Decision, Draw, PrefillDone, StageSeconds, StepDone, StopReason
+from d2sd.trace.events import Committed, Draw, Finished, PrefillDone, StageSeconds, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.tree import TokenTree
 from d2sd.tree.walk import TreeWalk, first_draft_boundary, walk
 
 PACKAGES = ("torch", "transformers")  # packages whose versions are recorded in a trace
+
+
+class HostCycle:
+    """The stages of a step, run from the host. ``DeviceCycle`` has the same methods.
+
+    A step calls ``propose``, ``verify``, ``inspect``, ``commit`` (except for the last step of a text) and ``seconds``, in this order.
+    """
+
+    def __init__(self, config: DecodeConfig, drafters: CachedDrafters, verifier: Verifier, labels: TokenTexts):
+        self.config, self.drafters, self.verifier, self.labels = config, drafters, verifier, labels
+        self.target, self.sampler = verifier.target, Sampler.of(config)
+        # host clock, even with a GPU: every stage ends with a copy from the device
+        self.clock = StageClock(torch.device("cpu"))
+        self._start = 0  # position of the anchor
+        self._scored: tuple[torch.Tensor, torch.Tensor, Callable[[bool], torch.Tensor]] | None = None
+
+    def propose(self, ids: Sequence[int]) -> Proposal:
+        """Returns the tree to verify after the committed ``ids``, with its drafts."""
+        self._start = len(ids) - 1
+        self.clock.start()
+        return self.drafters.propose(ids, self.clock.mark)
+
+    def verify(self, tree: TokenTree) -> Inspection:
+        """Run one pass of the target over the tree. Returns the target's choices at its nodes."""
+        device = self.target.device
+        scores = self.sampler.scores(self.verifier.logits(tree))
+        noise = self.sampler.noise(self._start, 1 + max(tree.depths), scores.shape[-1], device)
+        tokens, parents, depths = (
+            torch.tensor(x, device=device) for x in (tree.tokens, (0, *tree.parents[1:]), tree.depths)
+        )
+        chosen = self.sampler.choose(scores, depths, noise)
+        measured = partial(measure, scores, chosen, tokens, parents)
+        self._scored = scores, noise, measured
+        return Inspection.read(measured(False).tolist())
+
+    def inspect(self, proposal: Proposal, seen: Inspection, path: TreeWalk) -> tuple[Inspection, tuple[Draw, ...]]:
+        """Returns the target's choices, with probabilities if inspected, and its draws if inspected and sampled."""
+        self.clock.mark("verify")
+        assert self._scored is not None, "verify first"
+        (scores, noise, measured), self._scored, draws = self._scored, None, tuple[Draw, ...]()
+        if self.config.inspect:
+            seen = Inspection.read(measured(True).tolist())
+            if len(noise):
+                draws = describe_draws(scores, noise, proposal, seen, path, self.labels)
+            self.clock.mark("")  # not part of any stage, since plain decoding is timed without inspection
+        return seen, draws
+
+    def commit(self, path: TreeWalk) -> None:
+        """Keep the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
+        rows, device = [0, *path.accepted], self.target.device
+        self.verifier.cache.commit(rows)
+        if self.drafters.reads_features:
+            index = torch.tensor(rows, device=device)
+            positions = torch.arange(self._start, self._start + len(rows), device=device)
+            self.drafters.commit(partial(self.target.features, rows=index), positions)
+        if device.type == "cuda":  # so that queued work is charged to the stage that caused it
+            torch.cuda.synchronize(device)
+
+    def seconds(self) -> StageSeconds:
+        """Returns the seconds of each stage of this step."""
+        self.clock.mark("commit")
+        return StageSeconds(**self.clock.read())
+
+    def ahead(self, ids: Sequence[int]) -> None:
+        """Does nothing: on the host, a step begins when it is requested."""
 
 
 class Generation:
@@ -58,17 +123,16 @@ class Generation:
         experience: Experience | None = None,
     ):
         self.target, self.labels, self.config = models.target, labels, config
-        self.end_ids = models.target.end_ids
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
         self.drafters = CachedDrafters(models, config, passes, experience)
-        self.verifier, self.sampler = Verifier(models.target, passes), Sampler.of(config)
-        # host clock, even with a GPU: every stage ends with a copy from the device
-        self.clock = StageClock(torch.device("cpu"))
-        self.device_cycle: DeviceCycle | None = None
+        self.verifier = Verifier(models.target, passes)
+        self.cycle: HostCycle | DeviceCycle
         if DeviceCycle.possible(config, self.drafters):
-            self.device_cycle = DeviceCycle(config, self.drafters, self.verifier)
+            self.cycle = DeviceCycle(config, self.drafters, self.verifier)
+        else:
+            self.cycle = HostCycle(config, self.drafters, self.verifier, labels)
         self.pieces = Detokenizer(self.target.tokenizer)
         # shared by prompt and output: the output may complete a character that the prompt began
         texts = [self.pieces.feed(token) for token in ids]
@@ -80,124 +144,76 @@ class Generation:
     def prefill(self) -> PrefillDone:
         """Read the prompt and commit the target's next token, the first anchor."""
         began = time.perf_counter()
-        prompt, device = tuple(self.ids), self.target.device
+        prompt, device, sampler = tuple(self.ids), self.target.device, Sampler.of(self.config)
         positions, logits = self.verifier.read(prompt)
-        sampler = self.sampler
         scores = sampler.scores(logits)
         noise = sampler.noise(len(prompt) - 1, 1, scores.shape[-1], device)
         token = int(sampler.choose(scores, torch.zeros(1, dtype=torch.int64, device=device), noise))
         if not bool(scores[0, token].isfinite()):
             raise not_finite(f"the target {self.target.name}")
-        self.output.append(token)
-        self.ids.append(token)
-        if token in self.end_ids:
-            self.stop_reason = "end_token"
-        elif self.config.max_new_tokens == 1:
-            self.stop_reason = "max_new_tokens"
-        else:
+        self._append([token], token in self.drafters.end_ids, self.config.max_new_tokens == 1)
+        if self.stop_reason is None:
             self.drafters.read_prompt(prompt, partial(self.target.features, rows=slice(0, len(prompt))), positions)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        seconds = time.perf_counter() - began
-        return PrefillDone(prompt, self.prompt_texts, seconds, committed=(self._own(token),))
+        self.prefill_seconds = time.perf_counter() - began
+        return PrefillDone(prompt, self.prompt_texts, self.prefill_seconds, committed=(self._chosen_by_target(token),))
 
     @torch.inference_mode()
     def step(self) -> Callable[[], StepDone]:
         """Run one step. Returns a function that builds its event; these functions must be called in the order of steps."""
-        began = time.perf_counter()
-        if self.device_cycle is not None:
-            return self._finish(self.device_cycle.step(self.ids, self.room), began)
-
-        drafters, plan, clock = self.drafters, self.drafters.plan, self.clock
-        clock.start()
-        method = drafters.begin(self.ids)  # plain decoding, if a cost-aware step is better off without a draft
-        draft = method.draft(drafters)  # with a confidence at every position
-        clock.mark("first_draft")
-        # prefixes up to the likeliest rejection boundaries; if cost-aware, only prefixes that are worth a re-draft
-        prefixes = plan.worthwhile(draft, method.select(drafters, draft))
-        redrafts = method.redraft(drafters, draft, prefixes)  # one batch
-        clock.mark("second_draft")
-        tree = plan.prune(method.merge(drafters, draft, redrafts))
-        clock.mark("tree")
-        scores, noise, measured = self.verify(tree)  # one pass of the target
-        seen = Inspection.read(measured(False).tolist())
-        path = walk(tree, seen.chosen, self.end_ids, self.room)
-        clock.mark("verify")
-        proposal, draws = Proposal.of(tree, draft, prefixes, redrafts), tuple[Draw, ...]()
-        if self.config.inspect:
-            seen = Inspection.read(measured(True).tolist())
-            if len(noise):
-                draws = describe_draws(scores, noise, proposal, seen, path, self.labels)
-            clock.mark("")  # not part of any stage, since plain decoding is timed without inspection
+        began, start, cycle = time.perf_counter(), len(self.ids) - 1, self.cycle
+        proposal = cycle.propose(self.ids)  # draft, select prefixes, re-draft, merge, prune
+        tree, first, controller = proposal.tree, proposal.first, self.drafters.controller
+        seen = cycle.verify(tree)  # one pass of the target
+        path = walk(tree, seen.chosen, self.drafters.end_ids, self.config.max_new_tokens - len(self.output))
+        seen, draws = cycle.inspect(proposal, seen, path)
         if not (path.ended or path.cut):
-            self.commit(path)
-        clock.mark("commit")
-        return self._finish(StepResult(proposal, seen, path, StageSeconds(**clock.read()), draws), began)
-
-    @property
-    def room(self) -> int:
-        return self.config.max_new_tokens - len(self.output)
-
-    def verify(self, tree: TokenTree) -> tuple[torch.Tensor, torch.Tensor, Callable[[bool], torch.Tensor]]:
-        """Run one pass over the tree. Returns scores (N, V), noise (depths, V), and ``measure`` with all arguments set except
-        ``inspect``."""
-        device = self.target.device
-        scores = self.sampler.scores(self.verifier.logits(tree))
-        noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
-        tokens, parents, depths = (
-            torch.tensor(x, device=device) for x in (tree.tokens, (0, *tree.parents[1:]), tree.depths)
-        )
-        chosen = self.sampler.choose(scores, depths, noise)
-        return scores, noise, partial(measure, scores, chosen, tokens, parents)
-
-    def commit(self, path: TreeWalk) -> None:
-        """Keep the keys and values of the anchor and the accepted path, in the caches of the target and the drafters."""
-        rows, start, device = [0, *path.accepted], len(self.ids) - 1, self.target.device
-        self.verifier.cache.commit(rows)
-        if self.drafters.reads_features:
-            index = torch.tensor(rows, device=device)
-            positions = torch.arange(start, start + len(rows), device=device)
-            self.drafters.commit(partial(self.target.features, rows=index), positions)
-        if device.type == "cuda":  # so that queued work is charged to the stage that caused it
-            torch.cuda.synchronize(device)
-
-    def _finish(self, done: StepResult, began: float) -> Callable[[], StepDone]:
-        """Append the committed tokens to the text. Returns the function that builds the event of the step."""
-        proposal, outcome, start = done.proposal, done.walk, len(self.ids) - 1
-        if outcome.bonus == -1:
+            cycle.commit(path)
+        seconds = cycle.seconds()
+        if path.bonus == -1:
             raise not_finite(f"the target {self.target.name}")
-        tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
-        tokens += [] if outcome.bonus is None else [outcome.bonus]
+        bonus = [] if path.bonus is None else [path.bonus]
+        self._append([*(tree.tokens[node] for node in path.accepted), *bonus], path.ended, path.cut)
+        boundary = None if first is None else first_draft_boundary(tree, first.ids, seen.chosen, path)
+        decision = controller.learn(proposal, path, boundary)
+        if self.stop_reason is None:
+            cycle.ahead(self.ids)
+        # a GPU may have begun this step before the call
+        whole = max(time.perf_counter() - began, seconds.total)
+        controller.timed(decision, len(tree), seconds, whole)
+        self.drafters.warn_once(proposal)
+        self.steps, self.elapsed = self.steps + 1, self.elapsed + whole
+        done = StepResult(
+            self.steps - 1, start, proposal, seen, draws, path, boundary, decision, seconds, self.elapsed
+        )  # fmt: skip
+        return partial(self._describe, done)
+
+    def _append(self, tokens: Sequence[int], ended: bool, cut: bool) -> None:
+        """Append committed tokens to the text."""
         self.output += tokens
         self.ids += tokens
-        self.steps += 1
-        if outcome.ended:
+        if ended:
             self.stop_reason = "end_token"
-        elif outcome.cut:
+        elif cut:
             self.stop_reason = "max_new_tokens"
-        self.drafters.notice(proposal)
-        first, plan = proposal.first, self.drafters.plan
-        boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, done.seen.chosen, outcome)
-        decision = plan.learn(proposal, outcome, boundary)
-        if self.stop_reason is None and self.device_cycle:
-            self.device_cycle.ahead(self.ids)
-        # a GPU may have begun this step before the call
-        whole = max(time.perf_counter() - began, done.seconds.total)
-        self.elapsed += whole
-        plan.timed(decision, len(proposal.tree), done.seconds, whole)
-        return partial(self._describe, self.steps - 1, start, done, boundary, decision, self.elapsed)
 
-    def _describe(
-        self, step: int, start: int, done: StepResult, boundary: int | None, decision: Decision | None, elapsed: float
-    ) -> StepDone:
+    def finished(self) -> Finished:
+        """Returns the event of the end of the run."""
+        assert self.stop_reason is not None
+        text = self.target.tokenizer.decode(self.output, skip_special_tokens=True)
+        out = tuple(self.output)
+        return Finished(self.stop_reason, text, out, self.steps, self.elapsed, self.prefill_seconds)
+
+    def _describe(self, done: StepResult) -> StepDone:
         """Returns the event of a step. Called only if the event is used, because the labels of a whole tree take time."""
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         first, texts, inspect = proposal.first, self.labels, self.config.inspect
         return StepDone(
-            step=step,
+            step=done.step,
             anchor=proposal.tree.tokens[0],
             anchor_text=texts[proposal.tree.tokens[0]],
-            anchor_position=start,
+            anchor_position=done.anchor_position,
             first_draft=None if first is None else describe_draft(first, texts, inspect),
             boundary_posterior=proposal.boundary.posterior,
             full_acceptance=proposal.boundary.full_acceptance,
@@ -207,13 +223,13 @@ class Generation:
             choices=describe_choices(seen, outcome, texts),
             accepted=outcome.accepted,
             committed=self._describe_committed(proposal, outcome),
-            actual_boundary=boundary,
+            actual_boundary=done.boundary,
             seconds=done.seconds,
             draft_passes=self.drafters.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
-            decision=decision,
+            decision=done.decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),
-            elapsed=elapsed,
+            elapsed=done.elapsed,
             trained=tuple(block.trained for block in proposal.blocks)
             if any(b.trained for b in proposal.blocks)
             else (),
@@ -222,19 +238,20 @@ class Generation:
         )
 
     def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:
-        out = []
-        end = self.end_ids
+        committed = []
         for node in outcome.accepted:
             token = proposal.tree.tokens[node]
-            text = "" if token in end else self.pieces.feed(token)
-            out.append(Committed(token, text, proposer=proposal.drafter_of(node), node=node))
+            committed.append(Committed(token, self._text(token), proposer=proposal.drafter_of(node), node=node))
         if outcome.bonus is not None:
-            out.append(self._own(outcome.bonus))
-        return tuple(out)
+            committed.append(self._chosen_by_target(outcome.bonus))
+        return tuple(committed)
 
-    def _own(self, token: int) -> Committed:
-        """Returns the committed token, which the target chose and no draft contained."""
-        return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)
+    def _chosen_by_target(self, token: int) -> Committed:
+        return Committed(token, self._text(token), proposer="target", node=None)
+
+    def _text(self, token: int) -> str:
+        """Returns the text that a committed token adds. Tokens must be given in order."""
+        return "" if token in self.drafters.end_ids else self.pieces.feed(token)
 
 
 def make_header(

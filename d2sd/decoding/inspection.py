@@ -16,6 +16,7 @@ from d2sd.trace.events import (
     TEMPERATURES,
     Alternative,
     Choice,
+    Decision,
     Draft,
     DraftLevel,
     Draw,
@@ -85,16 +86,16 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     if not inspect:
         return sure.double()[None]
     best = scores.topk(min(TOP_ALTERNATIVES, scores.shape[-1]), dim=-1).indices
-    at = parents * scores.shape[-1] + tokens
-    own = scores.flatten().index_select(0, at)
+    index = parents * scores.shape[-1] + tokens
+    own_scores = scores.flatten().index_select(0, index)
     everything = scores.log_softmax(-1, dtype=torch.float32)
     logs = (
         everything.gather(1, chosen[:, None]),
-        everything.flatten().index_select(0, at)[:, None],
+        everything.flatten().index_select(0, index)[:, None],
         everything.gather(1, best),
     )
     choice, ours, likeliest = (x.clamp_max(0.0).double().exp().round(decimals=DIGITS).T for x in logs)
-    rank = (scores.index_select(0, parents) > own[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
+    rank = (scores.index_select(0, parents) > own_scores[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])
 
 
@@ -116,29 +117,41 @@ def tempered(scores: Tensor, places: Tensor) -> Tensor:
     # few exponentials: squaring exp(s / T) halves T, so two temperatures give all powers of √2
     scores = scores.float()
     below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
-    found: dict[float, Tensor] = {}
+    probabilities: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
         everything = (below / temperature).exp_()
         ours = everything.gather(1, places[:, None])
         while temperature >= TEMPERATURES[0]:
-            found[temperature] = ours[:, 0] / everything.sum(-1)
+            probabilities[temperature] = ours[:, 0] / everything.sum(-1)
             everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
-    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
+    return torch.stack([probabilities[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
 
 
-def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(map(tuple, found.tolist()))
+def rows_of(array: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
+    return tuple(map(tuple, array.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A finished step: the tree, the target's choices at its nodes, the accepted path, and stage times."""
+    """A finished step, from which its event is built.
 
+    step: index of the step.
+    anchor_position: position of the anchor in the text.
+    seen: the target's choices at the tree's nodes.
+    boundary: number of accepted tokens of the first draft; None if unknown.
+    elapsed: seconds of all steps up to this one.
+    """
+
+    step: int
+    anchor_position: int
     proposal: Proposal
     seen: Inspection
+    draws: tuple[Draw, ...]
     walk: TreeWalk
+    boundary: int | None
+    decision: Decision | None
     seconds: StageSeconds
-    draws: tuple[Draw, ...] = ()
+    elapsed: float
 
 
 def describe_draws(
@@ -154,8 +167,8 @@ def describe_draws(
         below = [n for n in range(node + 1, len(tree)) if tree.parents[n] == node]
         listed = seen.top[node][0] if seen.top else ()
         tokens = tuple(dict.fromkeys([seen.chosen[node], *listed, *(tree.tokens[n] for n in below)]))
-        own = noise[tree.depths[node]][torch.tensor(tokens, device=noise.device)].tolist()
-        draw = Draw(node, tokens, tuple(round(g, DIGITS) for g in own))
+        gumbel = noise[tree.depths[node]][torch.tensor(tokens, device=noise.device)].tolist()
+        draw = Draw(node, tokens, tuple(round(g, DIGITS) for g in gumbel))
         wrong = [n for n in below if tree.tokens[n] != seen.chosen[node] and tree.candidates[n]]
         block = proposal.blocks[tree.candidates[wrong[0]][0]] if wrong else None
         if block is not None and block.whole is not None:
@@ -211,13 +224,13 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts
     """Returns the target's likeliest tokens after every node that has children or was visited by the walk."""
     if seen.top is None:
         return ()
-    here = sorted({*proposal.tree.parents[1:], *outcome.visited})
-    found = []
-    for node in here:
+    nodes = sorted({*proposal.tree.parents[1:], *outcome.visited})
+    tops = []
+    for node in nodes:
         likely = [pair for pair in zip(*seen.top[node], strict=True) if pair[1] > 0]
         tokens, shown = zip(*likely, strict=True) if likely else ((), ())
-        found.append(TargetTop(node, _alternatives(tokens, shown, texts)))
-    return tuple(found)
+        tops.append(TargetTop(node, _alternatives(tokens, shown, texts)))
+    return tuple(tops)
 
 
 def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> tuple[Node, ...]:

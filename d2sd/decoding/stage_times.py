@@ -10,7 +10,7 @@ from statistics import median
 
 import torch
 
-from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, StageCosts
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.verifier import Verifier
@@ -29,12 +29,12 @@ CONTEXT, COMMITTED = 192, 2  # tokens before the pass; tokens of the last step, 
 MEASURED_TOKENS = CONTEXT + 128  # capacity of the caches
 DIFFERENT = 0.2  # largest relative difference between the halves of a steady measurement
 OTHER = 0.05  # time outside the stages, as a fraction of a plain pass; corrected by the times of a run
-Pass = tuple[str, int]  # stage and rows
-Times = dict[Pass, list[float]]  # seconds
+StageRows = tuple[str, int]  # a stage, and the number of rows of its pass
+Times = dict[StageRows, list[float]]  # seconds
 
 
 @torch.inference_mode()
-def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine, bool]:
+def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[StageCosts, bool]:
     """Returns typical times of every stage after a context of 192 tokens, and whether the measurement is steady: in every stage,
     the times of the first and second half differ by at most a fifth.
 
@@ -69,7 +69,7 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
     sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES
     # the first pass with each number of rows creates CPU kernels, so every number is run once before timing
     met = sizes if drafters.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
-    works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
+    works: dict[StageRows, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
     if drafters.second:
         works |= {("second_draft", n * gamma): partial(blocks, drafters.second, n, gamma) for n in BRANCHES}
@@ -79,11 +79,13 @@ def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
     plain, *more = Curve.through(points["verify"]).points
     verified = Curve.through([plain, *((n, max(t, plain[1])) for n, t in Curve.fitted(more, CORNERS).points)])
-    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
+    return StageCosts(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
 
 
 def _timed(
-    works: dict[Pass, Callable[[], object]], timed: Collection[Pass], clock: Callable[[], float] = time.perf_counter
+    works: dict[StageRows, Callable[[], object]],
+    timed: Collection[StageRows],
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Times]:
     """Times the ``timed`` passes in random order, after a warm-up round of all passes. Returns each pass's seconds by round.
 
@@ -106,7 +108,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def _typical(rounds: list[Times]) -> dict[Pass, float]:
+def _typical(rounds: list[Times]) -> dict[StageRows, float]:
     """Returns typical seconds of every pass, corrected for rounds in which the whole machine was slower."""
     usual = {key: median(t for times in rounds for t in times[key]) for key in rounds[0]}
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]

@@ -117,30 +117,30 @@ class WalkedDrafter(BlockDrafter):
         * a function that maps such indices, (B, γ − 1, n), to the target's ids.
         """
         selector, head = self.model.candidate_selector, self.model.markov_head
-        before, rows, found, candidates = known[:, 0], hidden[:, 1 - self.shift :], [], []
+        before, rows, steps, candidates = known[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
         # if rows predict their own position, the anchor's row is the first input to an rnn head's state
         if head is not None and head.kind == "rnn" and not self.shift:
             state = head(before, hidden[:, 0], state)[1]
         options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
-        for at in range(rows.shape[1]):
-            scores = logits[:, at].float()
+        for position in range(rows.shape[1]):
+            scores = logits[:, position].float()
             if selector is not None:
                 own, places = selector.candidates(scores)
                 options = self.own_ids(places)
                 candidates.append(options)
-                scores = selector(own, options, rows[:, at], before[:, None])[:, 0]
+                scores = selector(own, options, rows[:, position], before[:, None])[:, 0]
             elif head is not None:
-                bias, state = head(before, rows[:, at], state)
+                bias, state = head(before, rows[:, position], state)
                 scores = scores + bias.float()
             keys = scores
             if temperature > 0:
-                keys = scores / max(temperature, COLDEST) + noise[at].expand(len(rows), -1).gather(1, options)
+                keys = scores / max(temperature, COLDEST) + noise[position].expand(len(rows), -1).gather(1, options)
             pick = keys.argmax(-1, keepdim=True)
             drafted = options.gather(1, pick)[:, 0]
-            before = torch.where(known[:, at + 1] < 0, drafted, known[:, at + 1])
-            found.append((before, scores, pick))
-        tokens, scores, picks = (torch.stack(part, 1) for part in zip(*found, strict=True))
+            before = torch.where(known[:, position + 1] < 0, drafted, known[:, position + 1])
+            steps.append((before, scores, pick))
+        tokens, scores, picks = (torch.stack(part, 1) for part in zip(*steps, strict=True))
         ids_of = self.own_ids if selector is None else partial(torch.stack(candidates, 1).gather, -1)
         return tokens, scores.log_softmax(-1).clamp_max(0.0), picks, ids_of
 

@@ -16,7 +16,7 @@ from d2sd.calibration import Estimate, Sentence
 from d2sd.calibration.sentences import Write, count, decimal, digits, percent, with_interval
 from d2sd.calibration.steps import MIN_PROMPTS
 from d2sd.calibration.thresholds import KEPT, THRESHOLDS, DraftCosts, Stop, Stops
-from d2sd.costs.machines import Machine
+from d2sd.costs.machines import StageCosts
 from d2sd.figures.style import (
     COLOURS,
     EDGE,
@@ -48,7 +48,7 @@ HALVES = "This cut was chosen on one half of the prompts and measured on the oth
 tenths = partial(digits, places=1)
 
 
-def draft_costs(machine: Machine, method: str) -> DraftCosts | None:
+def draft_costs(machine: StageCosts, method: str) -> DraftCosts | None:
     """Returns the costs of steps that verify only the first draft; None for the methods in ``CHAINLESS``.
 
     Raises ``InputError`` if the machine's costs of the method are unknown.

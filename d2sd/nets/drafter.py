@@ -318,17 +318,17 @@ class DFlashDraftModel(PreTrainedModel):
         context: list[KeyValue],
         attend: Attend | Sequence[Attend],
     ) -> Tensor:
-        """Returns hidden states of the block's rows, (B, R, hidden), after the final norm.
+        """Runs the network over B blocks of R tokens each. Returns the hidden states after the final norm, (B, R, hidden).
 
-        block: (B, R, hidden), embedded with the target's table.
-        position_ids: (B or 1, R) absolute positions.
-        context: keys and values by layer, (B or 1, KV heads, T, head_dim) each.
-        attend: attention over context and block; one function per layer if the layers' masks differ.
+        block: embedded tokens of the blocks, (B, R, hidden).
+        position_ids: positions of the rows in the text, (B or 1, R).
+        context: for each layer, keys and values of the T committed tokens, (B or 1, KV heads, T, head_dim) each.
+        attend: the attention function of all layers, or a list with one function per layer.
         """
         cos, sin = self.rotary_emb(block, position_ids)
-        ways = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
-        for layer, keys_values, way in zip(self.layers, context, ways, strict=True):
-            block = layer(block, cos, sin, keys_values, way)
+        attend_by_layer = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
+        for layer, keys_values, attend_in_layer in zip(self.layers, context, attend_by_layer, strict=True):
+            block = layer(block, cos, sin, keys_values, attend_in_layer)
         return self.norm(block)
 
 

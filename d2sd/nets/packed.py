@@ -55,7 +55,12 @@ def mask_after(length: int, seen: Tensor) -> Tensor:
 
 
 class PackedLayers(LeanLayers):
-    """Layers with copies of the weights. ``possible`` must return True. ``half``: whether the copies are in float16."""
+    """Decoder layers that run on copies of a model's weights, in the layouts that ``product`` chooses.
+
+    Create it only for models for which ``possible`` returns True.
+
+    half: whether the copies are in float16.
+    """
 
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
         super().__init__(layers, rotary, config, norm)
@@ -75,14 +80,14 @@ class PackedLayers(LeanLayers):
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
         """Whether a model is small, is in float32 on a CPU, and has only ``plain`` layers without windows."""
-        own = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
+        float32 = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
         small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
-        return small and own and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
+        return small and float32 and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
 
     def _context_product(self) -> Product:
-        own = [layer.self_attn for layer in self._own]
-        shape = len(own), 2 * self.kv_heads, self.head_dim
-        run = product(torch.cat([w for a in own for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
+        attentions = [layer.self_attn for layer in self._own]
+        shape = len(attentions), 2 * self.kv_heads, self.head_dim
+        run = product(torch.cat([w for a in attentions for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
     def products(self, rows: int) -> Callable[[], None]:

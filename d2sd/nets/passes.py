@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Captured passes.
 
 
-Pass = Callable[..., tuple[Tensor, ...]]
+PassFunction = Callable[..., tuple[Tensor, ...]]
 _one_at_a_time = threading.Lock()  # torch cannot capture in two threads at once
 
 
@@ -67,7 +67,7 @@ class PassRecorder:
         self.device = device
         self._pool: Any = None
 
-    def capture(self, function: Pass, inputs: tuple[Tensor, ...]) -> CapturedPass:
+    def capture(self, function: PassFunction, inputs: tuple[Tensor, ...]) -> CapturedPass:
         """Capture a pass. It runs three times, so it must be idempotent. Raises ``RuntimeError`` if the capture fails."""
         with torch.cuda.device(self.device), _one_at_a_time:
             stream = _stream(self.device)
@@ -77,10 +77,10 @@ class PassRecorder:
             stream.wait_stream(current)
             with torch.cuda.stream(stream):
                 function(*own)  # libraries initialise themselves in the first runs, which must not be captured
-                found = function(*own)
+                results = function(*own)
             current.wait_stream(stream)
             # Allocated outside the pool, whose memory is shared: a replay of an earlier graph could overwrite outputs in it.
-            outputs = tuple(new.clone() for new in found)
+            outputs = tuple(new.clone() for new in results)
             graph = torch.cuda.CUDAGraph()
             try:
                 # other threads, such as another user's run, may allocate during the capture
@@ -198,7 +198,7 @@ class Passes:
         if hasattr(self.backend, "show"):
             self.backend.show(mask)
 
-    def run(self, key: Hashable, function: Pass, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def run(self, key: Hashable, function: PassFunction, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Returns the outputs of a pass. A captured pass overwrites the outputs of its last replay.
 
         key: identifies the pass and everything that its kernels depend on, except for the inputs' values.

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Machine, cost_drawing
+from d2sd.costs.machines import StageCosts, cost_drawing
 from d2sd.costs.runs import here
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -87,7 +87,7 @@ def replay_grid(engine: Engine, trace: Trace, baseline: Baseline | None = None) 
     yield GridProgress(len(configs), len(configs), grid_line(trace, points, machine))
 
 
-def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machine: Machine | None) -> dict[str, Any]:
+def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machine: StageCosts | None) -> dict[str, Any]:
     """Returns the outcomes as a line of a run on the page (``d2sd.trace.run``).
 
     points: outcomes by (K, γ). Each becomes a list: K, γ, tokens of every step, work of every step.

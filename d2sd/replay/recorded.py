@@ -15,7 +15,7 @@ from torch import Tensor
 
 from d2sd.calibration.replays import Steps
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Machine
+from d2sd.costs.machines import StageCosts
 from d2sd.costs.runs import works_of
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters
@@ -200,7 +200,7 @@ class Replay:
     def run(
         self,
         config: DecodeConfig,
-        costs: Machine | None = None,
+        costs: StageCosts | None = None,
         experience: Experience | None = None,
         known_boundary: bool = False,
     ) -> ReplayOutcome:
@@ -243,7 +243,7 @@ class Replay:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
-            drafters.plan.learn(proposal, outcome, boundary)
+            drafters.controller.learn(proposal, outcome, boundary)
             if anchor + count + 1 < len(ids):
                 self.commit(drafters, anchor, anchor + count)
             anchor += count

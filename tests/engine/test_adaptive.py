@@ -25,21 +25,22 @@ from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, make_target
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
 
 
-def scripted_controller(draft, redrafts, nodes=lambda count: count):
-    """Controller that takes option ``draft(count)``, re-drafts ``redrafts(prefixes)`` and verifies ``nodes(count)``."""
+def scripted_controller(draft, redrafts, nodes=None):
+    """Controller that takes option ``draft(count)``, re-drafts ``redrafts(prefixes)`` and verifies ``nodes(count)`` nodes."""
 
     class Scripted(Controller):
         def begin(self):
             super().begin()
-            self._taken = draft(len(self._options))
-            self.block_size = self._options[self._taken].block_size
-            return self.block_size
+            return self.take(draft(len(self.options)))
 
-        def redraft(self, confidence, prefixes, planned=None):
-            return super().redraft(confidence, prefixes, redrafts(prefixes) if planned is None else planned)
+        def worthwhile(self, draft, prefixes):
+            super().worthwhile(draft, prefixes)
+            return self.redraft(redrafts(prefixes)) if prefixes else prefixes
 
-        def nodes(self, reach, by_second, most, planned=False):
-            return super().nodes(reach, by_second, nodes(min(most, len(reach))), planned=True)
+        def prune(self, tree):
+            count = nodes(min(self.config.node_budget or len(tree), len(tree) - 1)) if nodes else len(tree)
+            self.rate = 0.0 if count else math.inf  # a node's time is then worth nothing or too much
+            return super().prune(tree).keep(count)
 
     return Scripted
 
@@ -212,9 +213,9 @@ def test_experience_grows_with_generations_but_not_replays(engine, monkeypatch):
     engine, started = Engine(engine.models), []
 
     class Watched(Controller):
-        def __init__(self, experience, *rest):
-            super().__init__(experience, *rest)
-            started.append((experience, self._text.chances(4)))
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            started.append((self.experience, self.experience.drafts.chances(4)))
 
     monkeypatch.setattr(drafting, "Controller", Watched)
     config = engine.resolve(DecodeConfig("d2sd", 40, cost_aware=True))

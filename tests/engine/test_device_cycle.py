@@ -12,12 +12,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.decoding import drafters as drafting
 from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.drafters import CachedDrafters, slots
-from d2sd.decoding.generation import Generation
+from d2sd.decoding.generation import HostCycle
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
@@ -26,7 +26,7 @@ from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 from tests.pretended_gpu import capture
 
-FLAT = Machine(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
+FLAT = StageCosts(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
     {"num_branches": 3},
@@ -90,7 +90,7 @@ def test_device_cycle_events_equal_host_events(engine, padded, method, turn, mon
     def refuse(*_):
         raise AssertionError("the host ran a cycle")
 
-    monkeypatch.setattr(Generation, "verify", refuse)
+    monkeypatch.setattr(HostCycle, "verify", refuse)
     found = padded.generate("the cat sat", config)
     assert found.token_ids == expected.token_ids
     for one, other in zip(untimed(found), untimed(expected), strict=True):
@@ -125,15 +125,16 @@ def test_padded_engine_handles_one_token_and_node_budget(engine, padded):
 
 
 def random_controller(seed, few=False):
-    """Controller with random plans. ``few``: either no draft or the longest one."""
+    """Controller with random decisions. ``few``: either no draft or the longest one."""
     rng = random.Random(seed)
 
     class RandomController(Controller):
         def begin(self):
+            if self.experience is None:
+                return super().begin()
             super().begin()
-            self._taken = rng.choice([0, len(self.lengths)] if few else range(1 + len(self.lengths)))
-            self.block_size, self.next_redrafts = self._options[self._taken].block_size, rng.randrange(4)
-            return self.block_size
+            self.next_redrafts = rng.randrange(4)
+            return self.take(rng.choice([0, len(self.lengths)] if few else range(1 + len(self.lengths))))
 
     return RandomController
 
@@ -155,7 +156,7 @@ def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkey
     """Random plans keep the text, and the host verifies no step. Block settings alternate by target and method."""
     noises = ({}, {"temperature": 0.9, "seed": 4})
     plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 28, **noise)) for noise in noises]
-    monkeypatch.setattr(Generation, "verify", None)
+    monkeypatch.setattr(HostCycle, "verify", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
     turn, seen = (is_llama(engine) + PLANNED.index(method)) % 2, set()
@@ -216,8 +217,8 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
     for model in (target.model, engine.models.first, engine.models.second):
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
-    known = Experience(FLAT) if cost_aware else None
-    drafters, verifier = CachedDrafters(engine.models, config, passes, known), Verifier(target, passes)
+    experience = Experience(FLAT) if cost_aware else None
+    drafters, verifier = CachedDrafters(engine.models, config, passes, experience), Verifier(target, passes)
     for cache in (verifier.cache, *(d.cache for d in drafters.block_drafters)):
         cache.length = 280
     cycle, ids = DeviceCycle(config, drafters, verifier), list(range(281))
@@ -234,7 +235,7 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
     assert sent[:2] == [ids[-1], 280]
     assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" and not cost_aware else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
-        cycle.step(ids, 20)
+        cycle.propose(ids)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from functools import cache
 
@@ -9,12 +10,13 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.bench.prompts import read_prompts
+from d2sd.nets import flashinfer
 from d2sd.nets.attention import BACKENDS
-from tests.nets import CHEAP_DRAFTS, stock_greedy, stock_pass
+from tests.nets import CHEAP_DRAFTS, stock_greedy, stock_pass, turns
+from tests.unit import reference_flashinfer
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
 PROMPTS = ("the cat", "a dog ran to", "x")
-SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
 
 
 @pytest.fixture(scope="session")
@@ -36,23 +38,24 @@ def transformers_favourites(engine, prompt_ids, ids):
     return logits[0, len(prompt_ids) - 1 :].argmax(-1).tolist()
 
 
-@pytest.mark.parametrize(("gamma", "branches"), SHAPES)
-def test_heldout_texts_equal_transformers_greedy(bundled, gamma, branches):
-    """D²SD runs every shape on both backends; the two other methods alternate over the shapes."""
-    turn = SHAPES.index((gamma, branches))
-    methods = ("d2sd", ("dflash", "autoregressive")[turn // 2 % 2], "d2sd")
-    prompts = read_prompts("heldout", limit=len(SHAPES) * len(methods))
-    assert len(prompts) == len(SHAPES) * len(methods)
-    accepted = 0
-    for number, (method, prompt) in enumerate(zip(methods, prompts[turn :: len(SHAPES)], strict=True)):
-        backend = list(BACKENDS)[(turn + number // 2) % len(BACKENDS)]
-        drafts = {} if method == "autoregressive" else {"block_size": gamma, "num_branches": branches}
-        config = DecodeConfig(method, 32, backend=backend, **drafts)
-        trace = bundled.generate(prompt.text, config)
-        found = transformers_favourites(bundled, trace.prefill.prompt_token_ids, trace.token_ids)
-        assert trace.token_ids == found, (prompt, config)
-        accepted += sum(len(s.accepted) for s in trace.steps)
-    assert accepted > 20  # the drafts were really used
+HELDOUT = [
+    ("autoregressive", 2, 1),
+    ("d2sd", 2, 1),
+    ("d2sd", 5, 4),
+    ("dflash", 9, 2),
+    ("d2sd", 16, 8),
+    ("d2sd", None, 3),
+]
+
+
+@pytest.mark.parametrize(("method", "gamma", "branches"), HELDOUT)
+def test_heldout_text_equals_transformers_greedy(bundled, method, gamma, branches):
+    number = HELDOUT.index((method, gamma, branches))
+    prompt = read_prompts("heldout", limit=len(HELDOUT))[number].text
+    drafts = {} if method == "autoregressive" else {"block_size": gamma, "num_branches": branches}
+    trace = bundled.generate(prompt, DecodeConfig(method, 32, backend=list(BACKENDS)[number % 2], **drafts))
+    assert trace.token_ids == transformers_favourites(bundled, trace.prefill.prompt_token_ids, trace.token_ids)
+    assert method == "autoregressive" or sum(len(s.accepted) for s in trace.steps) > 3  # drafts were really used
 
 
 SETTINGS = [
@@ -63,25 +66,42 @@ SETTINGS = [
     {"block_size": 8, "num_branches": 4, "node_budget": 9},
     {"num_branches": 2, "cost_aware": True},
 ]
+# Settings with each backend. A test runs every sixth, so six turns are the whole product.
+EAGER = list(itertools.product(SETTINGS, BACKENDS))
 
 
+@pytest.mark.parametrize("turn", turns(len(SETTINGS)))
 @pytest.mark.parametrize("method", DRAFTED)
-def test_greedy_text_equals_plain_decoding(engine, plain_ids, method, monkeypatch):
-    """Every method runs all settings, half of them on each kind of target. Prompts and backends rotate."""
+def test_greedy_text_equals_plain_decoding(engine, plain_ids, method, turn, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measurement is tested separately
-    kind, number = engine.models.target.config.model_type == "llama", DRAFTED.index(method)
-    for turn in range((kind + number) % 2, len(SETTINGS), 2):
-        settings, prompt = SETTINGS[turn], PROMPTS[(number + turn) % len(PROMPTS)]
-        config = DecodeConfig(method, 24, backend=list(BACKENDS)[(turn // 2 + number // 2) % len(BACKENDS)], **settings)
+    begin = turn + 2 * DRAFTED.index(method) + (engine.models.target.config.model_type == "llama")
+    for place in range(begin % len(SETTINGS), len(EAGER), len(SETTINGS)):
+        (settings, backend), prompt = EAGER[place], PROMPTS[(begin + place) % len(PROMPTS)]
+        config = DecodeConfig(method, 24, backend=backend, **settings)
         trace = engine.generate(prompt, config)
         assert trace.token_ids == plain_ids(prompt, 24), config
-        if "node_budget" in settings:
-            assert max(len(s.nodes) for s in trace.steps) <= 10
+        assert max(len(s.nodes) for s in trace.steps) <= 1 + settings.get("node_budget", 10_000)
+
+
+@pytest.mark.parametrize("turn", turns(len(SETTINGS)))
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
+def test_text_with_flashinfer_equals_plain_decoding(engine, plain_ids, method, turn, monkeypatch):
+    """Kernels are replaced by a reference of their documented behaviour. Padded passes with other backends are tested in
+    test_passes.py and test_device_cycle.py."""
+    expected = plain_ids("the cat", 24)[:16]
+    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
+    monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
+    monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
+    number = turn + list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")
+    settings = {} if method == "autoregressive" else SETTINGS[number % len(SETTINGS)]
+    config = DecodeConfig(method, 16, backend="flashinfer", **settings)
+    assert Engine(engine.models, "padded").generate("the cat", config).token_ids == expected
 
 
 @pytest.mark.parametrize("method", [m for m in DRAFTED if METHODS[m].default_budget])
 def test_node_budget_smaller_than_block_keeps_text(engine, plain_ids, method):
-    trace = engine.generate("the cat", DecodeConfig(method, 24, block_size=16, node_budget=2))
+    config = DecodeConfig(method, 24, block_size=16, num_branches=6, node_budget=2)
+    trace = engine.generate("the cat", config)
     assert trace.token_ids == plain_ids("the cat", 24)
     assert max(len(s.nodes) for s in trace.steps) <= 3
 
@@ -101,21 +121,15 @@ def test_one_token_prompt_equals_transformers_greedy(engine):
     assert engine.generate([5], DecodeConfig("d2sd", 12)).token_ids == plain.token_ids
 
 
-LIMITS = (1, 2, 3, 7, 16, 17)
-
-
-@pytest.mark.parametrize("turn", range(len(LIMITS)))
-def test_max_new_tokens_limits_text_exactly(bundled, turn):
-    for number, method in enumerate(METHODS):
-        if turn > 1 and (number + turn) % 2:  # the smallest limits for all methods, the others in turns
-            continue
-        limit = LIMITS[turn]
-        trace = bundled.generate("Once upon a time", DecodeConfig(method, limit))
+@pytest.mark.parametrize("method", METHODS)
+def test_max_new_tokens_limits_text_exactly(bundled, method):
+    for limit in (1, 2, (3, 7, 16, 17)[list(METHODS).index(method) % 4]):
+        trace = bundled.generate("Once upon a time", DecodeConfig(method, limit, inspect=False))
         assert len(trace.token_ids) == limit
         assert trace.finished.stop_reason == "max_new_tokens"
 
 
-def test_generation_stops_at_end_token(bundled):
+def test_generation_stops_at_end_token_unless_endless(bundled):
     prompt = "Question: Tom has 5 red pens and 3 blue pens. How many pens does Tom have in all?\nAnswer:"
     plain = bundled.generate(prompt, DecodeConfig("autoregressive", 200, inspect=False))
     almost = [*plain.prefill.prompt_token_ids, *plain.token_ids[:-8]]
@@ -126,11 +140,8 @@ def test_generation_stops_at_end_token(bundled):
         assert trace.token_ids[-1] in bundled.models.target.end_ids
         assert not set(trace.token_ids[:-1]) & bundled.models.target.end_ids
         assert "<|endoftext|>" not in trace.finished.text
-
-
-def test_endless_request_goes_on_after_end_token(bundled):
-    request = bundled.request("Question: Tom has 5 red pens. How many?\nAnswer:", DecodeConfig("autoregressive", 200))
-    *_, ended = bundled.run(request)
-    *_, endless = bundled.run(replace(request, endless=True))
-    assert (ended.stop_reason, endless.stop_reason) == ("end_token", "max_new_tokens")
-    assert endless.token_ids[: len(ended.token_ids)] == ended.token_ids
+        if method in ("autoregressive", "d2sd"):
+            request = replace(bundled.request(almost, DecodeConfig(method, 12)), endless=True)
+            *_, finished = bundled.run(request)
+            assert finished.token_ids[:8] == tuple(trace.token_ids)
+            assert finished.stop_reason == "max_new_tokens"

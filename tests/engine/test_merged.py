@@ -10,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.doctor.changes import Variant
@@ -259,18 +258,6 @@ def test_merged_drafter_pass_equals_modules(tokenizer, backend, branches):
             weight.add_(0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
     own = drafted(model, target, "dense", False, branches)
     compare(drafted(model, target, backend, True, branches), own)
-
-
-# Whole runs.
-
-
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
-def test_flashinfer_text_equals_plain_decoding(engine, method, monkeypatch):
-    """The other backends are covered by the tests of padded passes."""
-    monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
-    plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
-    found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend="flashinfer"))
-    assert found.token_ids == plain
 
 
 def test_lean_layers_are_off_for_sliding_windows(tokenizer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from functools import cache
@@ -20,22 +21,17 @@ from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
-from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
+from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass, turns
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 from tests.unit.drafts import random_tree
 
-TOKENS = 24
+TOKENS = 16
 SMALL = {"num_branches": 3, "block_size": 6}
 SETTINGS = {
     "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def drafted(typed):
-    """Returns a cached function: D²SD's trace after a prompt."""
-    engine, _, _ = typed
-    return cache(lambda prompt: engine.generate(prompt, DecodeConfig("d2sd", TOKENS, **SMALL)))
+# Methods besides D²SD, with each backend. A test runs two of them with a type, so eleven turns are the whole product.
+OTHERS = list(itertools.product([m for m in METHODS if m != "d2sd"], BACKENDS))
 
 
 @pytest.fixture(scope="module", params=TARGETS)
@@ -52,22 +48,20 @@ def typed(request, tokenizer):
     return engine, list(TARGETS).index(request.param), expected
 
 
-def test_greedy_text_equals_transformers_generate(typed, monkeypatch):
-    """Each type runs every second method, and the next type the others. Backends and prompts alternate by method."""
+@pytest.mark.parametrize("turn", turns(len(OTHERS) // 2))
+def test_greedy_text_equals_transformers_generate(typed, turn, monkeypatch):
+    """Every type runs D²SD, whose drafts must sometimes be accepted: otherwise wrong caches would go unnoticed."""
     engine, number, expected = typed
+    prompt = PROMPTS[(number + turn) % 2]
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    for place, method in enumerate(list(METHODS)[number % 2 :: 2]):
-        turn = (number // 2 + place) % 2
-        settings = SETTINGS.get(method, {**SMALL, "cost_aware": bool(number % 3 == 0)})
-        config = DecodeConfig(method, TOKENS, backend=list(BACKENDS)[turn], **settings)
-        assert engine.generate(PROMPTS[turn], config).token_ids == expected(PROMPTS[turn]), config
-
-
-def test_d2sd_drafts_are_sometimes_accepted(drafted):
-    """Otherwise the test above would pass even if caches never moved a row."""
-    accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
-    assert sum(map(len, accepted)) > 8
-    assert sum(map(bool, accepted)) > 2
+    backend = list(BACKENDS)[(number + turn) % len(BACKENDS)]
+    trace = engine.generate(prompt, DecodeConfig("d2sd", TOKENS, backend=backend, **SMALL))
+    assert trace.token_ids == expected(prompt)
+    assert sum(map(bool, (step.accepted for step in trace.steps))) > 1
+    for method, backend in OTHERS[(number + turn) % 11 :: 11]:
+        settings = SETTINGS.get(method, {**SMALL, "cost_aware": (number + turn) % 3 == 0})
+        config = DecodeConfig(method, TOKENS, backend=backend, **settings)
+        assert engine.generate(prompt, config).token_ids == expected(prompt), config
 
 
 def stock_logits(model, texts):
@@ -77,11 +71,12 @@ def stock_logits(model, texts):
     return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("turn", turns(len(BACKENDS)))
 @torch.inference_mode()
-def test_tree_logits_equal_logits_of_each_path(typed, backend):
+def test_tree_logits_equal_logits_of_each_path(typed, turn):
     """The reference computes paths as rows of a batch. Paths of several lengths are committed."""
     target, rng = typed[0].models.target, random.Random(typed[1])
+    backend = list(BACKENDS)[(typed[1] + turn) % len(BACKENDS)]
     verifier = Verifier(target, Passes("eager", backend, 128, target.device))
     text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
     verifier.read(text)
@@ -95,11 +90,11 @@ def test_tree_logits_equal_logits_of_each_path(typed, backend):
         text += [tree.tokens[n] for n in committed]
 
 
-@pytest.mark.parametrize("rows", [2, 8])
-def test_respond_to_batch_equals_single_prompts(typed, rows):
+@pytest.mark.parametrize("turn", turns(2))
+def test_respond_to_batch_equals_single_prompts(typed, turn):
     """With two rows, each takes new prompts twice, and the ring of slots wraps around."""
-    engine, _, _ = typed
-    config = RegenerateConfig(rows, 10)
+    engine, number, _ = typed
+    config = RegenerateConfig(batch_size=(2, 8)[(number + turn) % 2], max_new_tokens=10)
     texts = (*PROMPTS, PROMPTS[0] + " the cat", "cat", PROMPTS[1] + " the")
     prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
@@ -112,10 +107,8 @@ def test_padded_passes_run_or_are_refused_by_type(typed):
         with pytest.raises(InputError, match="padded passes need a target without linear attention"):
             Engine(engine.models, "padded")
         return
-    padded = Engine(engine.models, "padded").generate(
-        PROMPTS[1], DecodeConfig("d2sd", TOKENS, backend="cascade", **SMALL)
-    )
-    assert padded.token_ids == expected(PROMPTS[1])
+    prompt, config = PROMPTS[typed[1] % 2], DecodeConfig("d2sd", TOKENS, backend="cascade", **SMALL)
+    assert Engine(engine.models, "padded").generate(prompt, config).token_ids == expected(prompt)
 
 
 VISION = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16, "out_hidden_size": 32}

@@ -9,7 +9,7 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, load, load_trace
 from d2sd.__main__ import main
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.decoding.drafters import CachedDrafters
 from d2sd.folders.loading import BUNDLED
 from d2sd.replay.questions import redraft
@@ -144,7 +144,7 @@ def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):
 
 
 def test_replay_times_come_from_given_machine(engine, recorded):
-    table = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
+    table = StageCosts(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
     resolved = [engine.resolve(c) for c in configs]
     replay = Replay(engine, recorded)
@@ -161,7 +161,7 @@ def test_replay_times_come_from_given_machine(engine, recorded):
 def test_replay_times_count_tree_and_third_level(engine):
     """Drafting a tree takes time, and the third level starts after the second."""
     draft, target = 10e-3, 30e-3
-    table = Machine(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
+    table = StageCosts(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
     recorded = engine.generate("the cat sat", DecodeConfig("autoregressive", 24))
     deep = engine.generate("the cat sat", DecodeConfig("d2sd_three_level", 24))
     passes = [1 + bool(s.branches) + any(b.base for b in s.branches) for s in deep.steps]

@@ -73,7 +73,7 @@ def test_device_cycle_queues_without_synchronizing(method):
             run.step()
         try:
             torch.cuda.set_sync_debug_mode("error")
-            run.device_cycle.queue(run.ids)
+            run.cycle.queue(run.ids)
         finally:
             torch.cuda.set_sync_debug_mode("default")
         torch.cuda.synchronize()

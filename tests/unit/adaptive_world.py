@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.decoding.cost_aware import Controller
+from d2sd.methods import FirstDraft, Proposal
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.tree.tree import TokenTree, TreeBuilder
+from d2sd.tree.walk import TreeWalk
+from tests.unit.drafts import block, merge_candidates
 
 GAMMA = 16
-CPU = Machine(  # roughly two cores and a small model
+CPU = StageCosts(  # roughly two cores and a small model
     Curve(((4, 1.2e-3), (16, 2.2e-3))),
     Curve(((16, 2.6e-3), (64, 6.5e-3), (128, 11e-3))),
     Curve(((1, 5.0e-3), (2, 5.8e-3), (16, 8.5e-3), (64, 17e-3))),
     0.2e-3,
 )
-GPU = Machine(  # a large model: additional rows are nearly free
+GPU = StageCosts(  # a large model: additional rows are nearly free
     Curve(((16, 4.5e-3),)), Curve(((16, 4.5e-3), (64, 4.9e-3))), Curve(((1, 22e-3), (64, 23e-3))), 0.5e-3
 )
-Node = tuple[float, int, int]  # reach, prefix of its re-draft (−1: first draft), depth
 
 
 @dataclass(frozen=True)
@@ -58,28 +62,28 @@ def draft(text: Text, position: int, second: bool = False) -> tuple[list[float],
     return confidence, accepted
 
 
-def tree(text: Text, at: int, size: int, branches: Sequence[int], exponents: Sequence[float]) -> list[Node]:
-    """Nodes of the merged drafts, likeliest first."""
-    above, out = [1.0], []
-    for depth, c in enumerate(draft(text, at)[0][: size - 1], 1):
-        above.append(above[-1] * c ** exponents[0])
-        out.append((above[-1], -1, depth))
-    for prefix in branches:
-        reach = above[prefix]
-        for depth, c in enumerate(draft(text, at + prefix, True)[0][: size - 1 - prefix], prefix + 1):
-            reach *= c ** exponents[1]
-            out.append((reach, prefix, depth))
-    return sorted(out, key=lambda node: (-node[0], node[2]))
+Place = tuple[int, int]  # a node: prefix of its re-draft (−1: first draft), and depth
 
 
-def accepted(text: Text, at: int, size: int, branches: Sequence[int], verified: Sequence[Node]) -> tuple[int, int, int]:
-    """Numbers of verified and accepted tokens of the first draft and the re-draft, and the first draft's boundary."""
+@cache
+def tree(text: Text, at: int, size: int, branches: tuple[int, ...]) -> tuple[TokenTree, dict[int, Place]]:
+    """The tree of all drafts, without equal tokens in two drafts, and the place of every token in it."""
+    builder, nodes = TreeBuilder(0), {(-1, 0): 0}
+    for number, prefix in enumerate((-1, *branches)):
+        begin = max(0, prefix)
+        parent = nodes[-1, begin]
+        confidence = draft(text, at + begin, prefix >= 0)[0][: size - 1 - begin]
+        for depth, c in enumerate(confidence, begin + 1):
+            parent = nodes[prefix, depth] = builder.add(parent, len(nodes), number, c)
+    return builder.build([]), {node: place for place, node in nodes.items()}
+
+
+def accepted(text: Text, at: int, size: int, branches: Sequence[int], places: Collection[Place]) -> list[Place]:
+    """Places of the accepted tokens, given the places of all verified tokens; the first draft's come first."""
     boundary = min(draft(text, at)[1], size - 1)
     gained = min(draft(text, at + boundary, True)[1], size - 1 - boundary) if boundary in branches else 0
-    places = {(prefix, depth) for _, prefix, depth in verified}
-    first = next((d for d in range(boundary) if (-1, d + 1) not in places), boundary)
-    second = next((d for d in range(gained) if (boundary, boundary + d + 1) not in places), gained)
-    return first, second if first == boundary else 0, boundary
+    path = [(-1, 1 + d) for d in range(boundary)] + [(boundary, boundary + 1 + d) for d in range(gained)]
+    return list(takewhile(places.__contains__, path))
 
 
 @cache
@@ -87,42 +91,48 @@ def likeliest(text: Text, at: int, size: int, count: int) -> tuple[int, ...]:
     return select_prefixes(boundary_posterior(draft(text, at)[0][: size - 1]).posterior, min(count, size - 1))
 
 
-def fixed(text: Text, table: Machine, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
+def fixed(text: Text, table: StageCosts, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
     """(tokens, seconds) of every step with a fixed setting; size 0 means plain decoding."""
     out, at = [], 0
     while at < text.tokens:
         step = 1, table.plain()
         if size:
             selected = likeliest(text, at, size, branches) if branches else ()
-            nodes = tree(text, at, size, selected, (1.0, 1.0))[:budget]
-            seconds = table.first_draft.seconds(size) + table.verify.seconds(1 + len(nodes)) + table.other
+            whole, places = tree(text, at, size, selected)
+            kept = whole.keep(budget)
+            seconds = table.first_draft.seconds(size) + table.verify.seconds(len(kept)) + table.other
             seconds += table.second_draft.seconds(len(selected) * size) if selected else 0.0
-            step = 1 + sum(accepted(text, at, size, selected, nodes)[:2]), seconds
+            step = 1 + len(accepted(text, at, size, selected, {places[t] for t in kept.tokens})), seconds
         out.append(step)
         at += step[0]
     return out
 
 
-def adaptive(text: Text, table: Machine, controller: Controller, branches: int) -> list[tuple[int, float]]:
+def adaptive(text: Text, table: StageCosts, controller: Controller, branches: int) -> list[tuple[int, float]]:
     """(tokens, seconds) of every step with a controller. It observes times with noise; the returned seconds are exact."""
     out, at, clock = [], 0, random.Random(text.seed)
     while at < text.tokens:
         size, seconds = controller.begin(), table.other
         selected: tuple[int, ...] = ()
-        nodes: list[Node] = []
+        kept, right, boundary = merge_candidates(0, []), list[Place](), None
         if size:
             if branches:
-                selected = controller.redraft(draft(text, at)[0][: size - 1], likeliest(text, at, size, branches))
-            nodes = tree(text, at, size, selected, controller.exponents)
-            del nodes[controller.nodes([n[0] for n in nodes], [n[1] >= 0 for n in nodes], 64) :]
-        for stage, rows in (("first_draft", size), ("second_draft", len(selected) * size), ("verify", 1 + len(nodes))):
+                first = block([0] * (size - 1), draft(text, at)[0][: size - 1])
+                selected = tuple(controller.worthwhile(FirstDraft(first), likeliest(text, at, size, branches)))
+            whole, places = tree(text, at, size, selected)
+            kept = controller.prune(whole)
+            right = accepted(text, at, size, selected, {places[t] for t in kept.tokens})
+            boundary = min(draft(text, at)[1], size - 1)
+            if boundary > sum(prefix < 0 for prefix, _ in right):
+                boundary = None  # the tree lacks a token of the first draft
+        for stage, rows in (("first_draft", size), ("second_draft", len(selected) * size), ("verify", len(kept))):
             if rows:
                 seconds += getattr(table, stage).seconds(rows)
                 noise = math.exp(0.2 * max(-2.0, min(2.0, clock.gauss(0, 1))))
                 controller.costs.observe(stage, rows, getattr(table, stage).seconds(rows) * noise)
-        first, second, boundary = accepted(text, at, size, selected, nodes) if size else (0, 0, 0)
-        controller.observe(first + second, second, boundary if size and first == boundary else None)
-        out.append((1 + first + second, seconds))
+        nodes = tuple(n for n, token in enumerate(kept.tokens) if token and places[token] in right)
+        controller.learn(Proposal(kept), TreeWalk((), nodes, None, False, False), boundary)
+        out.append((1 + len(right), seconds))
         at += out[-1][0]
     return out
 

@@ -5,15 +5,29 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from d2sd import DecodeConfig
 from d2sd.costs.machines import Curve
-from d2sd.decoding.cost_aware import LONGEST_WAIT, SHORTEST_WAIT, AcceptanceByDepth, Calibration, Controller, Experience
+from d2sd.decoding.cost_aware import (
+    LONGEST_WAIT,
+    SHORTEST_WAIT,
+    AcceptanceByDepth,
+    ConfidenceExponent,
+    Controller,
+    Experience,
+)
+from d2sd.methods import FirstDraft, Proposal
+from d2sd.tree.boundary import boundary_posterior
+from d2sd.tree.tree import merge_drafts
+from d2sd.tree.walk import TreeWalk
 from tests.counting import calls
 from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, draft, fixed, rate
+from tests.unit.drafts import block
 
 TEXTS = {
     "templates": Text(0.93, 0.97),
@@ -27,10 +41,37 @@ TEXTS = {
 MACHINES = {"cpu": CPU, "gpu": GPU}
 
 
+CONFIG = DecodeConfig("d2sd", block_size=16, node_budget=64)
+
+
 def begun(table=CPU, lengths=(4, 8, 16), extension=0, experience=None):
-    controller = Controller(experience or Experience(table), lengths, extension)
+    controller = Controller(CONFIG, lengths, extension, experience or Experience(table))
     controller.begin()
     return controller
+
+
+def chain(probabilities):
+    """The proposal of a first draft with these probabilities."""
+    draft = block(range(1, 1 + len(probabilities)), probabilities)
+    return Proposal(merge_drafts(0, [draft]), draft)
+
+
+def redrafted(controller, confidence, prefixes):
+    return controller.worthwhile(FirstDraft(block([1] * len(confidence), confidence)), prefixes)
+
+
+def outcome(accepted):
+    """A walk that accepts the first nodes of a chain."""
+    return TreeWalk((), tuple(range(1, 1 + accepted)), None, False, False)
+
+
+def test_controller_without_experience_keeps_the_set_sizes():
+    config = DecodeConfig("d2sd", block_size=8, num_branches=3, node_budget=5)
+    controller = Controller(config, (2, 4, 8))
+    assert (controller.begin(), controller.next_redrafts) == (8, 3)
+    assert redrafted(controller, [0.9] * 7, (4, 0)) == (4, 0)
+    assert len(controller.prune(chain([0.1] * 7).tree)) == 6
+    assert controller.learn(chain([0.1]), outcome(1), 1) is None
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -42,13 +83,21 @@ def test_controller_speed_near_best_fixed_and_plain(text, branches, machine):
     settings = [(0, 0, 0), *((g, k, 64) for g in (4, 8, 16) for k in {0, min(g - 1, branches // 2), branches} if k < g)]
     best = max(rate([step for t in texts for step in fixed(t, table, *setting)]) for setting in settings)
     experience = Experience(table)
-    ours = rate([step for t in texts for step in adaptive(t, table, Controller(experience, (4, 8, 16)), branches)])
+    ours = rate(
+        [
+            step
+            for t in texts
+            for step in adaptive(t, table, Controller(CONFIG, (4, 8, 16), experience=experience), branches)
+        ]
+    )
     assert ours > 0.93 * best
     assert ours > 0.95 / table.plain()
 
 
 def test_controller_retries_drafting_with_doubling_waits():
-    steps = adaptive(replace(TEXTS["noise"], tokens=600), CPU, Controller(Experience(CPU), (4, 8, 16)), 0)
+    steps = adaptive(
+        replace(TEXTS["noise"], tokens=600), CPU, Controller(CONFIG, (4, 8, 16), experience=Experience(CPU)), 0
+    )
     tries = [number for number, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
     gaps = [b - a for a, b in pairwise(tries)]
     assert 4 * SHORTEST_WAIT < max(gaps) <= LONGEST_WAIT + 1
@@ -57,15 +106,17 @@ def test_controller_retries_drafting_with_doubling_waits():
 def test_controller_resumes_drafting_when_text_gets_easy():
     controller, plain = begun(), 0
     for _ in range(60):
-        controller.nodes([0.5] * 3, [False] * 3, 64)
-        controller.observe(0, 0, 0)
+        proposal = chain([0.5] * 3)
+        controller.prune(proposal.tree)
+        controller.learn(proposal, outcome(0), 0)
         plain += not controller.begin()
     assert plain > 40
     drafted = 0
     for _ in range(2 * LONGEST_WAIT):
         drafted += controller.block_size > 0
-        controller.nodes([0.9] * 7, [False] * 7, 64)
-        controller.observe(5, 0, None)
+        proposal = chain([0.9] * 7)
+        controller.prune(proposal.tree)
+        controller.learn(proposal, outcome(5), None)
         controller.begin()
     assert drafted > LONGEST_WAIT // 2
 
@@ -75,7 +126,7 @@ def test_controller_redraft_count_maximises_net_gain(confidence, dear):
     """The net gain of a count is its expected tokens minus its time multiplied by the text's rate."""
     controller = begun(replace(CPU, second_draft=Curve(((16, dear), (128, 3 * dear)))), (16,))
     before = controller.decision().options[-1]
-    chosen = controller.redraft(confidence, tuple(range(min(8, len(confidence)))))
+    chosen = redrafted(controller, confidence, tuple(range(min(8, len(confidence)))))
     options = [before, *controller.decision().options[2:]]
     nets = [option.tokens - controller.rate * option.seconds for option in options]
     assert nets[len(chosen)] == pytest.approx(max(nets))
@@ -88,19 +139,20 @@ def test_controller_ranks_boundaries_by_added_tokens():
         experience.redrafts[False].observe(0, 15)  # from the empty prefix, a re-draft repeats the rejected token
         experience.redrafts[True].observe(4, 12)
     controller = begun(GPU, (16,), experience=experience)
-    assert controller.redraft([0.9, 0.9, 0.3, *[0.99] * 12], (0, 1, 2, 3))[0] == 2
+    assert redrafted(controller, [0.9, 0.9, 0.3, *[0.99] * 12], (0, 1, 2, 3))[0] == 2
     added = [option.tokens for option in controller.decision().options[1:]]
     assert added[1] - added[0] > 1 > 0.3 > added[2] - added[1]
 
 
 def test_controller_redrafts_after_whole_first_block():
-    assert begun(GPU, (16,), extension=8).redraft([0.999] * 15, (3, 15)) == (15,)
+    assert redrafted(begun(GPU, (16,), extension=8), [0.999] * 15, (3, 15)) == [15]
 
 
-@given(st.lists(st.floats(0.0001, 1.0), max_size=60), st.integers(1, 64))
-def test_controller_nodes_stop_where_cost_exceeds_value(reach, most):
-    controller, reach = begun(), sorted(reach, reverse=True)
-    count = controller.nodes(reach, [False] * len(reach), most)
+@given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=60), st.integers(1, 64))
+def test_controller_prunes_where_cost_exceeds_value(probabilities, most):
+    controller, tree = begun(), chain(probabilities).tree
+    controller.config = replace(CONFIG, node_budget=most)
+    count, reach = len(controller.prune(tree)) - 1, tree.reach()[1:]
     prices = [controller.rate * controller.costs.node(1 + n) for n in range(len(reach))]
     assert all(r > price for r, price in zip(reach[:count], prices, strict=False))
     assert count == min(most, len(reach)) or reach[count] <= prices[count]
@@ -110,9 +162,10 @@ def test_controller_nodes_stop_where_cost_exceeds_value(reach, most):
 def test_decision_lists_all_options_and_taken_one():
     controller = begun(GPU)
     size = controller.block_size
-    chosen = controller.redraft([0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
-    controller.nodes([0.9, 0.4], [False, False], 64)
-    decision = controller.decision()
+    chosen = redrafted(controller, [0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
+    proposal = chain([0.9, 0.4 / 0.9])
+    controller.prune(proposal.tree)
+    decision = controller.learn(proposal, outcome(1), None)
     taken = decision.options[decision.taken]
     assert (taken.block_size, taken.branches) == (size, len(chosen))
     assert [(o.block_size, o.branches) for o in decision.options[:4]] == [(0, 0), (4, 0), (8, 0), (16, 0)]
@@ -120,30 +173,31 @@ def test_decision_lists_all_options_and_taken_one():
     assert decision.tokens == pytest.approx(2.3)
 
 
-def test_decision_of_planned_step_reports_next_redrafts():
-    controller = begun(GPU, (16,))
-    controller.redraft([0.7] * 15, (0, 1, 2, 3), planned=(2, 0))
-    assert controller.nodes([0.9, 0.001], [False, True], 2, planned=True) == 2
+def test_decision_of_queued_step_reports_next_redrafts():
+    drafters = SimpleNamespace(end_ids=(), num_branches=4, extension=0)
+    first, again = block(range(1, 16), [0.7] * 15), [block(range(20, 24), prefix=p) for p in (2, 0)]
+    draft = FirstDraft(first, boundary_posterior(first.confidence))
+    proposal = Proposal.of(merge_drafts(0, [first, *again]), draft, (2, 0), again)
+    controller, other = begun(GPU, (16,)), begun(GPU, (16,))
+    controller.queued(drafters, proposal)
     decision = controller.decision()
     assert decision.options[decision.taken].branches == 2
-    again = begun(GPU, (16,))
-    assert controller.next_redrafts == len(again.redraft([0.7] * 15, (0, 1, 2, 3))) > 0
+    assert controller.next_redrafts == len(redrafted(other, first.confidence, (0, 1, 2, 3))) > 0
 
 
 def test_decision_takes_little_work():
     controller, confidence = begun(GPU), draft(TEXTS["stories"], 0)[0]
-    reach = [0.9**n for n in range(64)]
+    proposal, walked = chain([0.9] * 64), outcome(2)
 
     def step():
         size = controller.begin()
-        controller.redraft(confidence[: size - 1], tuple(range(min(8, size - 1))))
-        controller.nodes(reach, [False] * 64, 64)
-        controller.decision()
-        controller.observe(2, 0, 2)
+        redrafted(controller, confidence[: size - 1], tuple(range(min(8, size - 1))))
+        controller.prune(proposal.tree)
+        controller.learn(proposal, walked, 2)
 
     for _ in range(20):
         step()
-    assert calls(step) < 700
+    assert calls(step) < 900
 
 
 def test_acceptance_by_depth_starts_from_usual_text():
@@ -163,8 +217,8 @@ def test_acceptance_by_depth_starts_from_usual_text():
 
 
 @pytest.mark.parametrize(("accepted", "more"), [(3, True), (1, False)])
-def test_calibration_exponent_follows_observed_acceptance(accepted, more):
-    calibration = Calibration()
+def test_confidence_exponent_follows_observed_acceptance(accepted, more):
+    exponent = ConfidenceExponent()
     for _ in range(30):
-        calibration.observe(2.0, accepted)
-    assert (0.5**calibration.exponent > 0.5) == more
+        exponent.observe(2.0, accepted)
+    assert (0.5**exponent.value > 0.5) == more

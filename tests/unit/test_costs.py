@@ -9,7 +9,7 @@ import pytest
 
 from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
-from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.machines import Curve, StageCosts
 from d2sd.costs.runs import ThreadShare, impossible, plain_step
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
@@ -109,17 +109,17 @@ def test_verifying_in_less_time_than_plain_pass_is_impossible(verified, expected
     assert impossible(verified, 1.0) is expected
 
 
-TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
+TABLE = StageCosts(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
 
 
 def test_kept_costs_are_found_by_key(tmp_path):
     file = tmp_path / "new" / "costs.json"
     assert kept.find(file, ["a", 1]) is None
     kept.keep_costs(file, ["a", 1], TABLE)
-    kept.keep_costs(file, ["b", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    kept.keep_costs(file, ["b", 1], StageCosts(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == TABLE
     assert kept.find(file, ["a", 2]) is None
-    kept.keep_costs(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    kept.keep_costs(file, ["a", 1], StageCosts(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
     assert {path.name for path in file.parent.iterdir()} - {"costs.json.lock"} == {"costs.json"}
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from app import presets
-from d2sd.costs.machines import MACHINES, Curve, Machine, cycle, machine_of
+from d2sd.costs.machines import MACHINES, Curve, StageCosts, cycle, machine_of
 from d2sd.costs.runs import here, works_of
 from d2sd.errors import InputError
 from d2sd.trace.metrics import Work
@@ -61,14 +61,14 @@ def test_machine_has_no_price_for_unknown_drafter():
     assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None
     with pytest.raises(InputError, match="is unknown"):
         MACHINES["paper"].of("draft_model")
-    sequential = Machine(
+    sequential = StageCosts(
         Curve(((1, 1.0),)), Curve(((1, 1.0),)), Curve(((1, 2.0),)), drafts={"draft_model": Curve(((2, 1.0), (3, 2.0)))}
     )
     assert sequential.seconds("draft_model", chain) == 17  # fifteen sequential draft passes and one target pass
     assert sequential.of("draft_model").seconds("draft_model", chain) == 17
 
 
-@pytest.mark.parametrize("table", [None, Machine(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
+@pytest.mark.parametrize("table", [None, StageCosts(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
 def test_run_machine_reproduces_measured_speed(table):
     trace = parse_trace(gzip.decompress(presets.OPENING_TRACE.read_bytes()))
     machine = here(trace, 50.0, 40.0, table)
