@@ -81,7 +81,9 @@ def class_file(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("size", "seed"),
     [
-        pytest.param(size, seed, marks=[] if (n, seed) in enumerate(SEEDS) else pytest.mark.soak, id=f"{size[0]}-{seed}")
+        pytest.param(
+            size, seed, marks=[] if (n, seed) in enumerate(SEEDS) else pytest.mark.soak, id=f"{size[0]}-{seed}"
+        )
         for n, size in enumerate(SIZES)
         for seed in SEEDS
     ],
@@ -205,7 +207,13 @@ def test_pointer_that_rests_on_the_text_previews_no_step_when_the_text_scrolls(b
     box = page.locator("#text").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 160, box["y"] + 45)
-    for key in ["Shift", "Home", *["ArrowRight"] * 12, "End", "Home"]:  # "Shift": the pointer's own move does preview a step
+    for key in [
+        "Shift",
+        "Home",
+        *["ArrowRight"] * 12,
+        "End",
+        "Home",
+    ]:  # "Shift": the pointer's own move does preview a step
         page.keyboard.press(key)
         page.evaluate("async () => { for (let n = 0; n < 12; n += 1) await new Promise(requestAnimationFrame); }")
         assert page.locator("#explorer").evaluate("e => e.dataset.step === e.dataset.pinned") or key == "Shift", key
