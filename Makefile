@@ -32,8 +32,10 @@ durations: $(VENV)/.dev browser target
 quick: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) tests/unit tests/scripts
 
-# Runs all tests twelve times, at different real or simulated speeds, and lists the failures. Takes two to three hours.
+# Runs the cases that `make test` leaves out, then all tests twelve times, at different real or simulated speeds, and lists the
+# failures. Takes two to three hours.
 soak: $(VENV)/.dev browser target
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) -m soak
 	$(PYTHON) -m tools.soak
 
 # Repeats the numerical tests as on a processor with AVX2 only. Skipped if this processor has no AVX-512.

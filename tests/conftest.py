@@ -39,8 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
         shutil.rmtree(FAILURES, ignore_errors=True)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, so that no long file runs last; files of unknown duration come before them."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests marked ``soak``, unless ``-m`` names them. Put the longest files first, so that no long file runs
+    last; files of unknown duration come before them."""
+    if "soak" not in config.option.markexpr:
+        omitted = [item for item in items if item.get_closest_marker("soak")]
+        config.hook.pytest_deselected(items=omitted)
+        items[:] = [item for item in items if item not in omitted]
     seconds = json.loads(DURATIONS.read_text(encoding="utf-8"))
     items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 1e9))
 

@@ -31,7 +31,6 @@ class Way:
     prefix: command before ``make``, such as ``taskset``.
     busy: number of processes that each keep a core busy during the run.
     fresh: whether to run ``.ci/run`` in a new clone instead of ``make test`` in this one.
-    whole: whether to run the tests with the marker ``soak`` too.
     """
 
     name: str
@@ -40,12 +39,10 @@ class Way:
     prefix: tuple[str, ...] = ()
     busy: int = 0
     fresh: bool = False
-    whole: bool = False
 
 
 WAYS = [
-    Way("all settings", 1, whole=True),
-    Way("plain", 3),
+    Way("plain", 4),
     Way("CLOCK=4", 2, "4"),
     Way("CLOCK=.25", 2, ".25"),
     Way("one core", 1, prefix=("taskset", "-c", "0")),
@@ -67,8 +64,6 @@ def run(way: Way) -> tuple[int, str]:
             process = stack.enter_context(subprocess.Popen(BUSY))
             stack.callback(process.kill)
         own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # ignores the options of a parent make
-        if way.whole:
-            own["PYTEST_ADDOPTS"] = "-m 'soak or not soak'"
         done = subprocess.run(command, cwd=folder, env=os.environ | own, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 from types import SimpleNamespace
 
+import gradio as gr
 import pytest
 
-from app import api
-from app.layout import build
+from app import api, machine
+from app.layout import build, launch_options
 from d2sd import InputError
 from d2sd.__about__ import HOME
 from d2sd.trace.run import RecordedRun
@@ -18,6 +20,17 @@ from d2sd.trace.trace import read_traces
 @pytest.fixture(scope="module")
 def page():
     return build()
+
+
+def test_program_launches_page_with_options_of_environment(monkeypatch):
+    launched = []
+    monkeypatch.setattr(machine, "leave_a_core", lambda: None)  # would change this process
+    monkeypatch.setattr(gr.Blocks, "launch", lambda demo, **options: launched.append(options))
+    monkeypatch.setenv("HOST", "localhost")
+    runpy.run_path(str(HOME / "app.py"), run_name="__main__")
+    (options,) = launched
+    assert options["server_name"] == "localhost"
+    assert options.keys() > {*launch_options(), "mcp_server"}
 
 
 @pytest.fixture

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
-import subprocess
-import sys
-from pathlib import Path
+from contextlib import suppress
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
+from urllib.parse import urlparse
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -20,29 +20,14 @@ from tests.e2e.driving import (
     finished,
     measure_own,
     opened,
+    set_number,
     start,
     view,
     window,
 )
 
 pytestmark = pytest.mark.e2e
-ROOT = Path(__file__).parents[2]
-
-
-def test_closed_window_frees_models_for_another(laptop, address, page: Page):
-    closed = new_page(laptop)
-    opened(closed, address)
-    measure_own(closed, "🙂\n" * 100)
-    before = view(page).get_attribute("data-run") or ""
-    page.locator("#prompt textarea").fill("One day, a cat")
-    page.locator("#run").click()
-    expect(page.locator("#notice textarea")).to_have_value(re.compile("Another run is in progress"), timeout=PATIENCE)
-    closed.close()
-    expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
-    finished(page)
-
-
-COUNT_FRAMES = """{
+COUNT_FRAMES = """() => {
   const next = window.requestAnimationFrame.bind(window);
   window.framesAsked = 0;
   window.requestAnimationFrame = (work) => { window.framesAsked += 1; return next(work); };
@@ -55,68 +40,93 @@ COUNT_FRAMES = """{
     return true;
   };
 }"""
+LOADED = "performance.getEntriesByType('resource').map((entry) => entry.name)"
 
 
 def wait_until_idle(page: Page) -> None:
     page.wait_for_function("thirtyIdleFrames()", timeout=PATIENCE)
 
 
-def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(empty: Page, address: str):
-    empty.add_init_script(COUNT_FRAMES)
-    elsewhere: list[str] = []
-    plotly: list[str] = []
-    local = (address, "data:", "blob:")
-    empty.on("request", lambda r: None if r.url.startswith(local) else elsewhere.append(r.url))
-    empty.on("request", lambda r: plotly.append(r.url) if "plotly" in r.url else None)
-    opened(empty, address)
-    assert empty.evaluate("framesAsked") > 0
-    wait_until_idle(empty)
-    for tab in ("Learn", "Race"):
-        empty.get_by_role("tab", name=tab).click()
-        expect(empty.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
-        wait_until_idle(empty)
-    assert plotly == []
-    empty.get_by_role("tab", name="Calibrate").click()
-    drawn_figure(empty, "uniform")
-    wait_until_idle(empty)
-    assert empty.locator("#calibration [data-figure=second] .main-svg").count() == 0  # collapsed, so not drawn
-    drawn_figure(empty, "second")
-    wait_until_idle(empty)
-    assert len(plotly) == 1
-    assert elsewhere == []
+def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(module_page: Page, address: str):
+    page = module_page
+
+    def plotly() -> list[str]:
+        return [url for url in page.evaluate(LOADED) if "plotly" in url]
+
+    page.evaluate(COUNT_FRAMES)
+    page.get_by_role("tab", name="Learn").click()
+    page.wait_for_function("framesAsked > 0")
+    for tab in ("Learn", "Race", "Explore"):
+        page.get_by_role("tab", name=tab).click()
+        expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        wait_until_idle(page)
+    assert plotly() == []
+    page.get_by_role("tab", name="Calibrate").click()
+    drawn_figure(page, "uniform")
+    wait_until_idle(page)
+    assert page.locator("#calibration [data-figure=second] .main-svg").count() == 0  # collapsed, so not drawn
+    drawn_figure(page, "second")
+    wait_until_idle(page)
+    assert len(plotly()) == 1
+    assert all(url.startswith((address, "data:", "blob:")) for url in page.evaluate(LOADED))
 
 
-@pytest.fixture
-def server():
-    """A page served offline by a separate process, which tests may kill."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {
-        "GRADIO_SERVER_PORT": str(port),
-        "HF_HUB_OFFLINE": "1",
-        "GRADIO_SERVER_NAME": "127.0.0.1",
-        "PYTHONUNBUFFERED": "1",
-    }
-    process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        # Gradio prints the address once the server answers there.
-        said = next((line for line in process.stdout if str(port) in line), None)
-        assert said, "the server ended"
-        yield process, f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+def test_closed_window_frees_models_for_another(laptop, address, module_page: Page):
+    page, closed = module_page, new_page(laptop)
+    opened(closed, address)
+    measure_own(closed, "🙂\n" * 100)
+    page.get_by_role("tab", name="Explore").click()
+    before = view(page).get_attribute("data-run") or ""
+    page.locator("#prompt textarea").fill("One day, a cat")
+    set_number(page, "max-tokens", 16)
+    page.locator("#run").click()
+    expect(page.locator("#notice textarea")).to_have_value(re.compile("Another run is in progress"), timeout=PATIENCE)
+    closed.close()
+    expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
+    finished(page)
 
 
-def test_lost_server_shows_sentence_and_keeps_page(laptop, server):
-    process, address = server
-    with window(laptop, address) as page:
+class Relay(ThreadingTCPServer):
+    """Passes connections on to the page's server, until it is cut."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), Connection)
+        self.port, self.open = port, list[socket.socket]()
+        self.address = f"http://127.0.0.1:{self.server_address[1]}"
+        Thread(target=self.serve_forever, daemon=True).start()
+
+    def cut(self) -> None:
+        self.shutdown()
+        self.server_close()
+        for end in self.open:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+class Connection(BaseRequestHandler):
+    server: Relay
+
+    def handle(self) -> None:
+        with socket.create_connection(("127.0.0.1", self.server.port)) as there:
+            self.server.open += [self.request, there]
+            Thread(target=self.copy, args=(there, self.request), daemon=True).start()
+            self.copy(self.request, there)
+
+    def copy(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while content := source.recv(2**16):
+                target.sendall(content)
+            target.shutdown(socket.SHUT_WR)
+
+
+def test_lost_server_shows_sentence_and_keeps_page(laptop, address):
+    relay = Relay(urlparse(address).port)
+    with window(laptop, relay.address) as page:
         choose_method(page, "autoregressive")
         start(page, "🙂", 2000)  # does not stop early
-        process.kill()
-        process.wait()
+        relay.cut()
         expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
         assert int(view(page).get_attribute("data-steps") or 0) > 0
         expect(page.locator("#follow")).to_have_text("Waiting …", timeout=PATIENCE)

@@ -124,25 +124,6 @@ def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     page.get_by_role("tab", name="Race").click()
 
 
-def test_own_race_is_drawn_after_mistake(race: Page):
-    title = race.locator("#race .title").text_content() or ""
-    choose(race)
-    race.locator("#start-race").click()
-    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=PATIENCE)
-    expect(race.locator("#race .title")).to_have_text(title)
-    race.locator("#prompt textarea").fill(PROMPT)
-    choose(race, "autoregressive", "d2sd")
-    set_number(race, "max-tokens", 24)
-    race.locator("#prompt textarea").press("Shift+Enter")  # presses the main button of the tab
-    expect(race.locator("#race .title")).to_have_text("Your race.", timeout=PATIENCE)
-    expect(race.locator("#race .figures tbody tr")).to_have_count(2)
-    expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
-    expect(race.locator("#race .figures tr[data-method=autoregressive]")).to_contain_text(re.compile("1\\.00×|—"))
-    expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
-    words = "".join(race.locator("#race .piece").all_text_contents())
-    assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
-
-
 def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page):
     page = raced(shown)
     expect(page.locator("#race h2.result")).to_have_text("D²SD needs 14 steps where DFlash needs 24.")
@@ -172,21 +153,43 @@ def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page
     expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
 
 
-def test_one_bar_serves_explore_race_and_calibrate(page: Page):
+def test_own_race_is_drawn_after_mistake(race: Page):
+    title = race.locator("#race .title").text_content() or ""
+    choose(race)
+    race.locator("#start-race").click()
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=PATIENCE)
+    expect(race.locator("#race .title")).to_have_text(title)
+    race.locator("#prompt textarea").fill(PROMPT)
+    choose(race, "autoregressive", "d2sd")
+    set_number(race, "max-tokens", 24)
+    race.locator("#prompt textarea").press("Shift+Enter")  # presses the main button of the tab
+    expect(race.locator("#race .title")).to_have_text("Your race.", timeout=PATIENCE)
+    expect(race.locator("#race .figures tbody tr")).to_have_count(2)
+    expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
+    expect(race.locator("#race .figures tr[data-method=autoregressive]")).to_contain_text(re.compile("1\\.00×|—"))
+    expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
+    words = "".join(race.locator("#race .piece").all_text_contents())
+    assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
+
+
+def test_one_bar_serves_explore_race_and_calibrate(module_page: Page):
+    page = module_page
+    buttons = {"Explore": "run", "Race": "start-race", "Calibrate": "measure"}
     prompt, model = page.locator("#prompt textarea"), page.locator("#model input")
+
+    def opened(tab: str) -> None:
+        open_tab(page, tab)
+        assert [b for b in buttons.values() if page.locator(f"#{b}").is_visible()] == [buttons[tab]]
+
+    opened("Explore")
     choose_from(page, "model", presets.DSPARK)
     prompt.fill("First")
-    open_tab(page, "Race")
+    opened("Race")
     expect(prompt).to_have_value("First")
     expect(model).to_have_value(presets.DSPARK)
     prompt.fill("Second")
-    open_tab(page, "Calibrate")
+    opened("Calibrate")
     expect(prompt).to_be_hidden()
     expect(model).to_have_value(presets.DSPARK)
-    open_tab(page, "Explore")
+    opened("Explore")
     expect(prompt).to_have_value("Second")
-    for name, shown in {"Explore": "run", "Race": "start-race", "Calibrate": "measure"}.items():
-        open_tab(page, name)
-        assert [button for button in ("run", "start-race", "measure") if page.locator(f"#{button}").is_visible()] == [
-            shown
-        ]

@@ -35,7 +35,6 @@ from tests.e2e.driving import (
     start,
     upload,
     view,
-    window,
 )
 
 pytestmark = pytest.mark.e2e
@@ -70,10 +69,9 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(view(page)).to_have_attribute("data-node", "2")
     expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
     expect(problem(page)).to_be_hidden()
-    opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # selects in the shown run
+    page.evaluate("location.hash = 'step=4&node=1&quiz=1'")  # selects in the shown run
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
     expect(page.locator("#sentence h2")).to_have_text("Which token of the first draft is the first wrong one?")
-    expect(page.locator("body.dark")).to_be_visible()
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
     expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?", timeout=PATIENCE)
@@ -160,46 +158,6 @@ def test_share_menu_closes_when_left_and_files_hold_shown_run(shown: Page):
     assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def endless(*_: object) -> Iterator[GridProgress]:
-    while True:
-        yield GridProgress(1, 9)
-        time.sleep(0.1)
-
-
-def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_file(
-    page: Page, browser, tmp_path, monkeypatch
-):
-    def by_hand(page: Page) -> str:
-        expect(page.locator("#by-hand-k")).to_be_visible(timeout=PATIENCE)
-        page.locator("#by-hand-k").fill("0")
-        expect(page.locator(".by-hand output").first).to_have_text("0")
-        return page.locator(".by-hand .figures").text_content() or ""
-
-    start(page, "One day, a cat", 32)
-    finished(page)
-    page.locator(".why-open").click()
-    with monkeypatch.context() as patch:
-        patch.setattr(questions, "replay_grid", endless)
-        page.locator("#replay").click()
-        expect(page.locator(".waits .none")).to_have_text("1 of 9 settings", timeout=PATIENCE)
-        page.locator("#stop-replay").click()
-        expect(page.locator(".waits .none")).to_have_text(questions.NOT_REPLAYED, timeout=PATIENCE)
-    page.locator("#replay").click()
-    shown = by_hand(page)
-    page.keyboard.press("Escape")
-    expect(page.locator(".why-open")).to_be_focused()
-    path = tmp_path / "run.html"
-    path.write_bytes(share(page, "HTML"))
-    alone = new_page(browser, viewport={"width": 1440, "height": 900})
-    alone.goto(path.as_uri())
-    alone.locator(".why-open").click()
-    assert by_hand(alone) == shown
-    alone.close()
-    page.locator("#explain").first.click()  # Learn tells the same run
-    page.locator("#learn .rail button[title='When it pays']").click()
-    expect(page.locator("#learn .by-hand .figures")).to_contain_text("tokens read in each")
-
-
 def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, browser):
     pin(phone, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
@@ -265,6 +223,24 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     assert b"graphml" in share(page, "GraphML")
 
 
+def test_opened_server_log_is_judged_by_its_own_figures(module_page: Page):
+    page = module_page
+    stats = {
+        "acceptance_histogram": [0, 20, 10, 10], "num_spec_steps": 40, "num_accepted_draft_tokens": 70, "num_draft_tokens": 120,
+        "per_step_accepted": [1] * 20 + [2] * 10 + [3] * 10, "per_step_drafted": [3] * 40,
+    }  # fmt: skip
+    reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
+    upload(page, "reply.json", json.dumps(reply).encode())
+    expect(view(page)).to_have_attribute("data-steps", "40", timeout=PATIENCE)
+    pays = "drafting pays only if plain decoding takes more than 10."
+    expect(problem(page)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
+    page.get_by_role("button", name="why?").click()
+    box = page.locator(".pays:visible")
+    expect(box).to_contain_text(pays)
+    expect(box).not_to_contain_text("H200", use_inner_text=True)
+    page.keyboard.press("Escape")
+
+
 HOSTILE = [
     "<script>window.pwned=1</script>",
     "<img src=x onerror='window.pwned=2;alert(1)'>",
@@ -325,22 +301,64 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
     assert page.evaluate("window.pwned") is None
 
 
-def test_frame_of_300_pixels_shows_step_without_controls_or_scrolling(browser, address: str):
-    context = browser.new_context(viewport={"width": 640, "height": 300})
-    with window(context, None) as frame:
-        frame.goto(f"{address}?embed=1&step=5")
-        expect(view(frame)).to_have_attribute("data-pinned", "4", timeout=PATIENCE)
-        expect(frame.locator("#tree g.node").first).to_be_in_viewport(ratio=1)
-        # except the controls that play the step
-        assert frame.locator("#explorer button:visible:not(.moments *), #prompt:visible").count() == 0
-        assert frame.evaluate("document.documentElement.scrollHeight") <= 300
-        frame.keyboard.press("ArrowRight")
-        expect(view(frame)).to_have_attribute("data-pinned", "5")
-    context.close()
+def endless(*_: object) -> Iterator[GridProgress]:
+    while True:
+        yield GridProgress(1, 9)
+        time.sleep(0.1)
+
+
+def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_file(
+    module_page: Page, browser, tmp_path, monkeypatch
+):
+    page = module_page
+
+    def by_hand(page: Page) -> str:
+        expect(page.locator("#by-hand-k")).to_be_visible(timeout=PATIENCE)
+        page.locator("#by-hand-k").fill("0")
+        expect(page.locator(".by-hand output").first).to_have_text("0")
+        return page.locator(".by-hand .figures").text_content() or ""
+
+    page.get_by_role("tab", name="Explore").click()
+    start(page, "One day, a cat", 32)
+    finished(page)
+    page.locator(".why-open").click()
+    with monkeypatch.context() as patch:
+        patch.setattr(questions, "replay_grid", endless)
+        page.locator("#replay").click()
+        expect(page.locator(".waits .none")).to_have_text("1 of 9 settings", timeout=PATIENCE)
+        page.locator("#stop-replay").click()
+        expect(page.locator(".waits .none")).to_have_text(questions.NOT_REPLAYED, timeout=PATIENCE)
+    page.locator("#replay").click()
+    figures = by_hand(page)
+    page.keyboard.press("Escape")
+    expect(page.locator(".why-open")).to_be_focused()
+    path = tmp_path / "run.html"
+    path.write_bytes(share(page, "HTML"))
+    alone = new_page(browser, viewport={"width": 1440, "height": 900})
+    alone.goto(path.as_uri())
+    alone.locator(".why-open").click()
+    assert by_hand(alone) == figures
+    alone.close()
+    page.locator("#explain").first.click()  # Learn tells the same run
+    page.locator("#learn .rail button[title='When it pays']").click()
+    expect(page.locator("#learn .by-hand .figures")).to_contain_text("tokens read in each")
+
+
+def test_frame_of_300_pixels_shows_step_without_controls_or_scrolling(empty: Page, address: str):
+    empty.set_viewport_size({"width": 640, "height": 300})
+    empty.goto(f"{address}?embed=1&step=5")
+    expect(view(empty)).to_have_attribute("data-pinned", "4", timeout=PATIENCE)
+    expect(empty.locator("#tree g.node").first).to_be_in_viewport(ratio=1)
+    # except the controls that play the step
+    assert empty.locator("#explorer button:visible:not(.moments *), #prompt:visible").count() == 0
+    assert empty.evaluate("document.documentElement.scrollHeight") <= 300
+    empty.keyboard.press("ArrowRight")
+    expect(view(empty)).to_have_attribute("data-pinned", "5")
 
 
 def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: Page, address: str):
-    opened(empty, f"{address}?quiz=1&step=5")
+    opened(empty, f"{address}?step=5#quiz=1&theme=dark")
+    expect(empty.locator("body.dark")).to_be_visible()
     step = presets.opening().trace().steps[4]
     quiz = empty.locator("#explorer .quiz .said")
     expect(quiz).to_contain_text("Which token of the first draft is the first wrong one?", timeout=PATIENCE)
@@ -352,20 +370,3 @@ def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: P
     empty.keyboard.press("Enter")
     expect(quiz).to_contain_text("Right")
     expect(empty.locator("#tree svg")).to_have_attribute("aria-label", re.compile("^Step 5 of "))
-
-
-def test_opened_server_log_is_judged_by_its_own_figures(empty: Page, address: str):
-    opened(empty, address)
-    stats = {
-        "acceptance_histogram": [0, 20, 10, 10], "num_spec_steps": 40, "num_accepted_draft_tokens": 70, "num_draft_tokens": 120,
-        "per_step_accepted": [1] * 20 + [2] * 10 + [3] * 10, "per_step_drafted": [3] * 40,
-    }  # fmt: skip
-    reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
-    upload(empty, "reply.json", json.dumps(reply).encode())
-    expect(view(empty)).to_have_attribute("data-steps", "40", timeout=PATIENCE)
-    pays = "drafting pays only if plain decoding takes more than 10."
-    expect(problem(empty)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
-    empty.get_by_role("button", name="why?").click()
-    box = empty.locator(".pays:visible")
-    expect(box).to_contain_text(pays)
-    expect(box).not_to_contain_text("H200", use_inner_text=True)
