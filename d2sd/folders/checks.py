@@ -33,7 +33,7 @@ from d2sd.nets.types import layer_kinds
 
 Mend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
-MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with those of missing tensors
+MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with the names of missing tensors
 MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
 BORROWED = ("embed_tokens", "lm_head")  # parts that a drafter may take from the target
 MAPS = ("d2t", "t2d")

@@ -28,8 +28,8 @@ class ModelSet:
     draft_model: a small causal LM with the target's vocabulary.
     dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and runs on a CPU
         that supports mixed, else float32.
-    source: where the set comes from: it is bundled (its target may have to be downloaded), published on the hub, an entry of the
-        page's list, named by the user, or "unknown" if the user's name fits no models.
+    source: where the set comes from: "bundled" (its target may have to be downloaded), "published" on the hub, an entry of the
+        page's "list", named by the "user", or "unknown" if there are no models with the name that the user gave.
     obstacle: why the models cannot be used, as a clause (if ``source`` is "unknown": as a sentence without a full stop); or None.
         Two sets that differ only in it are equal.
     """
@@ -65,7 +65,7 @@ def resolve(
     draft_model: str | None = None,
     dtype: str | None = None,
 ) -> ModelSet:
-    """Returns a model set in which the given parts, each a folder or hub id, replace those of the set ``name``.
+    """Returns the model set ``name`` with the given parts, each a folder or hub id, instead of its own.
 
     name: a preset, or a folder with ``target/`` (or a text file ``target`` with a path or hub id) and optionally ``dflash/``,
         ``vp/``, ``draft/`` and ``eagle3/``. Not used if ``target`` is given.
