@@ -18,7 +18,7 @@ from app import presets, settings
 from app.explore.run import RunRequest, get_ready
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
-from app.models import Chosen
+from app.models import model_set
 from app.session import History
 from app.streaming import RunRecorder, never, paced, prepare_run
 from d2sd import InputError, Trace
@@ -80,7 +80,7 @@ def generate(
         "seed": seed,
         "chat": chat,
     }
-    request = RunRequest(prompt, Chosen(model), method, values, compare=False)
+    request = RunRequest(prompt, model_set(model), method, values, compare=False)
     run = prepare_run(request.models, prompt, request.config())
     recorder = RunRecorder(run, never)
     try:

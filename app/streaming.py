@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 from app import models
 from app.jobs import Update
 from app.machine import ON_ZERO_GPU, on_gpu
-from app.models import Chosen
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.costs.runs import ThreadShare
 from d2sd.engine import Request
+from d2sd.folders.model_sets import ModelSet
 
 SECONDS_BETWEEN_PAUSES = 0.5
 Item = TypeVar("Item")
@@ -31,7 +31,7 @@ _worker = ThreadPoolExecutor(1, "engine")
 class Prepared:
     """A validated run. ``chosen``: the run's models, from which another process can load the engine."""
 
-    chosen: Chosen
+    chosen: ModelSet
     engine: Engine
     request: Request
 
@@ -39,12 +39,12 @@ class Prepared:
         return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
 
 
-def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
+def announce_loading(chosen: ModelSet) -> Iterator[Update[Any]]:
     if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+        yield Update(news=f"Loading {chosen.name} …")
 
 
-def prepare_run(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
+def prepare_run(chosen: ModelSet, prompt: str, config: DecodeConfig) -> Prepared:
     """Loads the models if needed, and returns the validated run. Raises ``InputError``.
 
     γ is reduced to the longest block of the drafters, since the form may still contain the γ of other drafters.
@@ -77,7 +77,7 @@ def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = 
 
 
 @on_gpu
-def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]:
+def _elsewhere(chosen: ModelSet, request: Request) -> Generator[Event, None, None]:
     yield from models.engine(chosen).run(request, never)
 
 

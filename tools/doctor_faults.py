@@ -26,6 +26,7 @@ from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
+from d2sd.folders.model_sets import resolve
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.replay.recorded import Text, with_features
@@ -143,7 +144,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=16, help="tokens per text")
     arguments = parser.parse_args()
     examination.TOKENS = arguments.tokens
-    prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()
+    prober, began = Prober(load_models(resolve("tiny")), arguments.prompts), time.monotonic()
     table: dict[str, Counter[str]] = {kind: Counter() for kind in FAULTS}
     for number in progress(range(arguments.count), desc="faults"):
         fault = random_fault(number)

@@ -15,9 +15,9 @@ from app.explore.controls import ExploreTab, run_buttons
 from app.gradio_internals import View, hidden_when, inside
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
-from app.machine import give_back
+from app.machine import release_memory
 from app.model_choice import method_picker
-from app.models import Chosen
+from app.models import from_form
 from app.race.pair import OTHER_MACHINE, pair_drawing, same_machine, side_by_side, side_names
 from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.runs.view import about
@@ -26,6 +26,7 @@ from app.settings import MEASURED, remember
 from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
+from d2sd.folders.model_sets import ModelSet
 
 OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
 # Runs in the browser: a late answer of the server for an earlier source could hide the file field during an upload. A source with fields of
@@ -37,7 +38,7 @@ SHOW_CONTROLS = """kind => {
 }"""
 RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
 # elements: source, number of prompts, models, method, settings by name
-PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
+PromptRequest = tuple[calibrate.PromptSource, float | None, ModelSet, str, dict[str, Any]]
 
 
 def runs_prompts(kind: str) -> bool:
@@ -194,7 +195,7 @@ def _measure(
             call.check()
             return gr.skip(), gr.Markdown(said, visible=True), sentence()
         session.history.keep_set(found.title, found.runs)
-        give_back()
+        release_memory()
     call.check()
     recordings.runs, recordings.title = found.runs, found.title
     return value, gr.Markdown(said, visible=bool(said)), sentence(problem=bad)
@@ -236,7 +237,7 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
     """Returns the values of the controls as arguments of ``calibrate.prompts``. Raises ``InputError`` if the file is too large."""
     pasted, path, limit, model, folder, vp, method, *settings = values
     source = calibrate.PromptSource.read(kind, pasted, path)
-    return source, limit, Chosen.read(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
+    return source, limit, from_form(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
 
 
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:

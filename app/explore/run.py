@@ -25,12 +25,13 @@ from app.jobs import AT_ONCE, TURNS, Job, Update, failure_sentence, wire
 from app.links import check_length
 from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
-from app.models import Chosen
+from app.models import model_set
 from app.plain import PlainStep
 from app.session import Session
 from app.streaming import Prepared, announce_loading, first_tokens, never, paced, prepare_run, stream
 from d2sd import DecodeConfig, Engine, Event, Finished, StepDone
 from d2sd.costs.runs import ThreadShare
+from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 
@@ -93,7 +94,7 @@ def wire_run(shown: ExploreTab) -> None:
         if model in d2sd.presets() and not TURNS.busy:  # loading would disturb a run
             budget = first.settings["node_budget"] and models.block_size(model, "")
             own = {**first.settings, "chat": models.templated(model), "node_budget": budget}
-            get_ready_for(replace(first, models=Chosen(model), settings=own))
+            get_ready_for(replace(first, models=model_set(model), settings=own))
 
     gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # on every change, and when the page is opened
 
@@ -113,7 +114,7 @@ class RunRequest:
     """
 
     prompt: str
-    models: Chosen
+    models: ModelSet
     method: str
     settings: dict[str, Any]
     compare: bool = True
@@ -123,7 +124,7 @@ class RunRequest:
         """Returns the request. ``values``: values of the controls, by the names in ``Controls.inputs``."""
         return cls(
             prompt=values["prompt"] or "",
-            models=Chosen.read(values["model"], values["folder"], values["vp"]),
+            models=models.from_form(values["model"], values["folder"], values["vp"]),
             method=values["method"] or "",
             settings={s.name: values[s.name] for s in settings.SETTINGS},
         )
