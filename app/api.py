@@ -17,7 +17,7 @@ from app import presets, settings
 from app.explore.run import RunRequest
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, failure_sentence
-from app.models import Chosen
+from app.models import model_set
 from app.session import History
 from app.streaming import get_ready, never, prepare_run, stream
 from d2sd import InputError, Trace
@@ -79,7 +79,7 @@ def generate(
         "seed": seed,
         "chat": chat,
     }
-    request = RunRequest(prompt, Chosen(model), method, values, compare=False)
+    request = RunRequest(prompt, model_set(model), method, values, compare=False)
     run = prepare_run(request.models, prompt, request.config())
     try:
         with TURNS.turn(run):

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 
 from app import gradio_internals
 from app.gradio_internals import ARGUMENT, CLOSED, HEARTBEAT, PREFIX, UPLOAD
-from app.machine import give_back
+from app.machine import release_memory
 from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.trace.text import encodable
@@ -136,7 +136,7 @@ class Guard:
 
 def forget(window: str, app: Any) -> None:
     gradio_internals.forget(window, app)
-    give_back()
+    release_memory()
 
 
 async def _drain(receive: Receive) -> None:

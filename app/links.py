@@ -114,7 +114,7 @@ def _prompt(text: str) -> str:
 
 
 def _model(text: str) -> str:
-    offered = {offer.id: offer for offer in models.offers() if offer.id != models.FOLDER}
+    offered = models.offered()
     if text not in offered:
         raise InputError("these models are not offered here")
     if reason := offered[text].obstacle:

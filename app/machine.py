@@ -29,15 +29,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def memory() -> float:
     """Returns the free memory in bytes; in a container, at most the unused part of the container's limit."""
-    found = [_available()]
+    limits = [_available()]
     try:
         limit = (GROUPS / "memory.max").read_text().strip()
         used = int((GROUPS / "memory.current").read_text())
         if limit.isdigit():
-            found.append(max(0.0, float(limit) - used))
+            limits.append(max(0.0, float(limit) - used))
     except (OSError, ValueError):
         pass  # no container with cgroup v2
-    return min(found)
+    return min(limits)
 
 
 def _available() -> float:
@@ -48,7 +48,7 @@ def _available() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Return free memory to the system after work that needed much memory.
 
     Python collects garbage rarely, and the C library keeps freed memory. Only glibc has a function that returns it.
@@ -61,9 +61,9 @@ def give_back() -> None:
 
 
 def threads_here() -> str:
-    count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
+    count = torch.get_num_threads()
     used = f"The models use {count} thread{'s' if count > 1 else ''}"
-    if named:
+    if os.environ.get("OMP_NUM_THREADS"):
         return f"{used}, as set by OMP_NUM_THREADS."
     return f"{used}; one core is left for the browser. Set OMP_NUM_THREADS to change this."
 

@@ -15,7 +15,6 @@ import d2sd
 from app import models, presets
 from app.jobs import Job, Update
 from app.methods import ordered
-from app.models import ModelOffer, planned
 from app.presets import FIRST
 from app.visitors import public, without_paths
 from d2sd import InputError
@@ -25,9 +24,10 @@ from d2sd.folders.store import MEGABYTE, REMOTE, Remote
 
 log = logging.getLogger(__name__)
 SECONDS_BETWEEN_NEWS = 0.5
-FOLLOW_BLOCK = """(gamma, budget, own, trained) => {
+OWN_FOLDER = "Second drafter: vp/ in that folder, or the first drafter if there is no vp/."
+FOLLOW_BLOCK = """(gamma, budget, current, trained) => {
   const size = Math.min(gamma || trained, trained) || null;
-  return [budget === own ? size : budget, size];
+  return [budget === current ? size : budget, size];
 }"""
 
 
@@ -42,11 +42,6 @@ def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) 
         filterable=False,
         min_width=60,
     )
-
-
-def _label(offer: ModelOffer) -> str:
-    remark = offer.obstacle or offer.note
-    return f"{offer.label} ({remark})" if remark else offer.label
 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
@@ -64,48 +59,58 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
 
 
 def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
-    """Keep B equal to γ where it is γ, when the user selects other models or another γ.
+    """Change B with γ, as long as both are equal, when the user selects other models or another γ.
 
     Returns a hidden field with the current γ. Unlike a ``gr.State``, hidden fields stay in the browser.
     """
     folder, gamma, budget = (inputs[name] for name in ("folder", "block_size", "node_budget"))
-    trained, own = (gr.Number(models.block_size(presets.first_model(), ""), visible=False) for _ in range(2))
+    trained, current = (gr.Number(models.block_size(presets.first_model(), ""), visible=False) for _ in range(2))
 
-    def follow(chosen: str | None, place: str | None, limit: float | None, before: float | None) -> list[Any]:
-        size = models.block_size(chosen, place)
-        return [size, size, size if limit == before else gr.skip()]
+    def follow(model: str | None, path: str | None, nodes: float | None, previous: float | None) -> list[Any]:
+        size = models.block_size(model, path)
+        return [size, size, size if nodes == previous else gr.skip()]
 
     silent: dict[str, Any] = {"show_progress": "hidden", "queue": False}
     for event in (inputs["model"].input, folder.blur):
-        event(follow, [inputs["model"], folder, budget, own], [trained, own, budget], **silent)
-    gamma.input(None, [gamma, budget, own, trained], [budget, own], js=FOLLOW_BLOCK, **silent)
-    return own
+        event(follow, [inputs["model"], folder, budget, current], [trained, current, budget], **silent)
+    gamma.input(None, [gamma, budget, current, trained], [budget, current], js=FOLLOW_BLOCK, **silent)
+    return current
 
 
 def model_picker() -> gr.Dropdown:
     """Returns the list of models, with a reason for each that cannot run here."""
-    choices, first = [(_label(offer), offer.id) for offer in models.offers()], presets.first_model()
-    return gr.Dropdown(choices, value=first, label="Models", elem_id="model", filterable=False, min_width=60)
+    choices = [(models.label(entry), name) for name, entry in models.offered().items()]
+    if not public():
+        choices.append(("a folder of your own", models.FOLDER))
+    return gr.Dropdown(
+        choices, value=presets.first_model(), label="Models", elem_id="model", filterable=False, min_width=60
+    )
 
 
 def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
-    """Returns the controls for the arguments of ``models.Chosen.read``, by name, and wires them. model: the list of models."""
-    with gr.Group(visible=False, elem_id="own-models") as own:
+    """Returns the controls for the arguments of ``models.from_form``, by name, and wires them. model: the list of models."""
+    with gr.Group(visible=False, elem_id="own-models") as group:
         folder = gr.Textbox(label="Folder with target/, dflash/ and, if trained, vp/", elem_id="folder", max_lines=1)
         vp = gr.Textbox(label="VP-Drafter folder (optional)", elem_id="vp", max_lines=1)
         second = gr.Markdown(elem_id="second-drafter", elem_classes="second-drafter")
         # a text box, since configs are untrusted: Markdown would render their text
-        would = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id="plan")
+        plan = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id="plan")
 
-    def describe(chosen: str, place: str | None, vp_folder: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
-        bundled = chosen in d2sd.presets()
-        shown = gr.Group(visible=not bundled and not public())
-        which = without_paths(models.second_drafter(chosen, (vp_folder or "").strip()))
-        summary = planned(chosen, place or "")
-        return shown, gr.Textbox(visible=chosen == models.FOLDER), which, gr.Textbox(summary, visible=bool(summary))
+    def describe(name: str, path: str | None, vp_path: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
+        bundled, in_folder, chosen = (
+            name in d2sd.presets(),
+            name == models.FOLDER,
+            models.from_form(name, path, vp_path),
+        )
+        sentence = models.second_drafter(chosen)
+        if in_folder and not (vp_path or "").strip():
+            sentence = OWN_FOLDER
+        summary = "" if bundled else models.planned(chosen)
+        shown = gr.Group(visible=not bundled and not public()), gr.Textbox(visible=in_folder)
+        return *shown, without_paths(sentence), gr.Textbox(summary, visible=bool(summary))
 
     changed = [model.change, vp.change, folder.blur, folder.submit]
-    gr.on(changed, describe, [model, folder, vp], [own, folder, second, would], show_progress="hidden", queue=False)
+    gr.on(changed, describe, [model, folder, vp], [group, folder, second, plan], show_progress="hidden", queue=False)
     return {"model": model, "folder": folder, "vp": vp}
 
 

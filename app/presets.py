@@ -55,8 +55,8 @@ FIRST_SAID = (
 @cache
 def first_model() -> str:
     """Returns the model of the opening run if it is present, otherwise the bundled model."""
-    named = opening().header.get("models", {}).get("preset")
-    return named if named in d2sd.presets() else BUNDLED
+    name = opening().header.get("models", {}).get("preset")
+    return name if name in d2sd.presets() else BUNDLED
 
 
 def examples(model: str) -> dict[str, str]:

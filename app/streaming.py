@@ -19,11 +19,11 @@ from weakref import WeakKeyDictionary
 from app import models
 from app.jobs import Update
 from app.machine import ON_ZERO_GPU, on_gpu
-from app.models import Chosen
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.costs.runs import ThreadShare
 from d2sd.engine import Request
+from d2sd.folders.model_sets import ModelSet
 
 Item = TypeVar("Item")
 WARM_UP_TOKENS = 16
@@ -38,7 +38,7 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 class Prepared:
     """A validated run. ``chosen``: the run's models, from which another process can load the engine."""
 
-    chosen: Chosen
+    chosen: ModelSet
     engine: Engine
     request: Request
 
@@ -71,12 +71,12 @@ class Pacer:
         return True
 
 
-def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
+def announce_loading(chosen: ModelSet) -> Iterator[Update[Any]]:
     if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+        yield Update(news=f"Loading {chosen.name} …")
 
 
-def prepare_run(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
+def prepare_run(chosen: ModelSet, prompt: str, config: DecodeConfig) -> Prepared:
     """Loads the models if needed, and returns the validated run. Raises ``InputError``.
 
     γ is reduced to the longest block of the drafters, since the form may still contain the γ of other drafters.
@@ -160,7 +160,7 @@ def _on_zero_gpu(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, No
 
 
 @on_gpu
-def _elsewhere(chosen: Chosen, request: Request) -> Generator[Event, None, None]:
+def _elsewhere(chosen: ModelSet, request: Request) -> Generator[Event, None, None]:
     yield from models.engine(chosen).run(request, never)
 
 

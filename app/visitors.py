@@ -29,13 +29,13 @@ def listen_options() -> dict[str, Any]:
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 2**16):
         raise InputError(f"the port must be a number from 1 to 65535, not {port[:40]!r}; for example {EXAMPLE}")
     try:
-        family, kind, _, _, place = socket.getaddrinfo(name.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(name.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
+            probe.bind(address)
     except OSError as error:
-        at, other = (f"{name}:{port}", f"port, as in {EXAMPLE}") if port else (name, "HOST, such as 127.0.0.1")
-        raise InputError(f"the page cannot listen on {at}: {error.strerror}; choose another {other}") from None
+        place, other = (f"{name}:{port}", f"port, as in {EXAMPLE}") if port else (name, "HOST, such as 127.0.0.1")
+        raise InputError(f"the page cannot listen on {place}: {error.strerror}; choose another {other}") from None
     return {"server_name": name, **({"server_port": int(port)} if port else {})}
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from d2sd.engine import Engine, load
     from d2sd.errors import InputError
     from d2sd.figures.viewer import show
-    from d2sd.folders.loading import presets
+    from d2sd.folders.model_sets import presets
     from d2sd.methods import METHODS
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
     from d2sd.trace.graph import graph
@@ -56,7 +56,7 @@ _HOMES = {
     "d2sd.engine": ("Engine", "load"),
     "d2sd.errors": ("InputError",),
     "d2sd.methods": ("METHODS",),
-    "d2sd.folders.loading": ("presets",),
+    "d2sd.folders.model_sets": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
     "d2sd.trace.graph": ("graph",),
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),

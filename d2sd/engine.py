@@ -23,6 +23,7 @@ from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_models
+from d2sd.folders.model_sets import resolve
 from d2sd.folders.store import home
 from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
@@ -433,14 +434,12 @@ def load(
 
     Raises ``InputError`` if a model is missing or broken, or if the models do not fit together.
     """
-    models = load_models(
+    models = resolve(
         name,
         target=target,
         drafter=drafter,
         second_drafter=second_drafter,
         draft_model=draft_model,
         dtype=dtype,
-        device=device,
-        load_in_8bit=load_in_8bit,
     )
-    return Engine(models, passes)
+    return Engine(load_models(models, device, load_in_8bit), passes)

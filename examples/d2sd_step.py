@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from d2sd.folders.loading import load_models
+from d2sd.folders.model_sets import resolve
 from d2sd.nets.attention import attend_dense as attend
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import DFlashDraftModel
@@ -113,5 +114,5 @@ def generate(models: Models, prompt: str, max_new_tokens: int = 64, branches: in
 
 
 if __name__ == "__main__":
-    text, count = generate(load_models("tiny", device="cpu"), " ".join(sys.argv[1:]) or "Once upon a time")
+    text, count = generate(load_models(resolve("tiny"), device="cpu"), " ".join(sys.argv[1:]) or "Once upon a time")
     print(f"{text}\n\n{count} steps")

@@ -15,7 +15,7 @@ from typing import Any
 from app import models, streaming
 from app.layout import build, launch_options
 from app.machine import leave_a_core
-from app.models import Chosen
+from app.models import model_set
 from d2sd import DecodeConfig, Engine, Event, PrefillDone, StepDone
 from d2sd.engine import Request
 
@@ -52,10 +52,10 @@ def main() -> None:
     print(address, flush=True)
     clock = None
     for line in sys.stdin:
-        clock = clock or Clock(models.engine(Chosen("tiny")), tokens)
+        clock = clock or Clock(models.engine(model_set("tiny")), tokens)
         kind, *asked = line.rstrip("\n").split(" ", 2)
         if kind == "alone":
-            alone = streaming.prepare_run(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens))
+            alone = streaming.prepare_run(model_set("tiny"), asked[1], DecodeConfig(asked[0], tokens))
             list(streaming.stream(alone, streaming.never))
         print(clock.speeds.get(), flush=True)
     demo.close(verbose=False)

@@ -21,13 +21,14 @@ from app.explore.run import RunRequest
 from app.jobs import Job
 from app.machine import leave_a_core
 from app.methods import DEFAULT_LANES
-from app.models import Chosen
+from app.models import model_set
 from app.race import run as race
 from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.bench.prompts import read_prompts
+from d2sd.folders.model_sets import ModelSet
 from d2sd.replay.grid import replay_grid
 from d2sd.replay.recorded import recorded_config
 from d2sd.trace.metrics import verdict
@@ -38,7 +39,7 @@ WORDS = 1 / 2  # minimum share of tokens that match WORD in the tree that the pa
 MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens per prompt
 
 
-def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
+def record_run(model: ModelSet, prompt: str, values: dict[str, Any]) -> RecordedRun:
     """Returns a run of Explore's default method, timed against plain decoding."""
     session = Session()
     for update in explore.stream_run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, values)):
@@ -70,11 +71,11 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
     """Records a run of each prompt and returns the best one to open the page with."""
-    runs = [record_run(Chosen(model), prompt, _values(model, tokens)) for prompt in prompts]
+    runs = [record_run(model_set(model), prompt, _values(model, tokens)) for prompt in prompts]
     return max(runs, key=worth)
 
 
-def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
+def record_race(path: Path, model: ModelSet, prompt: str, values: dict[str, Any]) -> int:
     """Runs the default race and writes it to ``path``. Returns the size in bytes.
 
     If a lane has the text and settings of the Explore run in the same folder, this run gets the lane's speeds, so that both tabs
@@ -106,7 +107,7 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
     return RecordedRun.of([*trace.records(), speeds]) if speeds else run
 
 
-def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
+def record_lesson(path: Path, model: ModelSet, *_: Any) -> int:
     """Replays the Explore run in the folder of ``path`` with many K and γ, and writes the outcomes to ``path``. Returns the size in
     bytes."""
     run = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes()))
@@ -114,13 +115,13 @@ def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
     return _write(path, json.dumps(last.line))
 
 
-def record_measured(path: Path, model: Chosen, *_: Any) -> int:
+def record_measured(path: Path, model: ModelSet, *_: Any) -> int:
     """Measures ``MEASURED`` prompts of the model's prompt set, as Calibrate does, and writes the runs to ``path``. Returns the size
     in bytes."""
     engine = models.engine(model)
-    config = settings.config("d2sd", _values(model.model, MEASURED_TOKENS) | {"node_budget": None})
+    config = settings.config("d2sd", _values(model.name, MEASURED_TOKENS) | {"node_budget": None})
     lines: list[str] = []
-    for prompt in read_prompts(presets.prompt_set(model.model), MEASURED):
+    for prompt in read_prompts(presets.prompt_set(model.name), MEASURED):
         trace = engine.generate(prompt.text, config)
         trace = replace(trace, header={**trace.header, "domain": prompt.domain})
         lines += map(_without_lists, RecordedRun.of(trace.records()).lines())
@@ -179,7 +180,7 @@ def main() -> None:
     prompt = str(found[first].header["prompt"])
     for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
         path = arguments.out / known.name
-        sizes[path] = record(path, Chosen(first), prompt, _values(first, tokens))
+        sizes[path] = record(path, model_set(first), prompt, _values(first, tokens))
     for path, size in sizes.items():
         print(f"{path}: {size} bytes", file=sys.stderr)
 

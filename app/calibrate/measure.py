@@ -19,7 +19,6 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
-from app.models import Chosen
 from app.presets import ASSETS
 from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
 from app.streaming import Pacer, announce_loading, on_worker, prepare_run, stream
@@ -32,6 +31,7 @@ from d2sd.doctor.findings import Asked
 from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
 from d2sd.figures.thresholds import CHAINLESS, draft_costs
+from d2sd.folders.model_sets import ModelSet
 from d2sd.logs import is_log
 from d2sd.logs.sentences import Answer
 from d2sd.replay.recorded import ReplayOutcome
@@ -185,7 +185,7 @@ def measure_prompts(
     recordings: Recordings,
     source: PromptSource,
     limit: float | None,
-    chosen: models.Chosen,
+    chosen: ModelSet,
     method: str,
     values: dict[str, Any],
 ) -> Iterator[Update[str]]:
@@ -242,7 +242,7 @@ def measure_prompts(
         yield Update(so_far(f"{title}, ended by an error"), problem=failure_sentence(error))
 
 
-def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
+def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: ModelSet) -> Iterator[Update[str]]:
     """Replay the measured runs with other choices of prefixes.
 
     Yields progress sentences, then a report about the gain from perfect confidence as Markdown. If the job is cancelled, the
@@ -262,7 +262,7 @@ def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Ite
 
 
 def examine_drafter(
-    job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+    job: Job, source: PromptSource, limit: float | None, chosen: ModelSet, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
     """Examine the chosen drafter.
 
@@ -280,8 +280,8 @@ def examine_drafter(
     yield from announce_loading(chosen)
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
-    target = chosen.model if chosen.model in presets() else None
-    asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name, target=target)
+    target = chosen.name if chosen.name in presets() else None
+    asked = Asked(chosen.drafter, prompts, chat=bool(values.get("chat")), name=name, target=target)
 
     def work(tell: Callable[[Progress], None]) -> None:
         Examination(asked, engine.models.target, engine, tell=tell).run()

@@ -14,9 +14,9 @@ from app.calibrate import measure
 from app.explore.controls import ExploreTab, opens_run, run_buttons
 from app.gradio_internals import View, hidden_when, inside
 from app.jobs import AT_ONCE, BESIDE, Call, Job, ModelJobs, Ticket, Update, answer, notice_box, sentence
-from app.machine import give_back
+from app.machine import release_memory
 from app.model_choice import method_picker
-from app.models import Chosen
+from app.models import from_form
 from app.race.pair import OTHER_MACHINE, pair_drawing, same_machine, side_by_side, side_names
 from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.runs.view import about
@@ -25,6 +25,7 @@ from app.settings import MEASURED, remember
 from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
+from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.run import RecordedRun
 
 OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
@@ -37,7 +38,7 @@ SHOW_CONTROLS = """kind => {
 }"""
 RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
 # elements: source, number of prompts, models, method, settings by name
-PromptRequest = tuple[measure.PromptSource, float | None, Chosen, str, dict[str, Any]]
+PromptRequest = tuple[measure.PromptSource, float | None, ModelSet, str, dict[str, Any]]
 
 
 def runs_prompts(kind: str) -> bool:
@@ -182,7 +183,7 @@ def _measure(
             call.check()
             return gr.skip(), gr.Markdown(said, visible=True), sentence()
         session.history.keep_set(measured.title, measured.runs)
-        give_back()
+        release_memory()
     call.check()
     recordings.runs, recordings.title = measured.runs, measured.title
     return value, gr.Markdown(said, visible=bool(said)), sentence(problem=bad)
@@ -224,7 +225,7 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
     """Returns the values of the controls as arguments of ``measure_prompts``. Raises ``InputError`` if the file is too large."""
     pasted, path, limit, model, folder, vp, method, *settings = values
     source = measure.PromptSource.read(kind, pasted, path)
-    return source, limit, Chosen.read(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
+    return source, limit, from_form(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
 
 
 @opens_run

@@ -12,11 +12,12 @@ from app import models
 from app.guard import step_number
 from app.jobs import Job, Update, failure_sentence
 from app.machine import on_gpu
-from app.models import Chosen
+from app.models import model_set
 from app.session import OWN, Session
 from app.streaming import announce_loading
 from app.visitors import without_paths
 from d2sd import Engine, InputError, Trace
+from d2sd.folders.model_sets import ModelSet
 from d2sd.folders.store import REMOTE
 from d2sd.replay.grid import GridProgress, replay_grid
 from d2sd.replay.questions import redraft, verify_typed
@@ -103,12 +104,12 @@ def replay_settings(job: Job, session: Session) -> Iterator[Update[str]]:
 
 
 @on_gpu
-def _replayed(chosen: Chosen, trace: Trace, baseline: Baseline | None) -> Iterator[GridProgress]:
+def _replayed(chosen: ModelSet, trace: Trace, baseline: Baseline | None) -> Iterator[GridProgress]:
     yield from replay_grid(models.engine(chosen), trace, baseline)
 
 
 @on_gpu
-def _computed(chosen: Chosen, ask: Ask, trace: Trace) -> Answer:
+def _computed(chosen: ModelSet, ask: Ask, trace: Trace) -> Answer:
     return ask(models.engine(chosen), trace)
 
 
@@ -142,7 +143,7 @@ QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
 }
 
 
-def _models_of(header: dict[str, Any]) -> Chosen:
+def _models_of(header: dict[str, Any]) -> ModelSet:
     """Returns the models of a run if they are loaded, or bundled and thus quick to load. Raises ``InputError`` otherwise."""
     if (found := models.loaded_for(header)) is not None:
         return found
@@ -150,7 +151,7 @@ def _models_of(header: dict[str, Any]) -> Chosen:
     names = recorded if isinstance(recorded, dict) else {}
     preset = names.get("preset")
     if preset in d2sd.presets() and preset not in REMOTE:
-        return Chosen(preset)
+        return model_set(preset)
     name = str(preset or names.get("target") or "unknown")[:MAX_NAME]
     raise InputError(
         f"the models of this run ({name}) are not loaded here; choose them above and press Run. Then ask again in the new "

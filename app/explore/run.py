@@ -23,12 +23,13 @@ from app.jobs import AT_ONCE, TURNS, Job, ModelJobs, Update, failure_sentence
 from app.links import check_length
 from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
-from app.models import Chosen
+from app.models import model_set
 from app.plain import PlainStep
 from app.session import Session
 from app.streaming import Pacer, announce_loading, get_ready, never, prepare_run, stream
 from d2sd import DecodeConfig, Finished, StepDone
 from d2sd.costs.runs import ThreadShare
+from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.events import StageSeconds
 from d2sd.trace.run import Message, RecordedRun
 
@@ -81,7 +82,7 @@ def wire_run(shown: ExploreTab) -> None:
         if model in d2sd.presets() and not TURNS.busy:  # loading would disturb a run
             budget = at_start.settings["node_budget"] and models.block_size(model, "")
             of_model = {**at_start.settings, "chat": models.templated(model), "node_budget": budget}
-            get_ready_for(replace(at_start, models=Chosen(model), settings=of_model))
+            get_ready_for(replace(at_start, models=model_set(model), settings=of_model))
 
     gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # on every change, and when the page is opened
 
@@ -101,7 +102,7 @@ class RunRequest:
     """
 
     prompt: str
-    models: Chosen
+    models: ModelSet
     method: str
     settings: dict[str, Any]
     compare: bool = True
@@ -111,7 +112,7 @@ class RunRequest:
         """Returns the request. ``values``: values of the controls, by the names in ``Controls.inputs``."""
         return cls(
             prompt=values["prompt"] or "",
-            models=Chosen.read(values["model"], values["folder"], values["vp"]),
+            models=models.from_form(values["model"], values["folder"], values["vp"]),
             method=values["method"] or "",
             settings={s.name: values[s.name] for s in settings.SETTINGS},
         )

@@ -14,7 +14,7 @@ from app.explore.questions import answer_question, replay_settings
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
 from app.jobs import AT_ONCE, FILES, Call, FileJobs, Job, Overtaken, QuestionJobs, Ticket, Update, answer, sentence
-from app.machine import give_back
+from app.machine import release_memory
 from app.model_choice import download
 from app.runs import share
 from app.runs.recordings import read_all
@@ -109,7 +109,7 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
         raise InputError(f"This trace was not opened: {error}.") from None
     if not runs:
         return gr.skip(), sentence(note=note)
-    give_back()
+    release_memory()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")

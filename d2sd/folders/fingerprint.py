@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from d2sd.errors import InputError
-from d2sd.folders.loading import target_folder
+from d2sd.folders.model_sets import target_folder
 from d2sd.folders.weights import stored, weight_files
 from d2sd.nets.target import Target
 
@@ -44,14 +44,14 @@ def fingerprint(source: str | None, tokenizer: Any, config: Any, drafter: Any) -
     mask = getattr(drafter, "mask_token_id", None)
     plain = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a")["input_ids"]
-    at = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
+    index = next((n for n in range(len(whole)) if whole[n : n + len(plain)] == plain), 0)
     return {
         "weights": _weights(source, mask),
         "rope": dict(getattr(config, "rope_parameters", None) or {}),
         "vocabulary": _digest(json.dumps(sorted(tokenizer.get_vocab().items())).encode()),
         "tokens": _digest(json.dumps(tokenizer(SAMPLE, add_special_tokens=False)["input_ids"]).encode()),
-        "start": whole[:at],
-        "end": whole[at + len(plain) :],
+        "start": whole[:index],
+        "end": whole[index + len(plain) :],
         "template": _digest(str(tokenizer.chat_template or "").encode()),
         "block_size": getattr(drafter, "block_size", None),
         "mask": mask,
@@ -76,26 +76,27 @@ def changes_since(drafter: str, net: Any, target: Target, source: str | None) ->
     with path.open("rb") as file:
         then = json.loads(file.read(MOST_BYTES))
     now = fingerprint(source, target.tokenizer, target.config, net)
-    found = _of_weights(then.get("weights"), now["weights"])
+    changes = _weight_changes(then.get("weights"), now["weights"])
     if then["start"] and not now["start"]:
-        found.append("the target's tokenizer no longer adds a start token")
+        changes.append("the target's tokenizer no longer adds a start token")
     elif (then["start"], then["end"]) != (now["start"], now["end"]):
-        found.append("the target's tokenizer adds other tokens around a text")
-    values = ((said, then[key], now[key]) for key, said in CHANGES.items())
-    return (*found, *(said.format(str(one)[:120], str(other)[:120]) for said, one, other in values if one != other))
+        changes.append("the target's tokenizer adds other tokens around a text")
+    differing = {key: clause for key, clause in CHANGES.items() if then[key] != now[key]}
+    return (*changes, *(clause.format(str(then[key])[:120], str(now[key])[:120]) for key, clause in differing.items()))
 
 
-def _of_weights(then: Any, now: Mapping[str, Any] | None) -> list[str]:
+def _weight_changes(then: Any, now: Mapping[str, Any] | None) -> list[str]:
     if not then or now is None:
         return []
-    one, other = then["layers"].split(), now["layers"].split()
-    if len(one) != len(other):
-        return [f"the target's layers: {len(one)} in training, {len(other)} now"]
-    layers = [n for n in range(len(one)) if one[n] != other[n]]
-    if layers == list(range(len(one))) and then.get("embedding") != now.get("embedding"):
-        return ["all weights of the target changed: it was trained further, converted or rounded"]
+    layers_then, layers_now = then["layers"].split(), now["layers"].split()
+    if len(layers_then) != len(layers_now):
+        return [f"the target's layers: {len(layers_then)} in training, {len(layers_now)} now"]
+    changed = [str(n) for n, (before, after) in enumerate(zip(layers_then, layers_now, strict=True)) if before != after]
     parts = [words for key, words in PARTS.items() if then.get(key) != now.get(key)]
-    parts += [f"layer{'s' * (len(layers) > 1)} {', '.join(map(str, layers))} of the target"] if layers else []
+    if len(changed) == len(layers_now) and PARTS["embedding"] in parts:
+        return ["all weights of the target changed: it was trained further, converted or rounded"]
+    if changed:
+        parts.append(f"layer{'s' * (len(changed) > 1)} {', '.join(changed)} of the target")
     return [f"{', '.join(parts)} changed"] if parts else []
 
 
@@ -117,9 +118,9 @@ def _weights(source: str | None, mask: int | None) -> dict[str, str] | None:
         for name, piece in pieces:
             data = piece.contiguous().reshape(-1).view(torch.uint8).numpy()
             states.setdefault(name, hashlib.sha256()).update(data)
-    found = {part: state.hexdigest()[:DIGITS] for part, state in states.items()}
-    layers = sorted((part for part in found if part.isdigit()), key=int)
-    return {"layers": " ".join(map(found.pop, layers)), **found}
+    digests = {part: state.hexdigest()[:DIGITS] for part, state in states.items()}
+    layers = sorted((part for part in digests if part.isdigit()), key=int)
+    return {"layers": " ".join(map(digests.pop, layers)), **digests}
 
 
 def _part(name: str) -> str:

@@ -23,7 +23,7 @@ from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import get_session
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, found, home, place
+from d2sd.folders.store import MEGABYTE, Remote, RemoteFile, downloaded, home, place
 
 CHUNK = 1 << 18
 SECONDS_TO_ANSWER = 10
@@ -50,7 +50,7 @@ def get(remote: Remote, report: Report) -> Path:
     try:
         with FileLock(lock, timeout=0):
             try:
-                return found(remote.name) or _get(remote, report)
+                return downloaded(remote.name) or _get(remote, report)
             finally:
                 with suppress(OSError):  # some systems cannot remove open files
                     lock.unlink()

@@ -95,7 +95,7 @@ def place(name: str) -> Path:
     return home() / name / "target"
 
 
-def found(name: str) -> Path | None:
+def downloaded(name: str) -> Path | None:
     """Returns the folder of a downloaded target, or None. The folder is complete: downloads are moved there when they finish."""
     return place(name) if name in REMOTE and place(name).is_dir() else None
 
@@ -138,19 +138,3 @@ def hub_answers() -> bool:
     attempt.start()
     attempt.join(SECONDS_TO_CONNECT)
     return connected.is_set()
-
-
-def located(source: str) -> str:
-    """Returns the folder of a target by its name in ``d2sd get``; any other source is returned unchanged.
-
-    Raises ``InputError`` if this target has not been downloaded, or if the source is a path that does not exist.
-    """
-    if source not in REMOTE or Path(source).is_dir():
-        try:
-            check_place(source)
-        except InputError as error:
-            raise InputError(f"cannot load the target {source}: {error}") from None
-        return source
-    if (folder := found(source)) is None:
-        raise InputError(f"the target {source} is not downloaded yet; get it with: d2sd get {source}")
-    return str(folder)

@@ -88,18 +88,18 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
     draft model with a chat template also has chat_template (a fingerprint). Drafters also have taps (the target layers that they
     read, as a string). Block drafters also have block_size (γ as trained) and mask_token_id.
     """
-    found = {}
+    descriptions = {}
     for part, target in (("target", models.target), ("draft_model", models.draft_model)):
         if target is not None:
-            found[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
+            descriptions[part] = {**_of(target.model, target.config, target.name), "dtype": target.numbers}
             if template := target.tokenizer.chat_template:
-                found[part]["chat_template"] = hashlib.sha256(str(template).encode()).hexdigest()[:16]
+                descriptions[part]["chat_template"] = hashlib.sha256(str(template).encode()).hexdigest()[:16]
     for part, drafter in models.drafters.items():
-        found[part] = _of(drafter, drafter.config, drafter.config.name_or_path)
-        found[part]["taps"] = " ".join(map(str, drafter.target_layer_ids))
+        descriptions[part] = _of(drafter, drafter.config, drafter.config.name_or_path)
+        descriptions[part]["taps"] = " ".join(map(str, drafter.target_layer_ids))
         if isinstance(drafter, DFlashDraftModel):
-            found[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
-    return found
+            descriptions[part] |= {"block_size": drafter.block_size, "mask_token_id": drafter.mask_token_id}
+    return descriptions
 
 
 def _of(net: Any, config: Any, name: str) -> dict[str, Any]:

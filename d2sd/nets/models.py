@@ -43,25 +43,27 @@ class Models:
                 raise InputError(f"drafter {drafter.config.name_or_path}: {wrong}")
             self.target.taps.add(drafter.target_layer_ids)
         if self.draft_model is not None:
-            own, theirs = self.draft_model, self.target
-            same = own.config.vocab_size == theirs.config.vocab_size
-            if not same or own.tokenizer.get_vocab() != theirs.tokenizer.get_vocab():
+            vocabularies = [
+                (net.config.vocab_size, net.tokenizer.get_vocab()) for net in (self.draft_model, self.target)
+            ]
+            if vocabularies[0] != vocabularies[1]:
                 raise InputError(
-                    f"draft model {own.name} has a different vocabulary from the target {theirs.name}: they do not fit"
+                    f"draft model {self.draft_model.name} has a different vocabulary from the target {self.target.name}: "
+                    "they do not fit"
                 )
         for note in self.notes():
             log.warning("%s", note)
 
     def notes(self) -> list[str]:
         """Warnings about these drafters, one sentence each, without a full stop."""
-        found = []
+        notes = []
         for drafter in self.drafters.values():
             name = drafter.config.name_or_path
             if drafter is self.first and self.first.form.second_role and self.second is not drafter:
-                found.append(f"drafter {name} was trained as a second drafter; give it as --second-drafter")
+                notes.append(f"drafter {name} was trained as a second drafter; give it as --second-drafter")
             if warning := late_taps(drafter.target_layer_ids, self.target.config.num_hidden_layers):
-                found.append(f"drafter {name} {warning}")
-        return list(dict.fromkeys(found))
+                notes.append(f"drafter {name} {warning}")
+        return list(dict.fromkeys(notes))
 
     @property
     def drafters(self) -> dict[str, DFlashDraftModel | Eagle3DraftModel]:

@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from d2sd.errors import InputError, first_line
 from d2sd.folders.checks import published_config
 from d2sd.folders.fingerprint import fingerprint, write_fingerprint
-from d2sd.folders.loading import supported_config, target_folder, widened_experts
+from d2sd.folders.loading import supported_config, widened_experts
+from d2sd.folders.model_sets import target_folder
 from d2sd.nets.types import text_config, text_options
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.features import batch_of, read_features

@@ -20,7 +20,8 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.loading import DTYPES, load_target, target_folder
+from d2sd.folders.loading import DTYPES, load_target
+from d2sd.folders.model_sets import target_folder
 from d2sd.folders.weights import weights_digest
 from d2sd.logs.replies import first_of
 from d2sd.logs.serving import Server, served_model

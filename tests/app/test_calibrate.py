@@ -19,7 +19,7 @@ from app import models, presets
 from app.calibrate import measure
 from app.calibrate.tab import _measure, _measure_prompts, _measure_shown, _open
 from app.jobs import Call, Job, Ticket
-from app.models import Chosen
+from app.models import model_set
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.settings import MEASURED
@@ -42,7 +42,7 @@ def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", 
         recordings if recordings is not None else Recordings(),
         measure.PromptSource(source or "your prompts", text),
         limit,
-        Chosen(model),
+        model_set(model),
         method,
         {**VALUES, **changes},
     )
@@ -151,7 +151,7 @@ def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
     assert recordings.runs[1].header["domain"] == "sum"
     report = json.loads(last.value)["report"]
     assert [g["name"] for g in report["domains"]] == ["story", "sum"]
-    alone = models.engine(Chosen("tiny")).generate("One day, a cat", measure.settings.config("d2sd", VALUES))
+    alone = models.engine(model_set("tiny")).generate("One day, a cat", measure.settings.config("d2sd", VALUES))
     first, second = (recording.run.trace().steps for recording in recordings.runs)
     assert [s.committed for s in first] == [s.committed for s in alone.steps]
     assert report["steps"] == len(first) + len(second)
@@ -320,9 +320,9 @@ def test_tab_opens_with_recorded_measurement_whose_steps_open():
 def test_perfect_confidence_is_answered_for_measured_runs():
     recordings = Recordings()
     with pytest.raises(InputError, match="nothing is measured yet"):
-        list(measure.replay_perfectly(Job(), [], Chosen("tiny")))
+        list(measure.replay_perfectly(Job(), [], model_set("tiny")))
     measure.measure_recorded(recordings)
-    *progress, last = measure.replay_perfectly(Job(), recordings.runs[:4], Chosen("tiny"))
+    *progress, last = measure.replay_perfectly(Job(), recordings.runs[:4], model_set("tiny"))
     assert progress[-1].news == "Replaying text 4 of 4 …"
     assert "The replays cover 4 texts" in last.value
     assert "at 4 random prefixes" in last.value

@@ -7,14 +7,16 @@ import pytest
 from app.calibrate import measure
 from app.calibrate.measure import PromptSource
 from app.jobs import Job
-from app.models import Chosen, drafter_folder
+from app.models import model_set
 from d2sd.doctor import examination
 from d2sd.folders.checks import Check
 from tests.app.event import updates_of
 
 
 def updates(job, limit=1, model="tiny"):
-    return updates_of(job, measure.examine_drafter(job, PromptSource("heldout"), limit, Chosen(model), {"chat": False}))
+    return updates_of(
+        job, measure.examine_drafter(job, PromptSource("heldout"), limit, model_set(model), {"chat": False})
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -46,15 +48,9 @@ def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
 
 def test_doctor_stops_when_job_is_cancelled():
     job, seen = Job(), []
-    for update in measure.examine_drafter(job, PromptSource("heldout"), 1, Chosen("tiny"), {"chat": False}):
+    for update in measure.examine_drafter(job, PromptSource("heldout"), 1, model_set("tiny"), {"chat": False}):
         seen.append(update)
         job.stopped = job.stopped or update.news.startswith("Drafting over the texts")
     assert job.stopped
     assert "Stopped before the end" in seen[-1].value
     assert "### What was tried" not in seen[-1].value
-
-
-def test_drafter_folder_is_first_drafter_of_choice():
-    assert drafter_folder(Chosen("tiny")).endswith("models/tiny/dflash")
-    assert drafter_folder(Chosen("/a/folder")) == "/a/folder/eagle3"
-    assert drafter_folder(Chosen("Qwen/Qwen3-8B")) == "z-lab/Qwen3-8B-DFlash-b16"

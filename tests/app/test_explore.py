@@ -11,7 +11,6 @@ import gradio as gr
 import pytest
 from msgspec import structs
 
-import d2sd
 from app import models, plain, presets, streaming
 from app.explore import run as explore
 from app.explore import tab as explore_tab
@@ -20,14 +19,14 @@ from app.explore.run import RunRequest
 from app.explore.tab import send_again
 from app.jobs import TURNS, Job, Update
 from app.links import Link, read_link
-from app.models import Chosen
+from app.models import model_set
 from app.session import Session
 from app.settings import SETTINGS, default_budget
 from d2sd import DecodeConfig, Finished, StepDone
 from d2sd.costs import kept
 from d2sd.costs.runs import ThreadShare, plain_step
 from d2sd.engine import kept_costs
-from d2sd.folders.loading import BUNDLED
+from d2sd.folders.model_sets import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
@@ -39,7 +38,7 @@ DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
 def request(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> RunRequest:
-    return RunRequest(prompt, Chosen(model, vp), method, {**DEFAULTS, "max_new_tokens": 24, **settings}, compare)
+    return RunRequest(prompt, model_set(model, vp), method, {**DEFAULTS, "max_new_tokens": 24, **settings}, compare)
 
 
 BEFORE = {"event": "Header", "prompt": "before"}
@@ -88,20 +87,19 @@ def test_model_loading_is_announced_once(monkeypatch):
 
 def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path):
     monkeypatch.setattr(models, "_engines", {})
-    monkeypatch.setattr(models, "_load", lambda chosen: d2sd.load(chosen.model))
     for name in ("one", "other"):
         (tmp_path / name).symlink_to(BUNDLED / "tiny")
-    target = weakref.ref(models.engine(Chosen(str(tmp_path / "one"))).models.target.model)
+    target = weakref.ref(models.engine(model_set(str(tmp_path / "one"))).models.target.model)
     target().__dict__["held"] = target()  # a reference cycle, as between hooks and models
     assert not any(part is target() for part in gc.get_objects())
-    models.engine(Chosen(str(tmp_path / "other")))
+    models.engine(model_set(str(tmp_path / "other")))
     assert target() is None
 
 
 @pytest.fixture
 def runs(monkeypatch):
     """The engine's runs, with no settings warmed up: method, "watched" if trees are inspected, and "begun" or "ended"."""
-    engine, seen = models.engine(Chosen("tiny")), []
+    engine, seen = models.engine(model_set("tiny")), []
     real = engine.run
 
     def watched(request, stop):
@@ -125,7 +123,7 @@ def test_explore_warms_up_settings_once(monkeypatch, runs):
     assert counts == [2, 1, 2]
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
     monkeypatch.setattr(explore, "ON_ZERO_GPU", True)
-    run = models.engine(Chosen("tiny")).run
+    run = models.engine(model_set("tiny")).run
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
     assert events(outcome(num_branches=3, compare=True))[-1]["event"] == "Finished"
     assert runs == [["d2sd watched", "ended"]]
@@ -149,7 +147,7 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
         controls = build_controls()
         explore_tab.build_explore(gr.State(Session(shown=presets.opening())), controls, gr.Tabs())
     assert not ahead  # building the page loads no models
-    chosen = Chosen(controls.inputs["model"].value)
+    chosen = model_set(controls.inputs["model"].value)
     at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
     (opened,) = (f for f in at_load if not f.outputs and not f.js)
     assert (controls.inputs["model"]._id, "change") in opened.targets
@@ -158,13 +156,13 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     opened.fn("a folder of one's own")
     assert not ahead
     for _ in range(2):
-        opened.fn(chosen.model)
+        opened.fn(chosen.name)
     for begun in ahead:
         begun.result()
     assert loads == [chosen]
     assert [method for method, _ in runs] == ["d2sd watched", "autoregressive"]
     ahead.clear()
-    opened.fn(chosen.model)
+    opened.fn(chosen.name)
     assert not ahead
     runs.clear()
     form = {name: box.value for name, box in controls.inputs.items()}
@@ -183,7 +181,7 @@ def test_failure_to_get_ready_ahead_is_only_logged(monkeypatch, ahead, caplog):
 
 def test_run_waits_for_preparation_begun_by_another(monkeypatch, runs):
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_TRIES", 0.01)
-    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
     before, after = (streaming.get_ready(run, streaming.never) for _ in range(2))
     next(before)
     assert [next(after), next(after)] == [None, None]  # yields, so that Stop and closed windows take effect
@@ -233,7 +231,7 @@ def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs
 
 def test_failed_run_keeps_steps_and_names_problem(monkeypatch):
     assert not outcome()[-1].problem  # do the one-time work before the failure
-    engine = models.engine(Chosen("tiny"))
+    engine = models.engine(model_set("tiny"))
     real = engine.models.target.scores
     calls = []
 
@@ -276,7 +274,7 @@ def test_drafter_warning_is_in_every_update(monkeypatch, folders, path):
 def unmeasured(monkeypatch, tmp_path):
     """The bundled engine, for which no step of plain decoding has been timed."""
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
-    engine = models.engine(Chosen("tiny"))
+    engine = models.engine(model_set("tiny"))
     monkeypatch.setattr(engine, "_plain", {})
     return engine
 
@@ -339,7 +337,7 @@ def test_plain_step_is_timed_before_first_run_and_kept(monkeypatch, unmeasured, 
 )
 def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, monkeypatch, unmeasured):
     set_plain_times(monkeypatch, seconds, share)
-    found = plain.PlainStep(streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig()), streaming.never)
+    found = plain.PlainStep(streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig()), streaming.never)
     steps = [None for _ in found]
     assert len(steps) >= timed
     clean = timed == plain.PLAIN_STEPS
@@ -351,7 +349,7 @@ def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, mon
 def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
     set_plain_times(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
     monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", 2.0)
-    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
     found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
     assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # one more for prefill
     assert found.costs.plain() == 1.0
@@ -369,7 +367,7 @@ def test_plain_run_corrects_kept_plain_step(monkeypatch, unmeasured):
 
 
 def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasured):
-    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
     unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=0.01, tree=0.01)] * 2, 5, "2001-01-01")[0])
     known = plain.PlainStep(run, streaming.never)
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(50.0, 300.0, False, "2001-01-01", 5)

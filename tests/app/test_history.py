@@ -142,7 +142,7 @@ def test_race_link_starts_once_if_fully_usable(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
     form = {"model": query["model"], **{s.name: s.default for s in SETTINGS}, "chat": query["chat"] == "true"}
     tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, None)
-    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == query["model"])
+    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.name == query["model"])
     assert tab.begins(History(), query)
     assert not tab.begins(History(race=recorded_race()), query)  # already run: a reload does not repeat it
     for other in ({"seed": "7"}, {"num_branches": "2"}, {"block_size": "16"}, {"chat": "true"}, {"prompt": "another"}):

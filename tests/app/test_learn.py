@@ -61,7 +61,7 @@ def test_tokens_with_fewer_redrafts_equal_those_of_the_engine():
     run = presets.opening()
     trace = run.trace()
     config = recorded_config(trace)
-    engine = models.engine(models.Chosen(str(trace.header["models"]["preset"])))
+    engine = models.engine(models.model_set(str(trace.header["models"]["preset"])))
     ids = [*trace.prefill.prompt_token_ids, *trace.token_ids]
     told = chapters_of(run.lines(outcomes=True))
     assert any(len(step.nodes) == 1 + (config.node_budget or 0) for step in trace.steps)  # cut by the node budget

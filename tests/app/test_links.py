@@ -107,7 +107,7 @@ OPENING = links.query_fields(presets.opening().header)
     ],
 )
 def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, wanted, starts):
-    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == "tiny")
+    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.name == "tiny")
     session = Session()
     run = session.shown = session.history.keep(presets.opening(), "Recorded")
     query = query | {"run": run.key} if query.get("run") == "KEY" else query

@@ -39,7 +39,6 @@ def test_threads_here_states_count_and_reason(monkeypatch):
 
 def test_machine_memory_is_plausible():
     assert 1e6 < machine.memory() < 1e15
-    assert machine._available() > 1e6
 
 
 def test_on_gpu_lends_card_for_fixed_seconds(monkeypatch):

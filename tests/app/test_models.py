@@ -6,34 +6,37 @@ import json
 import socket
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 
 import pytest
 
-from app import machine, model_choice, models
+from app import links, machine, model_choice, models, presets
 from app.jobs import Job
 from app.layout import build
-from app.models import Pair, listed, planned
+from app.models import FOLDER, from_form, model_set, planned, read_list
 from d2sd import InputError
 from d2sd.folders import store
+from d2sd.folders.model_sets import BUNDLED, ModelSet
 from d2sd.folders.store import MEGABYTE, REMOTE
 from tests.app.event import updates_of
 from tests.unit.test_plan import PAIRS, folders
 
+LARGE = "Qwen/Qwen3-8B"
+
 
 def test_model_list_is_read_from_variable_or_file(tmp_path):
     rows = [
-        {"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "a/b", "dtype": "float32"},
-        {"target": "c/d", "drafter": "e/f"},
+        {"name": "mine", "target": "a/b", "drafter": "c/d", "dtype": "float32"},
+        {"target": f"{tmp_path}", "eagle3": "c/d"},
     ]
     file = tmp_path / "models.json"
     file.write_text(json.dumps(rows), encoding="utf-8")
+    name = "/".join(tmp_path.parts[-2:])  # visitors do not see the whole path
     for source in (json.dumps(rows), str(file)):
-        mine, other = listed(source)
-        assert mine == Pair("mine", "Qwen/Qwen3-4B", "a/b", dtype="float32")
-        assert (other.name, other.dtype, other.fault) == ("c/d", "bfloat16", "")
-    assert listed("") == []
-    assert listed('[{"name": "e", "target": "a/b", "eagle3": "c/d"}]') == [Pair("e", "a/b", eagle3="c/d")]
+        assert read_list(source) == [
+            ModelSet("mine", "a/b", "c/d", dtype="float32", source="list"),
+            ModelSet(name, f"{tmp_path}", eagle3="c/d", dtype="bfloat16", source="list"),
+        ]
+    assert read_list("") == []
 
 
 @pytest.mark.parametrize(
@@ -48,33 +51,55 @@ def test_model_list_is_read_from_variable_or_file(tmp_path):
         ('[{"target": 3, "drafter": "c/d"}]', "target must be a string"),
         ('[{"target": "a/b", "drafter": "c/d", "dtype": "int8"}]', "dtype must be one of float32"),
         ('[{"target": "/nowhere/x", "drafter": "c/d"}]', "the folder of its target, /nowhere/x, does not exist"),
+        ('[{"name": "tiny", "target": "a/b", "drafter": "c/d"}]', "this name is already taken"),
     ],
 )
-def test_model_list_fault_is_one_sentence(source, sentence):
-    (pair,) = listed(source)
-    assert sentence in pair.fault
-    assert models.obstacle(pair) == pair.fault
+def test_model_list_fault_is_one_sentence(source, sentence, monkeypatch):
+    others = models.offered().keys()
+    monkeypatch.setenv(models.VARIABLE, source)
+    offered = models.offered()
+    (added,) = offered.keys() - others
+    assert sentence in offered[added].obstacle
+    with pytest.raises(InputError, match=f"^{added.split('(')[0]}.*: .*; choose other models$"):
+        models.engine(model_set(added))
 
 
-def test_model_list_keeps_bundled_model_of_equal_name(monkeypatch):
-    monkeypatch.setenv(models.VARIABLE, json.dumps([{"name": "tiny", "target": "a/b", "drafter": "c/d"}]))
-    models.pairs.cache_clear()
-    try:
-        assert "taken" in models.pairs()["tiny (again)"].fault
-        assert [offer.id for offer in models.offers()].count("tiny") == 1
-    finally:
-        models.pairs.cache_clear()
-
-
-def test_offer_states_slow_cpu_or_memory_obstacle(monkeypatch):
+def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(models, "_complete", lambda source: True)
+    monkeypatch.setattr(models, "hub_answers", lambda: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
-    offers = {offer.id: offer for offer in models.offers()}
-    small, large = offers["Qwen/Qwen3-4B"], offers["Qwen/Qwen3-8B"]
-    assert small.obstacle is None
-    assert small.note == "on the CPU: slow"
-    assert "its weights take 16 GB, and this machine has no CUDA GPU and only 16 GB of free memory" in large.obstacle
+    labels = {value: label for label, value in model_choice.model_picker().choices}
+    assert labels["tiny"] == "tiny (bundled)"
+    assert labels[presets.DSPARK] == presets.DSPARK
+    assert labels["Qwen/Qwen3-4B"] == "Qwen/Qwen3-4B (on the CPU: slow)"
+    why = "its weights take 16 GB, and this machine has no CUDA GPU and only 16 GB of free memory"
+    assert labels[LARGE] == f"{LARGE} ({why})"
+    with pytest.raises(InputError, match=f"^{LARGE}: {why}; choose other models$"):
+        models.engine(model_set(LARGE))
+
+
+def test_target_that_is_not_downloaded_is_offered_but_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
+    labels = {value: label for label, value in model_choice.model_picker().choices}
+    assert labels["smollm2"] == "SmolLM2-135M-Instruct (not downloaded yet)"
+    with pytest.raises(InputError, match="SmolLM2-135M-Instruct is not downloaded yet; get it first, or choose tiny"):
+        models.engine(model_set("smollm2"))
+
+
+def test_model_set_is_an_entry_or_a_folder_with_an_optional_vp_drafter():
+    assert model_set("tiny").drafter == str(BUNDLED / "tiny" / "dflash")
+    assert model_set(LARGE).drafter == "z-lab/Qwen3-8B-DFlash-b16"
+    own = from_form(FOLDER, f" {BUNDLED / 'tiny'} ", "")
+    assert (own.name, own.second) == ("models/tiny", str(BUNDLED / "tiny" / "vp"))
+    assert from_form("tiny", "/ignored", "/a/vp").second == "/a/vp"
+    assert "unknown model" in model_set("/nowhere").obstacle
+
+
+def test_link_of_a_run_names_the_models_as_the_list_does(monkeypatch):
+    monkeypatch.setattr(models, "_engines", {})
+    engine = models.engine(model_set(presets.DSPARK))
+    assert engine.models.second is not None
+    assert links.read_link({"model": engine.models.names()["preset"]}).values["model"] == presets.DSPARK
 
 
 @pytest.fixture
@@ -84,6 +109,7 @@ def unreachable(monkeypatch):
     def connect(*_, **options):
         raise OSError
 
+    monkeypatch.setattr(machine, "memory", lambda: 1e12)
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setattr(store, "create_connection", connect)
     monkeypatch.setattr(store, "getproxies", dict)
@@ -93,82 +119,60 @@ def unreachable(monkeypatch):
     store.hub_answers.cache_clear()
 
 
-def test_published_pair_is_offered_behind_proxy(unreachable, monkeypatch):
-    monkeypatch.setattr(machine, "memory", lambda: 1e12)
-    pair = models.pairs()["Qwen/Qwen3-4B"]
-    assert models.obstacle(pair) == "not in the local hub cache, and there is no network"
+def test_published_pair_is_offered_if_the_hub_or_a_proxy_may_answer(unreachable, monkeypatch):
+    assert model_set(LARGE).obstacle == "not in the local hub cache, and there is no network"
     store.hub_answers.cache_clear()
     monkeypatch.setattr(store, "getproxies", lambda: {"https": "http://proxy.example:3128"})
-    assert models.obstacle(pair) is None
-
-
-def test_published_pair_is_not_offered_offline(unreachable, monkeypatch):
-    monkeypatch.setattr(machine, "memory", lambda: 1e12)
-    monkeypatch.setattr(store, "getproxies", lambda: {"https": "http://proxy.example:3128"})
+    assert model_set(LARGE).obstacle is None
+    store.hub_answers.cache_clear()
     monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", True)
-    assert "there is no network" in models.obstacle(models.pairs()["Qwen/Qwen3-4B"])
+    assert "there is no network" in model_set(LARGE).obstacle
 
 
 def test_hub_that_never_answers_is_given_up(unreachable, monkeypatch):
-    found = Event()
-    monkeypatch.setattr(store, "create_connection", lambda *_: found.wait())
+    ended = Event()
+    monkeypatch.setattr(store, "create_connection", lambda *_: ended.wait())
     monkeypatch.setattr(store, "SECONDS_TO_CONNECT", 0.01)
     assert not store.hub_answers()
-    found.set()
-
-
-def test_planned_summarizes_custom_folder(tmp_path):
-    folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
-    (tmp_path / "drafter").rename(tmp_path / "dflash")
-    summary = planned(models.FOLDER, str(tmp_path))
-    assert summary.startswith(
-        "Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU: its linear layers"
-    )
+    ended.set()
 
 
 @pytest.mark.parametrize(("gpu", "memory"), [(True, "GB in bfloat16"), (False, "GB in float32")])
-def test_planned_states_memory_for_dtype_that_is_loaded(tmp_path, monkeypatch, gpu, memory):
+def test_planned_summarizes_custom_folder_in_the_dtype_that_is_loaded(tmp_path, monkeypatch, gpu, memory):
     folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
     (tmp_path / "drafter").rename(tmp_path / "dflash")
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: gpu)
-    monkeypatch.setattr(models, "load_models", lambda *_, dtype, **parts: SimpleNamespace(second=dtype or "float32"))
-    monkeypatch.setattr(models.d2sd, "Engine", lambda loaded: loaded.second)
-    assert models._load(models.Chosen(str(tmp_path))) in memory
-    assert memory in planned(models.FOLDER, str(tmp_path))
+    own = from_form(FOLDER, str(tmp_path), None)
+    assert own.dtype == ("bfloat16" if gpu else None)
+    summary = planned(own)
+    assert summary.startswith(
+        "Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU: its linear layers"
+    )
+    assert memory in summary
 
 
 def test_planned_names_refused_target_type(tmp_path):
     folders(PAIRS["moonshotai/Kimi-K2.5"], tmp_path)
-    summary = planned(models.FOLDER, str(tmp_path))
+    summary = planned(model_set(str(tmp_path)))
     assert summary.startswith(
         "Refused: targets of type 'kimi_k25' are not supported (unsupported part: latent attention)"
     )
 
 
 def test_planned_is_empty_without_readable_config(tmp_path, monkeypatch):
-    assert planned("tiny", "") == planned(models.FOLDER, "") == planned(models.FOLDER, str(tmp_path)) == ""
-    assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not stored here, and is not downloaded for this
+    assert planned(from_form(FOLDER, "", "")) == planned(from_form(FOLDER, str(tmp_path), "")) == ""
+    assert planned(model_set("Qwen/Qwen3-4B")) == ""  # its config is not stored here, and is not downloaded for this
     (tmp_path / "target").mkdir()
+    assert planned(from_form(FOLDER, str(tmp_path), "")) == ""
     (tmp_path / "target" / "config.json").write_text(json.dumps({}))
     monkeypatch.setattr("app.models.public", lambda: True)
-    assert planned(models.FOLDER, str(tmp_path)) == ""
+    assert planned(from_form(FOLDER, str(tmp_path), "")) == ""
 
 
 def test_models_are_not_loaded_before_the_first_run(monkeypatch):
     monkeypatch.setattr(models, "_engines", {})
     build()
-    assert not models.loaded(models.Chosen("tiny"))
-
-
-def test_list_of_models_says_why_some_cannot_run(monkeypatch):
-    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(machine, "memory", lambda: 4e9)
-    labels = {id: label for label, id in model_choice.model_picker().choices}
-    why = "its weights take 16 GB, and this machine has no CUDA GPU and only 4 GB of free memory"
-    assert labels["Qwen/Qwen3-8B"] == f"Qwen/Qwen3-8B ({why})"
-    assert labels["tiny"] == "tiny (bundled)"
-    with pytest.raises(InputError, match="choose other models"):
-        models.check(models.Chosen("Qwen/Qwen3-8B"))
+    assert not models.loaded(model_set("tiny"))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from app import links, models, presets
 from app.calibrate import measure
 from app.explore import run as explore
 from app.jobs import Job
-from app.models import Chosen
+from app.models import model_set
 from app.race import run as race
 from app.runs import recordings
 from app.runs.recordings import Recordings, read_all
@@ -27,7 +27,13 @@ from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
 LOADABLE = str(BUNDLED / "tiny")  # a folder that could be loaded
-REFUSED = [Chosen(LOADABLE), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(BUNDLED / "tiny" / "vp")), Chosen("../assets/models/tiny"), Chosen("folder")]  # fmt: skip
+REFUSED = [
+    (LOADABLE, ""),
+    ("Qwen/Qwen3-0.6B", ""),
+    ("tiny", f"{LOADABLE}/vp"),
+    ("../assets/models/tiny", ""),
+    ("folder", ""),
+]
 
 
 @pytest.fixture(params=[{"SPACE_ID": "a/b"}, {"GRADIO_SERVER_NAME": "0.0.0.0"}], ids=["space", "host"])
@@ -36,8 +42,9 @@ def public(request, monkeypatch):
         monkeypatch.setenv(name, value)
 
 
-@pytest.mark.parametrize("chosen", REFUSED, ids=lambda c: c.vp or c.model)
-def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
+@pytest.mark.parametrize(("name", "vp"), REFUSED)
+def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, name, vp):
+    chosen = model_set(name, vp)
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
     job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", DEFAULTS, compare=False)
     ways = (
@@ -48,7 +55,7 @@ def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
     assert all("this page" in s and LOADABLE not in s for s in said if s)
-    assert "model" not in links.read_link({"model": chosen.model}).values or chosen.vp
+    assert "model" not in links.read_link({"model": name}).values or vp
 
 
 def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path:

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from app import presets
 from app.jobs import Job
-from app.models import Chosen
+from app.models import model_set
 from app.race import run as race
 from app.race.run import RECORDED, Lane, recorded_race
 from app.race.tab import FILLED_IN, race_drawing, race_query
@@ -31,7 +31,7 @@ PROMPT = "One day, a cat"
 
 def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **changes):
     job = Job()
-    return list(updates_of(job, race.run_race(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
+    return list(updates_of(job, race.run_race(job, prompt, model_set(model), list(methods), {**VALUES, **changes})))
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +179,7 @@ def test_lane_figures_locate_and_explain_text_difference(done):
 
 def test_race_stop_keeps_finished_lanes():
     job = Job()
-    running = race.run_race(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
+    running = race.run_race(job, PROMPT, model_set("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
     for update in running:
         if update.value and update.value.status.startswith("2 of 3"):
             job.stopped = True
@@ -217,7 +217,7 @@ def test_recorded_race_is_small_and_complete():
 
 
 def test_prepare_limits_block_size_to_drafter():
-    prepared = prepare_run(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
+    prepared = prepare_run(model_set("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
     assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
-    kept = prepare_run(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
+    kept = prepare_run(model_set("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
     assert (kept.block_size, kept.second_block_size) == (6, 6)

@@ -9,9 +9,9 @@ import pytest
 from app import models, presets
 from app.explore import questions
 from app.jobs import Job
-from app.models import Chosen
 from app.runs.share import hand_out
 from app.session import Session
+from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.run import RecordedRun, unpack_line
 from tests.page_client import Window
 
@@ -84,8 +84,8 @@ def test_step_question_finds_models_by_weights(monkeypatch, bundled):
     first, last = updates()
     assert first.news == "Loading tiny …"
     assert last.value["same"] is True
-    monkeypatch.setattr(models, "_engines", {Chosen("mine"): bundled})
-    assert models.loaded_for(header) == Chosen("mine")
+    monkeypatch.setattr(models, "_engines", {ModelSet("mine"): bundled})
+    assert models.loaded_for(header) == ModelSet("mine")
     assert models.loaded_for({**header, "parts": {}}) is None
     assert answer()["same"] is True
 

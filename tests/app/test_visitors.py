@@ -6,10 +6,11 @@ import socket
 
 import pytest
 
-from app import models, visitors
+from app import visitors
 from app.jobs import failure_sentence
 from app.jobs import sentence as notice
-from app.models import Chosen
+from app.model_choice import model_picker
+from app.models import FOLDER, model_set
 from d2sd import InputError
 
 NAMES = ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "HOST", "PORT", "FOLDERS", "SPACE_ID", "GRADIO_SHARE")
@@ -71,13 +72,11 @@ def test_folders_are_refused_on_public_pages(monkeypatch, environment, refused, 
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert visitors.public() is refused
-    assert (models.FOLDER in {o.id for o in models.offers()}) is not refused
-    for chosen in (Chosen(str(tmp_path)), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(tmp_path))):
-        if refused:
-            with pytest.raises(InputError, match="this page"):
-                models.check(chosen)
-        else:
-            models.check(chosen)
+    assert (FOLDER in dict(model_picker().choices).values()) is not refused
+    for named in ((str(tmp_path),), ("Qwen/Qwen3-0.6B",), ("tiny", str(tmp_path))):
+        chosen = model_set(*named)
+        assert ("this page" in (chosen.obstacle or "")) is refused
+        assert bool(chosen.target) is (not refused and chosen.name == "tiny")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from app import models
 from app.calibrate import measure
 from app.explore import run as explore
 from app.jobs import Job
-from app.models import Chosen
+from app.models import model_set
 from app.race import run as race
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
@@ -19,7 +19,7 @@ from tests.app.event import updates_of
 
 VALUES = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 12}
 PROMPT = "One day, a cat"
-TINY = Chosen("tiny")
+TINY = model_set("tiny")
 
 
 class Window:
@@ -31,19 +31,21 @@ class Window:
         self.job = Job()
 
     def explore(self, prompt=PROMPT, model="tiny", vp="", method="d2sd", **settings):
-        request = explore.RunRequest(prompt, Chosen(model, vp), method, VALUES | settings, compare=False)
+        request = explore.RunRequest(prompt, model_set(model, vp), method, VALUES | settings, compare=False)
         return explore.stream_run(self.session, self.job, request)
 
     def race(self, prompt=PROMPT, model="tiny", methods=("autoregressive", "d2sd"), **settings):
-        return race.run_race(self.job, prompt, Chosen(model), list(methods), VALUES | settings)
+        return race.run_race(self.job, prompt, model_set(model), list(methods), VALUES | settings)
 
     def measure(self, source="heldout", text=None, limit=3, model="tiny", method="d2sd", **settings):
         source = measure.PromptSource(source, text)
         values = VALUES | settings
-        return measure.measure_prompts(self.job, self.recordings, source, limit, Chosen(model), method, values)
+        return measure.measure_prompts(self.job, self.recordings, source, limit, model_set(model), method, values)
 
     def examine(self, limit=1, model="tiny"):
-        return measure.examine_drafter(self.job, measure.PromptSource("heldout"), limit, Chosen(model), {"chat": False})
+        return measure.examine_drafter(
+            self.job, measure.PromptSource("heldout"), limit, model_set(model), {"chat": False}
+        )
 
 
 @pytest.mark.parametrize(

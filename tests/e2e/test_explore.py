@@ -320,7 +320,7 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     start(used, prompt, 160)
     finished(used)
     limited = d2sd.DecodeConfig("d2sd", 160, node_budget=16)  # on a CPU, trees have as many nodes as a block
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, limited)
+    expected = models.engine(models.model_set("tiny")).generate(prompt, limited)
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     used.keyboard.press("End")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from app import models, presets
 from app.methods import lane_title
-from app.models import Chosen
+from app.models import model_set
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
 from tests.e2e.driving import PATIENCE, choose_from, fold, open_tab, set_number, unfold, view, window
@@ -167,7 +167,7 @@ def test_own_race_is_drawn_after_mistake(race: Page):
     expect(race.locator("#race .figures tbody tr")).to_have_count(2)
     expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
     expect(race.locator("#race .figures tr[data-method=autoregressive]")).to_contain_text(re.compile("1\\.00×|—"))
-    expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
+    expected = models.engine(model_set("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
     words = "".join(race.locator("#race .piece").all_text_contents())
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
 

@@ -18,7 +18,7 @@ from playwright.sync_api import Page, expect
 
 from app import models, presets
 from app.explore import questions
-from app.models import Chosen
+from app.models import model_set
 from d2sd.replay.grid import GridProgress
 from d2sd.trace.trace import parse_trace
 from tests.chromium import new_page
@@ -84,7 +84,7 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
-    models.engine(Chosen("tiny"))  # if the models are loaded, the run of a link starts automatically
+    models.engine(model_set("tiny"))  # if the models are loaded, the run of a link starts automatically
     empty.goto(f"{address}?{urlencode(wanted)}")
     expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"], timeout=PATIENCE)
     expect(empty.locator("#method input")).to_have_value("DDTree")

@@ -13,6 +13,7 @@ import torch
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.folders.loading import load_models
+from d2sd.folders.model_sets import resolve
 from d2sd.nets import dtypes as numbers
 from d2sd.nets.dtypes import can_mix
 from d2sd.nets.packed import product
@@ -78,22 +79,22 @@ def folder(tmp_path, tokenizer):
 def test_models_without_fbgemm_run_in_float32(without_fbgemm, folder, monkeypatch):
     assert not can_mix()
     monkeypatch.setattr(numbers, "MIXED_FROM", 0)  # treat this small target as a large one
-    models = load_models(folder)
+    models = load_models(resolve(folder))
     assert models.target.numbers == "float32"
     plain, drafted = (Engine(models).generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
     assert drafted.token_ids == plain.token_ids
     with pytest.raises(InputError, match="--dtype mixed needs torch's FBGEMM products"):
-        load_models(folder, dtype="mixed")
+        load_models(resolve(folder, dtype="mixed"))
 
 
 @pytest.mark.skipif(not can_mix(), reason="torch has no products with float16 weights here")
 def test_mixed_dtype_is_default_for_large_targets(folder, monkeypatch):
-    assert load_models(folder).target.numbers == "float32"
-    trace = Engine(load_models(folder, dtype="mixed")).generate("the cat", DecodeConfig("autoregressive", 8))
+    assert load_models(resolve(folder)).target.numbers == "float32"
+    trace = Engine(load_models(resolve(folder, dtype="mixed"))).generate("the cat", DecodeConfig("autoregressive", 8))
     assert trace.header["hardware"]["dtype"] == "mixed"
     assert len(trace.token_ids) == 8
     monkeypatch.setattr(numbers, "MIXED_FROM", 0)
-    assert load_models(folder).target.numbers == "mixed"
+    assert load_models(resolve(folder)).target.numbers == "mixed"
 
 
 def test_taken_here_names_dtype_of_this_machine(monkeypatch):

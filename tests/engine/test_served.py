@@ -11,7 +11,7 @@ from msgspec import structs
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.doctor.changes import Variant
-from d2sd.folders.loading import BUNDLED
+from d2sd.folders.model_sets import BUNDLED
 from d2sd.logs import Figures, Texts
 from d2sd.logs.steps import Output, Reply, Request
 from d2sd.nets.models import Models

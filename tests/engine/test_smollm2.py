@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from d2sd import METHODS, DecodeConfig, load
-from d2sd.folders.loading import BUNDLED, load_models
-from d2sd.folders.store import REMOTE, found, home
+from d2sd.folders.loading import load_models
+from d2sd.folders.model_sets import BUNDLED, resolve
+from d2sd.folders.store import REMOTE, downloaded, home
 from d2sd.nets.dtypes import can_mix
 
 # Settings of a run on the page, and of a timed run.
@@ -16,7 +17,7 @@ RUNS = {
 }
 DRAFTERS = BUNDLED / "smollm2"
 NEW_TOKENS = 8
-WHERE, TARGET = home().parent, found("smollm2")  # read before the tests set D2SD_HOME
+WHERE, TARGET = home().parent, downloaded("smollm2")  # read before the tests set D2SD_HOME
 
 pytestmark = pytest.mark.skipif(
     TARGET is None, reason=f"{REMOTE['smollm2'].title} is not here; get it with: d2sd get smollm2"
@@ -52,4 +53,4 @@ def test_smollm2_text_equals_plain_decoding(smollm2, prompt, settings):
 def test_smollm2_dtype_is_mixed_on_cpu_by_default(smollm2):
     target = smollm2.models.target
     assert target.numbers == ("mixed" if can_mix() else "float32")
-    assert load_models(target="smollm2", dtype="float32").target.numbers == "float32"
+    assert load_models(resolve(target="smollm2", dtype="float32")).target.numbers == "float32"

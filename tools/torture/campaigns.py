@@ -26,7 +26,7 @@ from app.runs.view import runs_drawing
 from app.session import History
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
-from d2sd.folders.loading import BUNDLED
+from d2sd.folders.model_sets import BUNDLED
 from d2sd.replay.recorded import recorded_config
 from d2sd.trace.graph import graph
 from tools.torture import material

@@ -1,0 +1,134 @@
+"""Which models to load: presets, folders and the options of a command resolve to a ``ModelSet``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from d2sd.__about__ import HOME
+from d2sd.errors import InputError
+from d2sd.folders.checks import drafter_kind
+from d2sd.folders.store import REMOTE, check_place, downloaded
+from d2sd.nets.dtypes import DTYPES
+
+BUNDLED = HOME / "assets" / "models"
+# part of a ``ModelSet`` → its folder in the folder of the set
+FOLDERS = {"first": "dflash", "second": "vp", "eagle3": "eagle3", "draft_model": "draft"}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSet:
+    """A target with its drafters, each a folder or hub id. Nothing of it is loaded yet.
+
+    name: name of the set, for lists of models and in traces; contains no private paths.
+    target: also a GGUF file, a preset or a name in ``d2sd get``. Empty if the set is unusable.
+    first: first drafter. An EAGLE-3 drafter in this place counts as ``eagle3``.
+    second: second drafter, a VP-Drafter.
+    draft_model: a small causal LM with the target's vocabulary.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None means mixed if the target has at least 50 million parameters and runs on a CPU
+        that supports mixed, else float32.
+    source: where the set comes from: "bundled" (its target may have to be downloaded), "published" on the hub, an entry of the
+        page's "list", named by the "user", or "unknown" if there are no models with the name that the user gave.
+    obstacle: why the models cannot be used, as a clause (if ``source`` is "unknown": as a sentence without a full stop); or None.
+        Two sets that differ only in it are equal.
+    """
+
+    name: str
+    target: str = ""
+    first: str | None = None
+    second: str | None = None
+    eagle3: str | None = None
+    draft_model: str | None = None
+    dtype: str | None = None
+    source: Literal["bundled", "published", "list", "user", "unknown"] = "user"
+    obstacle: str | None = field(default=None, compare=False)
+
+    @property
+    def drafter(self) -> str:
+        """The first drafter; without one, the EAGLE-3 drafter. Empty if there is neither."""
+        return self.first or self.eagle3 or ""
+
+
+def presets() -> list[str]:
+    """Returns the names of the bundled model sets whose target is bundled or was downloaded (``d2sd.folders.store``)."""
+    sets = BUNDLED.iterdir() if BUNDLED.is_dir() else ()
+    return sorted(folder.name for folder in sets if _target_of(folder) or downloaded(folder.name))
+
+
+def resolve(
+    name: str = "tiny",
+    *,
+    target: str | None = None,
+    drafter: str | None = None,
+    second_drafter: str | None = None,
+    draft_model: str | None = None,
+    dtype: str | None = None,
+) -> ModelSet:
+    """Returns the model set ``name`` with the given parts, each a folder or hub id, instead of its own.
+
+    name: a preset, or a folder with ``target/`` (or a text file ``target`` with a path or hub id) and optionally ``dflash/``,
+        ``vp/``, ``draft/`` and ``eagle3/``. Not used if ``target`` is given.
+    drafter: becomes ``first`` or ``eagle3``, depending on its config.
+
+    Raises ``InputError`` if there is no such set or dtype, or if the drafter's config is wrong.
+    """
+    if dtype and dtype not in DTYPES:
+        raise InputError(f"unknown dtype {dtype!r}; choose one of: {', '.join(DTYPES)}")
+    models = _named(name) if target is None else ModelSet(short_name(target), target)
+    given: dict[str, Any] = {"second": second_drafter, "draft_model": draft_model, "dtype": dtype}
+    if drafter is not None:
+        given["eagle3" if drafter_kind(drafter) == "eagle3" else "first"] = drafter
+    return replace(models, **{part: value for part, value in given.items() if value is not None})
+
+
+def _named(name: str) -> ModelSet:
+    bundled = name.isidentifier() and (BUNDLED / name).is_dir()
+    folder = BUNDLED / name if bundled else Path(name)
+    if not name.strip() or not folder.is_dir():
+        raise InputError(
+            f"unknown model {name!r}; choose a bundled one ({', '.join(presets()) or 'none here'}) or give a folder"
+        )
+    target = _target_of(folder) or (str(downloaded(name) or name) if bundled else None)
+    if target is None:
+        raise InputError(f"{folder} has no target/ folder; it needs target/, dflash/ and, for the method d2sd, vp/")
+    parts = {part: str(folder / place) for part, place in FOLDERS.items() if (folder / place).is_dir()}
+    return ModelSet(name if bundled else short_name(name), target, **parts, source="bundled" if bundled else "user")
+
+
+def _target_of(folder: Path) -> str | None:
+    """Returns a set's target: its folder ``target/``, or the path or hub id in its file ``target``. None if it has neither."""
+    place = folder / "target"
+    if not place.is_file():
+        return str(place) if place.is_dir() else None
+    with place.open(encoding="utf-8", errors="replace") as file:
+        source = file.readline(4096).strip()
+    return str(folder / source) if source and (folder / source).exists() else source or None
+
+
+def target_folder(source: str) -> str:
+    """Returns the folder of the target of a preset or of a name in ``d2sd get``. Any other source is returned unchanged.
+
+    Raises ``InputError`` if this target has not been downloaded, or if the source is a path that does not exist.
+    """
+    if Path(source).exists():
+        return source
+    if source in REMOTE:
+        if (folder := downloaded(source)) is None:
+            raise InputError(f"the target {source} is not downloaded yet; get it with: d2sd get {source}")
+        return str(folder)
+    if source in presets():
+        return _named(source).target
+    try:
+        check_place(source)
+    except InputError as error:
+        raise InputError(f"cannot load the target {source}: {error}") from None
+    return source
+
+
+def short_name(source: str) -> str:
+    """Returns a name for traces, without private paths: a hub id, the last two parts of a folder's path, or a file's name."""
+    path = Path(source)
+    if path.is_file():
+        return path.name
+    return "/".join(path.resolve().parts[-2:]) if path.is_dir() else source
