@@ -23,14 +23,14 @@ MOST_PROMPT = 100.0  # prompt tokens per second; above this speed, an interval i
 # Values that are left out if nothing was drafted.
 DRAFTS = ("steps", "drafted", "accepted", "stated_alpha", "stated_rate", "by_position", "reached", "counts")
 SUMS = ("requests", "tokens", "steps", "drafted", "accepted", "failures")  # fields that are added up over rows
-WHOLE = (*SUMS, "at_once")  # fields with whole numbers
+INTEGERS = (*SUMS, "at_once")  # fields with whole numbers
 LOAD = ("running", "waiting", "kv_use")  # fields with one value per row
 ENGINE = "engine "  # beginning of a ``replica`` that is an engine, not a process
 ENOUGH = 20  # steps or rows needed for a judgement
 MAX_LENGTHS = 100_000  # entries of ``Figures.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # largest number of drafted tokens per step that is deduced
-ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
+NEARLY_ALL = 0.999  # acceptance rate above which llama.cpp has counted only drafts that were accepted completely
 
 # The requests in a row: one request, or all requests in an interval, since the program's start ("running"), or in a benchmark.
 Unit = Literal["request", "interval", "running", "benchmark"]
@@ -310,7 +310,7 @@ def figures_of(engine: str, unit: Unit, known: Values) -> Figures:
         known = {name: value for name, value in known.items() if name not in DRAFTS}
     solve(known)
     figures: Values = {
-        field.name: (value,) if field.name in LOAD else round(value) if field.name in WHOLE else value
+        field.name: (value,) if field.name in LOAD else round(value) if field.name in INTEGERS else value
         for field in fields(Figures)
         if (value := known.get(field.name)) is not None
     }
@@ -473,7 +473,7 @@ def _with_drafters(sources: Sequence[Figures]) -> Iterator[Figures]:
                 counters.remove(since)
                 # a text that ends within a draft lacks some accepted tokens, so the number of steps of ``own`` is computed too low
                 ended = source.drafted == since.drafted and (since.steps or 0) > (source.steps or 0)
-                partly = (source.rate or 0.0) > ALL > (since.rate or 0.0)
+                partly = (source.rate or 0.0) > NEARLY_ALL > (since.rate or 0.0)
                 counts = since if ended or partly or not source.steps else source
                 source = replace(
                     source, drafter=source.drafter or since.drafter, by_position=source.by_position or since.by_position, stated_rate=source.rate,

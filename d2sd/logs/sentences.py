@@ -17,15 +17,15 @@ from d2sd.calibration.sentences import count, percent
 from d2sd.logs.figures import ENOUGH, Figures, milliseconds, span
 from d2sd.trace.text import aligned
 
-NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
+ALMOST_NONE, LOW = 0.05, 0.5  # shares of steps that accept position 1: upper limits of “almost never” and “low”
 MANY_DRAFTED = 6  # drafted tokens per step from which a shorter draft may be suggested
-DEAD = 3  # smallest number of last positions without acceptance that is reported
+MIN_UNACCEPTED = 3  # smallest number of last positions without acceptance that is reported
 FALL = 0.5  # acceptance ÷ the usual acceptance, below which a fall is reported
 FEW_STEPS = 100  # number of steps below which the report warns
 HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
-FAR = 0.2  # acceptance rate below which a draft is far longer than what is accepted
-GAINING = 1.25  # α below which even a short draft gains too little to be suggested before the cause is found
-WHOLE = 0.95  # acceptance rate above which almost every token is accepted
+MUCH_TOO_LONG = 0.2  # acceptance rate below which a draft is far longer than what is accepted
+MIN_ALPHA = 1.25  # α below which even a short draft gains too little to be suggested before the cause is found
+NEARLY_ALL = 0.95  # acceptance rate above which almost every token is accepted
 MANY_RUNNING = 32  # concurrent requests
 LONGER = (0.5, 0.8)  # acceptance of the last position, or acceptance rate, from which a longer draft may be better
 MOST_TRIES = 5
@@ -84,11 +84,11 @@ def sentences(source: Figures) -> Iterator[Sentence]:
         yield Sentence(one.text, ("handover", *one.tries)) if one.tries and source.remote_prefill else one
     yield from _load(source)
     if all(names == SIMPLE_LOW for names in unusual):
-        yield from _fewer(source)
-    elif _too_long(source) and (source.alpha or 0.0) >= GAINING and {*unusual} <= {SIMPLE_LOW, BREAKS_OFF, FALLS}:
-        yield from _fewer(source, "until the cause is found, ")
+        yield from _shorter_draft(source)
+    elif _too_long(source) and (source.alpha or 0.0) >= MIN_ALPHA and {*unusual} <= {SIMPLE_LOW, BREAKS_OFF, FALLS}:
+        yield from _shorter_draft(source, "until the cause is found, ")
     if not unusual and (source.steps is None or source.steps >= ENOUGH):
-        yield from _more(source)
+        yield from _longer_draft(source)
     if source.steps and source.steps < FEW_STEPS and source.alpha:
         yield Sentence(f"The log has only {count(source.steps, 'step')}: figures may differ on other text.")
     if source.undrafted:
@@ -96,12 +96,12 @@ def sentences(source: Figures) -> Iterator[Sentence]:
             f"{source.undrafted} of {source.tokens} tokens come from steps without a draft, which α excludes. Including these steps, the average is "
             f"{source.tokens_per_step:.2f} tokens per step."
         )
-    if _is_whole(source):
+    if _nearly_all_accepted(source):
         yield Sentence(
             "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at the generated text. On other "
             "text, α is lower."
         )
-    if source.kind == ("llama.cpp", "request") and max(source.rate or 0.0, source.stated_rate or 0.0) > WHOLE:
+    if source.kind == ("llama.cpp", "request") and max(source.rate or 0.0, source.stated_rate or 0.0) > NEARLY_ALL:
         yield Sentence(
             "For hybrid and recurrent models, llama.cpp's rate counts only drafts that were accepted completely. The “statistics” lines of its "
             "log count all drafts."
@@ -118,7 +118,7 @@ def _acceptance(source: Figures) -> Iterator[Sentence]:
         yield _of_alpha(source)
         return
     share, upper = shares[0], _upper(shares[0], source.steps)
-    if upper < 2 * NONE and share < NONE:
+    if upper < 2 * ALMOST_NONE and share < ALMOST_NONE:
         yield Sentence(
             f"Position 1 is accepted in {percent(share)} of the steps: almost never. Even a weak drafter reaches more.",
             NEVER,
@@ -146,7 +146,7 @@ def _of_alpha(source: Figures) -> Sentence:
     drafted = round(length)
     if source.alpha is None:
         return Sentence(NO_ALPHA)
-    if source.alpha < 1 + 2 * NONE and not source.by_position:
+    if source.alpha < 1 + 2 * ALMOST_NONE and not source.by_position:
         return Sentence(f"Almost nothing is accepted: α is {source.alpha:.2f}.", NEVER)
     if length and drafted < 1:
         return Sentence(f"Few steps have a draft: {length:.2g} tokens are drafted per step on average.")
@@ -180,7 +180,7 @@ def _shape(source: Figures) -> Iterator[Sentence]:
             BREAKS_OFF,
         )
         return
-    if last and rest >= max(DEAD, len(shares) / 3):
+    if last and rest >= max(MIN_UNACCEPTED, len(shares) / 3):
         usual = geometric_mean(onward) if onward else shares[0]
         expected = reach[last - 1] * usual
         if expected < 1:
@@ -209,7 +209,7 @@ def _shape(source: Figures) -> Iterator[Sentence]:
 
 def _nothing_at_times(source: Figures) -> Iterator[Sentence]:
     """Yields a sentence about intervals in which nothing is accepted, if tokens are accepted in other intervals."""
-    others = [alpha for alpha in source.alphas if alpha >= 1 + NONE]
+    others = [alpha for alpha in source.alphas if alpha >= 1 + ALMOST_NONE]
     times = len(source.alphas) - len(others)
     if source.unit == "interval" and times > 1 and others:
         yield Sentence(
@@ -284,10 +284,10 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _too_long(source: Figures) -> bool:
-    return (source.draft_length or 0.0) >= MANY_DRAFTED and (source.rate or 1.0) < FAR
+    return (source.draft_length or 0.0) >= MANY_DRAFTED and (source.rate or 1.0) < MUCH_TOO_LONG
 
 
-def _fewer(source: Figures, until: str = "") -> Iterator[Sentence]:
+def _shorter_draft(source: Figures, until: str = "") -> Iterator[Sentence]:
     """Suggests a shorter draft if it would commit almost as many tokens as now. ``until``: words before the suggestion."""
     drafted = round(source.draft_length or 0)
     known = len(source.by_position) > 1
@@ -295,7 +295,7 @@ def _fewer(source: Figures, until: str = "") -> Iterator[Sentence]:
     if (
         not MANY_DRAFTED <= drafted <= most
         or source.alpha is None
-        or source.alpha < 1 + NONE
+        or source.alpha < 1 + ALMOST_NONE
         or not source.equally_long
     ):
         return
@@ -316,15 +316,15 @@ def _fewer(source: Figures, until: str = "") -> Iterator[Sentence]:
         )
 
 
-def _is_whole(source: Figures) -> bool:
+def _nearly_all_accepted(source: Figures) -> bool:
     """Returns whether almost all drafted tokens are accepted, in drafts of several tokens."""
-    return (source.draft_length or 0.0) > 1.5 and (source.rate or 0.0) > WHOLE
+    return (source.draft_length or 0.0) > 1.5 and (source.rate or 0.0) > NEARLY_ALL
 
 
-def _more(source: Figures) -> Iterator[Sentence]:
+def _longer_draft(source: Figures) -> Iterator[Sentence]:
     """Suggests a longer draft if most of the draft is accepted."""
     last = source.by_position[-1] if len(source.by_position) > 1 else 0.0
-    if not source.draft_length or not source.equally_long or _is_whole(source):
+    if not source.draft_length or not source.equally_long or _nearly_all_accepted(source):
         return
     if last >= LONGER[0]:
         yield Sentence(
