@@ -16,7 +16,6 @@ from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
-from d2sd.trace.text import progress
 
 T = TypeVar("T")
 
@@ -120,18 +119,12 @@ def _median(runs: list[BenchRun]) -> BenchRun:
     )
 
 
-def collect(
-    batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
-) -> tuple[list[T], bool]:
-    """Returns the items of all complete batches, and whether Ctrl-C ended the run. Shows a progress bar.
-
-    batches: a function that gets the bar's ``update``, calls it ``total`` times, and yields batches of items.
-    """
+def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
+    """Returns the items of all complete batches, and whether Ctrl-C ended the iteration."""
     items: list[T] = []
-    with progress(total=total, desc=name, unit="run") as bar:
-        try:
-            for batch in batches(bar.update):
-                items += batch
-        except KeyboardInterrupt:
-            return items, True
+    try:
+        for batch in batches:
+            items += batch
+    except KeyboardInterrupt:
+        return items, True
     return items, False

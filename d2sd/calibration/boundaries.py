@@ -44,6 +44,7 @@ class Ranks:
     chance_used: expected hit rate of the same number of prefixes drawn at random.
     repaired: share of steps that re-drafted from the true boundary and thereby added tokens.
     mean_used: mean number of prefixes that were re-drafted from.
+    num_branches: K of these runs; None if it is unknown or differs, as in cost-aware runs.
     """
 
     steps: int
@@ -55,6 +56,7 @@ class Ranks:
     chance_used: float | None
     repaired: Estimate
     mean_used: float | None
+    num_branches: int | None = None
 
 
 def predicted(table: StepTable) -> np.ndarray:
@@ -96,8 +98,8 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
     return np.where(there, before.sum(1), size)
 
 
-def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
-    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token."""
+def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
+    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token. num_branches: K, if known."""
     there = table.partly & table.sure
     partly, unit = table.take(there), unit[there]
     place = ranks(partly.confidence, partly.boundary)
@@ -114,6 +116,7 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
         chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if some else None,
         repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
         mean_used=float(partly.selected[chosen].mean()) if some else None,
+        num_branches=num_branches if some else None,
     )
 
 

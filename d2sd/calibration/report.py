@@ -52,9 +52,9 @@ from d2sd.calibration.steps import (
     tabulate_redrafts,
     units,
 )
-from d2sd.calibration.thresholds import DraftCosts, Stops, stop_report
+from d2sd.calibration.thresholds import Stops, stop_report
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import verdict, weights_of
+from d2sd.trace.metrics import DraftCosts, verdict, weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 
@@ -107,6 +107,7 @@ def calibrate_steps(
     domains: Sequence[str] = (),
     costs: DraftCosts | None = None,
     sequential: bool = False,
+    num_branches: int | None = None,
 ) -> Report:
     """Returns all figures of these steps; an empty table gives a report without observations.
 
@@ -114,6 +115,7 @@ def calibrate_steps(
     redrafts: re-drafts of the steps.
     domains: prompt group of every run.
     costs, sequential: as for ``stop_report``.
+    num_branches: K of the runs, if known.
     """
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
@@ -131,7 +133,7 @@ def calibrate_steps(
         **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores if of_paths else every)),
         matrix=outcome_matrix(table),
-        ranks=rank_table(table, unit, resampler),
+        ranks=rank_table(table, unit, resampler, num_branches),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(table, scores, resampler),
         head=head_errors(table, unit, resampler),
@@ -165,6 +167,7 @@ class RunStatistics:
         self._waiting: list[Trace] = []
         self._parts: list[Counted] = []
         self._headers: dict[bytes, dict[str, Any]] = {}
+        self._num_branches: list[int | None] = []  # K of every run; None if it is unknown, or chosen for every step
         self.texts: list[bytes] = []
         self.ended = 0
         self.costs: DraftCosts | None = None
@@ -185,6 +188,8 @@ class RunStatistics:
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
+        config = header.get("config") or {}
+        self._num_branches.append(None if config.get("cost_aware") else config.get("num_branches"))
         ids = np.array(trace.token_ids, dtype=np.int64)
         self.texts.append(blake2b(trace.prompt.encode("utf-8", "replace") + b"\0" + ids.tobytes()).digest())
         self.ended += len(ids) == 1 and not trace.steps
@@ -209,8 +214,17 @@ class RunStatistics:
         """Returns all calibration figures, cached until a run is added."""
         if self._report is None:
             counted = self.counted()
-            chain = self.costs, {header.get("method") for header in self.headers} == {"draft_model"}
-            self._report = calibrate_steps(counted.table, counted.paths, counted.redrafts, counted.domains, *chain)
+            redrafting = np.unique(counted.table.run[counted.table.selected > 0])
+            num_branches = {self._num_branches[run] for run in redrafting}
+            self._report = calibrate_steps(
+                counted.table,
+                counted.paths,
+                counted.redrafts,
+                counted.domains,
+                self.costs,
+                sequential={header.get("method") for header in self.headers} == {"draft_model"},
+                num_branches=num_branches.pop() if len(num_branches) == 1 else None,
+            )
         return self._report
 
     def side(self) -> Side:

@@ -1,17 +1,31 @@
-"""Figures as text: numbers, and sentences about reports and comparisons. Only significant effects are claimed."""
+"""Sentences about reports and comparisons. Only significant effects are claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import NamedTuple
 
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
-from d2sd.calibration.resampling import Estimate, wilson
+from d2sd.calibration.resampling import wilson
 from d2sd.calibration.scores import Bin
+from d2sd.calibration.text import (
+    Sentence,
+    Tone,
+    Write,
+    change,
+    count,
+    decimal,
+    digits,
+    listed,
+    percent,
+    signed,
+    signed_decimal,
+    with_interval,
+)
 
 MIN_POSITIONS = 200  # to judge a drafter
 MIN_IN_BIN = 30  # to judge one bin
@@ -23,79 +37,7 @@ TRUSTED_ERROR = 0.05
 SLIGHT, FAR = 0.03, 0.1
 MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
-# Numbers; "—" means unknown.
-
-Write = Callable[[float | None], str]
-
-
-def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one decimal if it would round to 0% or 100%, but is neither."""
-    if share is None:
-        return "—"
-    whole = f"{share:.0%}"
-    if whole not in ("0%", "100%") or share in (0, 1):
-        return whole
-    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
-
-
-def digits(value: float | None, places: int = 3) -> str:
-    return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
-
-
-def decimal(value: float | None) -> str:
-    return digits(value, 2)
-
-
-def change(value: float | None, places: int = 3) -> str:
-    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
-
-
-def signed_decimal(value: float | None) -> str:
-    return change(value, 2)
-
-
-def signed(share: float | None) -> str:
-    """Returns a difference of shares in percentage points, with its sign."""
-    return change(None if share is None else 100 * share, 1)
-
-
-def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()") -> str:
-    """Returns a figure with its interval, if it has one.
-
-    write: writes a number.
-    brackets: the two characters around the interval.
-    """
-    if figure.low is None:
-        return write(figure.value)
-    return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
-
-
-def count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 # Reports.
-
-Tone = Literal["good", "bad", "mixed", "few", "note"]
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence about figures.
-
-    tone: how to display it: "good", "mixed", "bad", "few" (too few observations) or "note".
-    text: the sentence.
-    chart, places: id of the chart that the sentence describes, and indices of the described marks; empty without a chart.
-    """
-
-    tone: Tone
-    text: str
-    chart: str = ""
-    places: tuple[int, ...] = ()
 
 
 def read_report(report: Report) -> list[Sentence]:
@@ -206,8 +148,12 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
         return
     if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
-        k, steps, chance = max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
-        hits, what = ranks.used, f"the {k} re-drafted prefixes"
+        k, steps, chance = ranks.num_branches or max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
+        named = f"the {k} re-drafted prefixes"
+        hits, what = (
+            ranks.used,
+            named if ranks.num_branches else f"the re-drafted prefixes ({ranks.mean_used:.1f} a step)",
+        )
     else:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
@@ -308,20 +254,32 @@ def _unit(report: Report) -> Sentence:
 # Comparisons: only significant differences are claimed.
 
 COUNTED, POINTS, RATED = ("more", "fewer"), ("points higher", "points lower"), ("higher", "lower")
-# For each compared figure its label, the functions that write the figure and a difference, and the words for a larger and a smaller value.
-COMPARED: dict[str, tuple[str, Write, Write, tuple[str, str]]] = {
-    "tokens": ("Tokens a step", decimal, signed_decimal, COUNTED),
-    "speed": ("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
-    "first": ("Right in the first draft", decimal, signed_decimal, COUNTED),
-    "nodes": ("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
-    "hit": ("Boundary found", percent, signed, POINTS),
-    "repaired": ("Rescued drafts", percent, signed, POINTS),
-    "redraft": ("Tokens of a re-draft", digits, change, COUNTED),
-    "gap": ("Accepted − confidence", signed, signed, POINTS),
-    "ece_above_chance": ("ECE above chance", digits, change, RATED),
+
+
+class ComparedFigure(NamedTuple):
+    """How a compared figure is written.
+
+    write, write_change: functions that write the figure, and a difference.
+    words: the words for a larger and for a smaller value.
+    """
+
+    label: str
+    write: Write
+    write_change: Write
+    words: tuple[str, str]
+
+
+COMPARED = {
+    "tokens": ComparedFigure("Tokens a step", decimal, signed_decimal, COUNTED),
+    "speed": ComparedFigure("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
+    "first": ComparedFigure("Right in the first draft", decimal, signed_decimal, COUNTED),
+    "nodes": ComparedFigure("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
+    "hit": ComparedFigure("Boundary found", percent, signed, POINTS),
+    "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
+    "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
+    "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
+    "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
 }
-
-
 TOO_FEW = "An interval needs at least four prompts or blocks of text."
 
 
@@ -395,7 +353,7 @@ def finding(
     own, others = paces[ahead], paces[1 - ahead]
     if doubt or own is None or others is None:
         return title, doubt
-    rates = [COMPARED["speed"][1](side.value) for side in (figures["speed"].a, figures["speed"].b)]
+    rates = [COMPARED["speed"].write(side.value) for side in (figures["speed"].a, figures["speed"].b)]
     said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
     takes = f"a step takes {own:.1f} ms instead of {others:.1f}"
     if not tokens.excludes_zero:

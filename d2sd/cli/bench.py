@@ -32,10 +32,11 @@ from d2sd.bench.gpu_stages import (
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
-from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
 from d2sd.bench.runner import collect, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
+from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
     add_output,
     add_run_arguments,
@@ -154,11 +155,8 @@ def _run_bench(arguments: argparse.Namespace) -> int:
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
     numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)]
-    runs, stopped = collect(
-        lambda progress: run_bench(entries, numbered, arguments.repeats, progress),
-        run_count(len(entries), len(prompts), arguments.repeats),
-        "bench",
-    )
+    with progress(total=run_count(len(entries), len(prompts), arguments.repeats), desc="bench", unit="run") as bar:
+        runs, stopped = collect(run_bench(entries, numbered, arguments.repeats, bar.update))
     if not runs:
         raise KeyboardInterrupt
     about = {
@@ -171,10 +169,10 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         "left_out": left_out,
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
-    result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
-    _print(result, body(result, arguments.by_domain, published), arguments.json)
+    result = pooled(about, runs, entries, BOOTSTRAP_SEED)
+    _print(result, body(result, arguments.by_domain), arguments.json)
     if arguments.out:  # last, so that the results are printed even if writing fails
-        write_report(arguments.out, result, runs, published)
+        write_report(arguments.out, result, runs)
     return 130 if stopped else 0
 
 
@@ -213,11 +211,8 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     # with mixed weights, transformers' own model may write another text, so this model is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
     numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
-    results, stopped = collect(
-        lambda progress: run_check(plain, entries, numbered, twin, exact, progress),
-        len(entries) * len(prompts),
-        "lossless",
-    )
+    with progress(total=len(entries) * len(prompts), desc="lossless", unit="run") as bar:
+        results, stopped = collect(run_check(plain, entries, numbered, twin, exact, bar.update))
     if not results:
         raise KeyboardInterrupt
     rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
@@ -238,32 +233,37 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
 
 def _lossless_body(result: dict[str, Any], texts: Any) -> str:
     """Returns the table of settings and a verdict. texts: maps token ids to their text."""
-    margin = result["margin"]
-    head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
-    lines = []
-    for row in result["rows"]:
-        line = [row["label"], f"{row['identical']} / {row['texts']}", str(row["tokens"]), _divergence(row, texts)]
-        if margin is not None:
-            far = row["largest_shortfall"]
-            line.append("–" if far is None else f"{far:.3f}{'' if far <= margin else ' > margin'}")
-        lines.append(line)
-    count, good = len(lines), sum(row["passed"] for row in result["rows"])
+    rows, margin = result["rows"], result["margin"]
+    columns: Columns[dict[str, Any]] = {
+        "setting": lambda row: row["label"],
+        "identical / texts": lambda row: f"{row['identical']} / {row['texts']}",
+        "tokens": lambda row: f"{row['tokens']}",
+        "first divergence": lambda row: _divergence(row["first_divergence"], texts),
+    }
+    if margin is not None:
+        columns["shortfall"] = lambda row: _shortfall(row["largest_shortfall"], margin)
     rule = (
         "every text must have the same token ids as plain greedy decoding (method autoregressive)"
         if margin is None
         else f"the logit of every token must be at most {margin} below the highest logit in a teacher-forced pass; {MARGIN_REASON}"
     )
-    verdict = f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts. To pass, {rule}."
-    return "\n\n".join([markdown_table(head, lines), *remarks(result), verdict])
+    verdict = (
+        f"{sum(row['passed'] for row in rows)} of {len(rows)} settings pass on {result['prompts_done']} of "
+        f"{result['prompts_asked']} prompts. To pass, {rule}."
+    )
+    return "\n\n".join([Table.of(columns, rows).markdown(), *remarks(result), verdict])
 
 
-def _divergence(row: dict[str, Any], texts: Any) -> str:
-    at = row["first_divergence"]
-    if at is None:
+def _divergence(difference: dict[str, Any] | None, texts: Any) -> str:
+    if difference is None:
         return "–"
-    expected, got = ("end" if i is None else repr(texts[i]) for i in (at["expected"], at["got"]))
-    gap = "" if at["gap"] is None else f", logit gap {at['gap']:.2g}"
-    return f"prompt {at['prompt'] + 1}, token {at['position'] + 1}: {expected} → {got}{gap}"
+    expected, got = ("end" if id is None else repr(texts[id]) for id in (difference["expected"], difference["got"]))
+    gap = "" if difference["gap"] is None else f", logit gap {difference['gap']:.2g}"
+    return f"prompt {difference['prompt'] + 1}, token {difference['position'] + 1}: {expected} → {got}{gap}"
+
+
+def _shortfall(largest: float | None, margin: float) -> str:
+    return "–" if largest is None else f"{largest:.3f}{'' if largest <= margin else ' > margin'}"
 
 
 # ``bench gpu``: time of every stage and its roofline bound, on models of known shape with random weights.
@@ -375,9 +375,11 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    names = dict.fromkeys(name for row in rows for name in row)
+    """Returns a Markdown table with a column for every name in the rows."""
 
     def cell(value: Any) -> str:
         return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
-    return markdown_table([n.replace("_", " ") for n in names], [[cell(row.get(n)) for n in names] for row in rows])
+    names = dict.fromkeys(name for row in rows for name in row)
+    cells = tuple(tuple(cell(row.get(name)) for name in names) for row in rows)
+    return Table(tuple(name.replace("_", " ") for name in names), cells).markdown()

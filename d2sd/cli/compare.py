@@ -9,7 +9,8 @@ from dataclasses import asdict
 
 from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.sentences import COMPARED, compare_sides, count, difference_words
+from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
+from d2sd.calibration.text import count
 from d2sd.cli.common import add_output, print_json, read_sets
 from d2sd.methods import unused
 from d2sd.trace.files import write_whole
@@ -39,8 +40,8 @@ def run(arguments: argparse.Namespace) -> None:
         print_json({"what_differs": differs, **asdict(found)})
         return
     for d in found.figures:
-        label, write, *_ = COMPARED[d.name]
         if d.difference.value is not None:
+            label, write, *_ = COMPARED[d.name]
             said.append(f"{label}: {write(d.a.value)} → {write(d.b.value)}. B: {difference_words(d)}.")
     for sentence in (*said, compared.how):
         print(printable(sentence))

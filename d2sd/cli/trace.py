@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.sentences import count, decimal
+from d2sd.calibration.text import count, decimal
 from d2sd.cli.common import add_command, add_limit_argument, add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError

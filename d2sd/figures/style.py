@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from d2sd.__about__ import HOME
 from d2sd.calibration import Estimate
-from d2sd.trace.text import escaped
+from d2sd.calibration.text import Table, cut
 
 VIEWER = HOME / "assets" / "viewer"
 
@@ -39,15 +39,6 @@ BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
 Trace = dict[str, Any]
 Legend = tuple[tuple[str, str], ...]  # for each mark its look, a key of ``MARKS`` in ``figures.js``, and its name
-Cell = str | tuple[str, int]  # a text, or a text and a mark: a click on the text lists the mark's steps
-
-
-@dataclass(frozen=True, slots=True)
-class FigureTable:
-    """The numbers of a figure. The first cell of a row is the row's name."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class Panel:
     title: str
     question: str
     figure: go.Figure
-    table: FigureTable
+    table: Table
     names: dict[int, str] = field(default_factory=dict)
     legend: Legend = ()
 
@@ -94,10 +85,19 @@ def safe(text: str, most: int = 40) -> str:
     return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
 
 
-def cut(text: str, most: int = 40) -> str:
-    """Returns untrusted text on one line, cut to ``most`` characters."""
-    shown = escaped(text[: most + 1])
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
+    """Returns the hover text of each row of a figure's table: a line "heading: cell" for each column.
+
+    counts: number of positions of each row; a row with fewer than ``FEW`` gets a note.
+    """
+    texts = [
+        "<br>".join(
+            safe(f"{heading}: {cell}" if heading else cell, 200) for heading, cell in zip(table.head, row, strict=True)
+        )
+        for row in table.texts
+    ]
+    notes = ["<br>too few to judge" if n < FEW else "" for n in counts] or [""] * len(texts)
+    return [f"{text}{note}" for text, note in zip(texts, notes, strict=True)]
 
 
 def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:

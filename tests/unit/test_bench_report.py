@@ -9,10 +9,11 @@ import re
 import numpy as np
 import pytest
 
-from d2sd.bench.presets import cost_aware_cells, cost_aware_ratios
+from d2sd.bench.presets import cost_aware_ratios, cost_aware_table
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.report import cells, interval, markdown_table, page, remarks, summarise
+from d2sd.bench.report import interval, page, remarks, summarise, table
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
+from d2sd.calibration.text import Table
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "load_average": 0, "system": "b"}  # fmt: skip
 
@@ -89,7 +90,7 @@ def test_summarise_pools_tokens_and_compares_with_autoregressive():
     written = shown([plain, ours])
     dots = data_of(written, "panel-acceptance")["figure"]["data"][0]
     assert dots["x"] == [1, 3]
-    assert dots["hovertext"][1].startswith("d2sd:K=2: 3.00 (3.00 to 3.00)")
+    assert dots["hovertext"][1].startswith("d2sd:K=2<br>tokens per step: 3.00 (3.00 to 3.00)")
     assert "<td>2.00 [2.00–2.00]</td>" in written  # the table of all figures
 
 
@@ -105,7 +106,7 @@ def test_bench_report_prints_rows_without_baseline():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in markdown_table(*cells(rows))
+    assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in table(rows).markdown()
     speed = data_of(shown(rows), "panel-speed")
     assert speed["table"]["rows"] == [["d2sd:K=2", f"{rows[0]['tokens_per_second']:.2f}"]]
 
@@ -120,7 +121,7 @@ def test_bench_remarks_list_missing_results_once():
 
 
 def test_bench_report_escapes_labels():
-    assert markdown_table(["a"], [["c|d\n<b>"]]).splitlines()[2] == "| c\\|d \\<b> |"
+    assert Table(("a",), (("c|d\n<b>",),)).markdown().splitlines()[2] == "| c\\|d \\<b> |"
     field, runs, _ = measure(2)
     rows = summarise(runs, field)
     rows[1]["label"] = "<script>&${x}"
@@ -145,4 +146,4 @@ def test_cost_aware_ratios_against_plain_and_best_fixed():
     easy, hard = cost_aware_ratios(domains)
     assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
     assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # dflash is D²SD with K = 0
-    assert cost_aware_cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
+    assert cost_aware_table([easy, hard]).rows[-1][1:4] == ("worst", "0.99", "0.90")

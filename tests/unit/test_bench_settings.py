@@ -67,7 +67,7 @@ def test_bench_presets_parse_and_cite_published_figures(name):
     assert settings[0] == "autoregressive"
     assert len(settings) == len(preset.methods)
     if preset.published:
-        assert "arXiv" in preset.published.source
+        assert "arXiv" in preset.source
         assert all(len(row) == len(preset.published.head) for row in preset.published.rows)
 
 

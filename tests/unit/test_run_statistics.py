@@ -44,7 +44,9 @@ def assert_counted_as_one(traces, at_once, monkeypatch):
     table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
     redrafts = tabulate_redrafts(steps)
     found = RunStatistics(traces)
-    assert found.report() == calibrate_steps(table, paths, redrafts, [t.domain for t in traces])
+    num_branches = traces[0].header.get("config", {}).get("num_branches")
+    domains = [t.domain for t in traces]
+    assert found.report() == calibrate_steps(table, paths, redrafts, domains, num_branches=num_branches)
     own = found.counted()
     for a, b in ((own.table, table), (own.paths, paths), (own.redrafts, redrafts)):
         for name in b.__dataclass_fields__:

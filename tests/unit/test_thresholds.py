@@ -15,10 +15,19 @@ from d2sd.calibration import RunStatistics
 from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.steps import tabulate
-from d2sd.calibration.thresholds import DraftCosts, Stop, StopAdvice, stop_report
+from d2sd.calibration.thresholds import (
+    Stop,
+    StopAdvice,
+    engine_settings,
+    stop_report,
+    stop_sentences,
+    stop_table,
+    verdict,
+)
 from d2sd.costs.machines import PAPER
 from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.thresholds import engine_settings, stop_rows, stop_sentences, stops_panel, verdict
+from d2sd.figures.thresholds import stops_panel
+from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import made_step, simulated
 
@@ -155,10 +164,10 @@ def test_stops_of_group_match_steps_of_group():
         kept = [left(s.first_draft.confidence, best.rule, best.value) for s in steps]
         assert cut.nodes.value == pytest.approx(1 + fmean(kept))
         assert whole.alpha.value == pytest.approx(fmean(s.actual_boundary + 1 for s in steps))
-    head, rows = stop_rows(stops)
-    assert rows[-1][0].startswith("sums: ")
-    assert {len(row) for row in rows} == {len(head)} == {4}
-    assert len(stop_rows(stop_report(table_of(runs), costs=VERIFY))[0]) == 6
+    table = stop_table(stops)
+    assert table.rows[-1][0].startswith("sums: ")
+    assert {len(row) for row in table.rows} == {len(table.head)} == {4}
+    assert len(stop_table(stop_report(table_of(runs), costs=VERIFY)).head) == 6
 
 
 def test_steps_without_confidences_give_no_stops():
