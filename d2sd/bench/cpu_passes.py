@@ -2,41 +2,26 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from d2sd.bench.gpu_stages import WARM_UP
+from d2sd.bench.gpu_stages import median_times, verify
 from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
-from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
-from d2sd.tree.tree import TokenTree, path_tree
+from d2sd.tree.tree import path_tree
 
 TREES = (4, 8, 16, 24)  # nodes
-
-
-def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Returns the median time of each function. The functions take turns, so that a disturbance affects all of them."""
-    times: list[list[float]] = [[] for _ in works]
-    for turn in range(WARM_UP + repeats):
-        for work, taken in zip(works, times, strict=True):
-            began = time.perf_counter()
-            work()
-            if turn >= WARM_UP:
-                taken.append(time.perf_counter() - began)
-    return [median(taken) for taken in times]
 
 
 def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
@@ -71,29 +56,19 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     cases: list[tuple[str, PackedLayers, int, Callable[[], object]]] = []
     for nodes in (1, *TREES):
         name = "plain step" if nodes == 1 else f"tree of {nodes}"
-        cases.append((name, packed, nodes, partial(_verify, verifier, path_tree(nodes))))
+        cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
     draft = partial(drafter.draft, 1, [()], size, 1)
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
+    counts = operations({name: work for name, _, _, work in cases})
     rows: list[dict[str, Any]] = []
     for name, layers, count, work in cases:
         head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
-        pass_, floor = alternating([work, partial(_multiply, layers.products(count), target, head)], repeats)
-        rows.append(
-            {
-                "pass": name,
-                "ms": 1e3 * pass_,
-                "floor_ms": 1e3 * floor,
-                "ratio": pass_ / floor,
-                "layers": len(layers.layers),
-            }
+        pass_, floor = median_times(
+            [work, partial(_multiply, layers.products(count), target, head)], repeats, target.device
         )
-    counted = operations({name: work for name, _, _, work in cases})
-    return [{**row, "operations": counted[row["pass"]]} for row in rows]
-
-
-def _verify(verifier: Verifier, tree: TokenTree) -> list[int]:
-    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
-    return chosen
+        times = {"ms": 1e3 * pass_, "floor_ms": 1e3 * floor, "ratio": pass_ / floor}
+        rows.append({"pass": name, **times, "layers": len(layers.layers), "operations": counts[name]})
+    return rows
 
 
 def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerF
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
+from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
@@ -39,18 +41,19 @@ PROFILED = 4  # steps
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
-def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Returns the median time of ``work``."""
+def median_times(works: Sequence[Callable[[], object]], repeats: int, device: torch.device) -> list[float]:
+    """Returns the median seconds of each function. The functions take turns, so that a disturbance affects all of them."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
-    times = []
+    times: list[list[float]] = [[] for _ in works]
     for turn in range(WARM_UP + repeats):
-        wait(device)
-        began = time.perf_counter()
-        work()
-        wait(device)
-        if turn >= WARM_UP:
-            times.append(time.perf_counter() - began)
-    return median(times)
+        for work, measured in zip(works, times, strict=True):
+            wait(device)
+            began = time.perf_counter()
+            work()
+            wait(device)
+            if turn >= WARM_UP:
+                measured.append(time.perf_counter() - began)
+    return list(map(median, times))
 
 
 def bandwidth(device: torch.device, repeats: int) -> float:
@@ -63,7 +66,13 @@ def bandwidth(device: torch.device, repeats: int) -> float:
         for _ in range(COPIES):
             target.copy_(source)
 
-    return 2 * COPIES * count / seconds(copies, device, repeats)
+    return 2 * COPIES * count / median_times([copies], repeats, device)[0]
+
+
+def verify(verifier: Verifier, tree: TokenTree) -> list[int]:
+    """Verifies a tree and returns the target's choices."""
+    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
+    return chosen
 
 
 def weight_bytes(module: nn.Module) -> int:
@@ -128,8 +137,7 @@ class Bench:
 
     def verify(self, tree: TokenTree) -> float:
         """Returns the seconds of verifying a tree, including the choice of tokens."""
-        verifier = self.run.verifier
-        return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
+        return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
 
     def cycle(self) -> dict[str, Any]:
         """Returns medians over cycles: seconds of each stage and of the whole cycle, and number of nodes in its tree."""

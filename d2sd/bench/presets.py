@@ -94,44 +94,26 @@ PRESETS: dict[str, Preset] = {
 # Cost-aware settings against plain decoding and against the best fixed setting of every domain.
 
 
-def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Returns one entry per cost-aware setting and domain. by_domain: rows of ``d2sd.bench.report.summarise``."""
-    entries = []
-    for domain, rows in by_domain.items():
-        settings = [row for row in rows if row["config"] is not None]  # not the baselines
-        fixed = [row for row in settings if not row["config"]["cost_aware"]]
-        for row in (row for row in settings if row["config"]["cost_aware"]):
+def cost_aware_table(by_domain: dict[str, list[dict[str, Any]]]) -> Table:
+    """Returns a table with a row for each cost-aware setting and domain. The last row of each setting has its lowest ratios.
+
+    by_domain: rows of ``d2sd.bench.report.summarise``.
+    """
+    table: list[tuple[str, ...]] = []
+    # without baselines, which have no config
+    settings = {domain: [row for row in rows if row["config"]] for domain, rows in by_domain.items()}
+    for label in dict.fromkeys(r["label"] for rows in settings.values() for r in rows if r["config"]["cost_aware"]):
+        ratios: list[tuple[float | None, float | None]] = []
+        for domain, rows in settings.items():
+            row = next(r for r in rows if r["label"] == label)
             alike = row["method"], FIXED_ALIKE.get(row["method"])
-            best = max(
-                (other for other in fixed if other["method"] in alike),
-                key=lambda other: other["tokens_per_second"],
-                default=None,
-            )
-            entries.append(
-                {
-                    "label": row["label"],
-                    "domain": domain,
-                    "over_plain": row["speedup"],
-                    "over_best": best and row["tokens_per_second"] / best["tokens_per_second"],
-                    "best": best and best["label"],
-                    "mean_acceptance_length": row["mean_acceptance_length"],
-                    "best_mean_acceptance_length": best and best["mean_acceptance_length"],
-                }
-            )
-    return entries
-
-
-def cost_aware_table(entries: list[dict[str, Any]]) -> Table:
-    """Returns the table of ``cost_aware_ratios``. The last row of each setting has its lowest ratios."""
+            fixed = [r for r in rows if r["method"] in alike and not r["config"]["cost_aware"]]
+            best = max(fixed, key=lambda r: r["tokens_per_second"], default=None)
+            ratios.append((row["speedup"], row["tokens_per_second"] / best["tokens_per_second"] if best else None))
+            alphas = row["mean_acceptance_length"], best["mean_acceptance_length"] if best else None
+            name = best["label"] if best else "–"
+            table.append((label, domain, *map(decimal, ratios[-1]), name, *map(decimal, alphas)))
+        lowest = (min((r for r in column if r is not None), default=None) for column in zip(*ratios, strict=True))
+        table.append((label, "worst", *map(decimal, lowest), "", "", ""))
     head = ("cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "α of best fixed")
-    ratios = ("over_plain", "over_best")
-    rows: list[tuple[str, ...]] = []
-    for label in dict.fromkeys(entry["label"] for entry in entries):
-        by_domain = [entry for entry in entries if entry["label"] == label]
-        for entry in by_domain:
-            alphas = entry["mean_acceptance_length"], entry["best_mean_acceptance_length"]
-            figures = (decimal(entry[ratio]) for ratio in ratios)
-            rows.append((label, entry["domain"], *figures, entry["best"] or "–", *map(decimal, alphas)))
-        lowest = (min((e[ratio] for e in by_domain if e[ratio] is not None), default=None) for ratio in ratios)
-        rows.append((label, "worst", *map(decimal, lowest), "", "", ""))
-    return Table(head, tuple(rows))
+    return Table(head, tuple(table))

@@ -56,10 +56,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     if is_data_set(source):
         return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
-    prompts = []
-    for number, line in utf8_lines(path):
-        if line.strip():
-            prompts.append(_prompt(line, f"{path.name}, line {number}"))
+    prompts = [_prompt(line, f"{path.name}, line {number}") for number, line in utf8_lines(path) if line.strip()]
     if not prompts:
         raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from d2sd.bench.presets import COST_AWARE_NOTE, PRESETS, cost_aware_ratios, cost_aware_table
+from d2sd.bench.presets import COST_AWARE_NOTE, PRESETS, cost_aware_table
 from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import BenchRun, Entry
 from d2sd.calibration.resampling import Resampler
@@ -170,8 +170,9 @@ def body(result: dict[str, Any], by_domain: bool) -> str:
     parts = [table(result["rows"]).markdown()]
     if by_domain:
         parts += [f"{markdown_text(name)}\n\n{table(rows).markdown()}" for name, rows in result["by_domain"].items()]
-    if ratios := cost_aware_ratios(result["by_domain"]):
-        parts += [cost_aware_table(ratios).markdown(), COST_AWARE_NOTE]
+    cost_aware = cost_aware_table(result["by_domain"])
+    if cost_aware.rows:
+        parts += [cost_aware.markdown(), COST_AWARE_NOTE]
     if name := result["preset"]:
         preset = PRESETS[name]
         parts += [f"Measured here, speedup / α ({name}: {preset.sentence})", table_by_domain(result).markdown()]
@@ -201,7 +202,7 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 def page(result: dict[str, Any]) -> str:
     """Returns the report as one HTML file: charts, all numbers, and their provenance."""
-    from d2sd.figures.measured import bench_panels
+    from d2sd.figures.intervals import bench_panels
     from d2sd.figures.report import report_page
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}

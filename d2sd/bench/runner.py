@@ -57,7 +57,7 @@ class Entry:
     run: Callable[[Sequence[int]], BenchRun] = field(kw_only=True)
 
 
-def entry(engine: Engine, setting: BenchSetting) -> Entry:
+def make_entry(engine: Engine, setting: BenchSetting) -> Entry:
     config = setting.config
 
     def run(ids: Sequence[int]) -> BenchRun:
@@ -89,15 +89,15 @@ def run_bench(
     ``prompts`` are (number, prompt, token ids). In every repeat, the entries run in another random order (with a fixed seed), so that
     no entry always follows the same other entry. ``progress`` is called after every run, ``run_count`` times in total.
     """
-    for c in entries if prompts else ():
-        c.run(prompts[0][2])
+    for entry in entries if prompts else ():
+        entry.run(prompts[0][2])
         progress()
     order = random.Random(0)
     for number, prompt, ids in prompts:
-        measured: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
+        measured: dict[str, list[BenchRun]] = {entry.label: [] for entry in entries}
         for _ in range(repeats):
-            for c in order.sample(entries, len(entries)):
-                measured[c.label].append(c.run(ids))
+            for entry in order.sample(entries, len(entries)):
+                measured[entry.label].append(entry.run(ids))
                 progress()
         yield [
             replace(_median(runs), label=label, prompt=number, domain=prompt.domain) for label, runs in measured.items()

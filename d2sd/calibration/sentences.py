@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -78,18 +79,14 @@ def _unsure(report: Report) -> Sentence:
 
 
 def _verdict(report: Report) -> Sentence:
-    where = (
-        f"{count(report.positions, 'node' if report.of_paths else 'scored position')} from {count(report.runs, 'run')}"
-    )
-    assert report.confidence is not None
-    assert report.accepted is not None
-    assert report.ece.value is not None
+    positions = count(report.positions, "node" if report.of_paths else "scored position")
+    where = f"{positions} from {count(report.runs, 'run')}"
     means = f"mean confidence {percent(report.confidence)}, accepted {percent(report.accepted)}"
     if report.positions < MIN_POSITIONS:
         return Sentence(
             "few", f"Too little data for a verdict: {where}; at least {MIN_POSITIONS} are needed. So far: {means}."
         )
-    gap, ece, chance = report.gap, report.ece.value, report.chance or 0.0
+    gap, ece, chance = report.gap, report.ece.value or 0.0, report.chance or 0.0
     off = f"ECE {with_interval(report.ece, digits)}, expected by chance {digits(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
@@ -109,36 +106,35 @@ def gap_words(gap: float) -> tuple[str, Tone]:
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
     """Yields one sentence per group of adjacent bins that are clearly over- or under-confident, and one about small bins."""
 
-    def side(place: int) -> str:
-        b = report.uniform[place]
+    def kind(b: Bin) -> str:
         if b.count < MIN_IN_BIN:
             return "few" if b.count else "empty"
         low, high = wilson(b.accepted, b.count, CLEAR)
         return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
 
-    runs = [(kind, tuple(places)) for kind, places in groupby(range(len(report.uniform)), key=side)]
+    ranges = defaultdict[str, list[list[tuple[int, Bin]]]](list)
+    for name, adjacent in groupby(enumerate(report.uniform), key=lambda place: kind(place[1])):
+        ranges[name].append(list(adjacent))
     tones: dict[str, Tone] = {"over": "bad", "under": "mixed"}
     for word, tone in tones.items():
-        for places in (p for kind, p in runs if kind == word):
-            bins = [report.uniform[p] for p in places]
-            n = sum(b.count for b in bins)
-            says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
-            text = f"{word.capitalize()}-confident at confidences of {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n} positions."
-            yield Sentence(tone, text, "uniform", places)
-    clear = [p for kind, p in runs if kind in ("over", "under")]
-    fine = [p for kind, p in runs if kind == "fine"]
+        for places in ranges[word]:
+            n = sum(b.count for _, b in places)
+            confidence = sum(b.confidence * b.count for _, b in places) / n
+            accepted = sum(b.accepted * b.count for _, b in places) / n
+            text = f"{word.capitalize()}-confident at confidences of {_span(places)}: mean confidence {percent(confidence)}, accepted {percent(accepted)} of {n} positions."
+            yield Sentence(tone, text, "uniform", tuple(place for place, _ in places))
+    clear, fine, few = ranges["over"] + ranges["under"], ranges["fine"], ranges["few"]
     if fine and not clear and verdict.tone == "good":
         yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly over- or under-confident.")
-    few = [p for kind, p in runs if kind == "few"]
     if few and not fine and not clear:
         yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet, so single bins cannot be judged.")
     elif few:
-        spans = listed([_span([report.uniform[p] for p in places]) for places in few])
+        spans = listed(list(map(_span, few)))
         yield Sentence("few", f"Too few positions at confidences of {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
-def _span(bins: list[Bin]) -> str:
-    return f"{bins[0].left:.1f}–{bins[-1].right:.1f}"
+def _span(places: Sequence[tuple[int, Bin]]) -> str:
+    return f"{places[0][1].left:.1f}–{places[-1][1].right:.1f}"
 
 
 def _boundary(report: Report) -> Iterator[Sentence]:
@@ -149,11 +145,9 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         return
     if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
         k, steps, chance = ranks.num_branches or max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
-        named = f"the {k} re-drafted prefixes"
-        hits, what = (
-            ranks.used,
-            named if ranks.num_branches else f"the re-drafted prefixes ({ranks.mean_used:.1f} a step)",
-        )
+        hits, what = ranks.used, f"the {k} re-drafted prefixes"
+        if not ranks.num_branches:
+            what = f"the re-drafted prefixes ({ranks.mean_used:.1f} a step)"
     else:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
@@ -177,9 +171,9 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
-    shown = [f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES]]
-    more = [] if len(advice.temperatures) <= SHOWN_TEMPERATURES else ["…"]
-    name = f"Softmax temperatures by position ({', '.join(shown + more)})"
+    shown = ", ".join(f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES])
+    more = ", …" if len(advice.temperatures) > SHOWN_TEMPERATURES else ""
+    name = f"Softmax temperatures by position ({shown}{more})"
     text = (
         f"{name} {'improve' if helps else 'do not clearly improve'} the calibration. They were fitted on one half of the data. On the "
         f"other half, they change the ECE from {digits(advice.error_before)} to {digits(advice.error_after)}. This is the ECE of the "
@@ -196,10 +190,8 @@ def _head(report: Report) -> Iterator[Sentence]:
     head = report.head
     if head is None or head.head.value is None:
         return
-    if not head.difference.excludes_zero:
-        verdict = "no clear difference"
-    else:
-        verdict = f"the {'head' if (head.difference.value or 0.0) < 0 else 'softmax'} is better"
+    better = "head" if (head.difference.value or 0.0) < 0 else "softmax"
+    verdict = f"the {better} is better" if head.difference.excludes_zero else "no clear difference"
     yield Sentence(
         "note",
         f"ECE of the trained confidence head: {with_interval(head.head, digits)}; of the softmax: "
@@ -212,17 +204,19 @@ def _gains(report: Report) -> Iterator[Sentence]:
     if not redrafts or report.steps < MIN_STEPS:
         return
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
-    last = redrafts[-1]
+    last, last_tokens = redrafts[-1], redrafts[-1].tokens.value or 0.0
     text = f"Re-drafts add {total:.2f} of the {alpha:.2f} tokens per step"
     if total < 0.005:  # displayed as 0.00
         text += ", so the first draft alone does as well with fewer nodes"
     elif len(redrafts) > 1:
-        text += f"; the last one, number {last.branch}, adds {last.tokens.value or 0:.2f} tokens for {last.nodes:.1f} verified nodes"
+        text += (
+            f"; the last one, number {last.branch}, adds {last_tokens:.2f} tokens for {last.nodes:.1f} verified nodes"
+        )
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
-        if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
-            text += ". Its share of the nodes is more than twice its share of the tokens, so "
+        if 2 * last_tokens / max(alpha, 1e-9) < last.nodes / nodes:
             text += (
-                f"a K below {len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
+                ". Its share of the nodes is more than twice its share of the tokens, so a K below "
+                f"{len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
             )
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
@@ -350,18 +344,18 @@ def finding(
         title = f"{one} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
     else:
         title = f"{one} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
-    own, others = paces[ahead], paces[1 - ahead]
-    if doubt or own is None or others is None:
+    pace, other_pace = paces[ahead], paces[1 - ahead]
+    if doubt or pace is None or other_pace is None:
         return title, doubt
     rates = [COMPARED["speed"].write(side.value) for side in (figures["speed"].a, figures["speed"].b)]
     said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
-    takes = f"a step takes {own:.1f} ms instead of {others:.1f}"
+    takes = f"a step takes {pace:.1f} ms instead of {other_pace:.1f}"
     if not tokens.excludes_zero:
         more = f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
     elif not speed.excludes_zero:
-        more = f"{'But' if own > others else 'And'} {takes}: no clear difference in time."
+        more = f"{'But' if pace > other_pace else 'And'} {takes}: no clear difference in time."
     elif faster == ahead:
-        more = f"It is also faster: {said}{f', although {takes}' if own > others else ''}."
+        more = f"It is also faster: {said}{f', although {takes}' if pace > other_pace else ''}."
     else:
         more = f"But {takes}, so it is slower: {rates[ahead]} tokens a second instead of {rates[faster]}."
     return title, more

@@ -33,7 +33,7 @@ from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON,
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import collect, entry, run_bench, run_count
+from d2sd.bench.runner import collect, make_entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
@@ -147,7 +147,7 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
     engine, prompts = prepare_engine(arguments, base)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    entries = [entry(engine, s) for s in settings]
+    entries = [make_entry(engine, setting) for setting in settings]
     if arguments.baselines:
         names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
@@ -203,7 +203,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
             raise InputError(reasons[0] if reasons else none)
     seeds = {"decoding": base.seed}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
-    plain, *others = [entry(engine, s) for s in settings]
+    plain, *others = [make_entry(engine, setting) for setting in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
@@ -215,7 +215,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
         results, stopped = collect(run_check(plain, entries, numbered, twin, exact, bar.update))
     if not results:
         raise KeyboardInterrupt
-    rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
+    rows = tally(results, [entry.label for entry in entries], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
         "model": engine.models.name, "prompts_asked": len(prompts),

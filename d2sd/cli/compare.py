@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _page(a: RunStatistics, b: RunStatistics, said: Sequence[str], found: Comparison) -> str:
-    from d2sd.figures.comparison import differences_panel
+    from d2sd.figures.intervals import differences_panel
     from d2sd.figures.report import report_page, settings
 
     title = f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)"

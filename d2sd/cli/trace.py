@@ -168,23 +168,25 @@ def _stats(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(figures)
         return
-    hits, repaired = (figures[f] for f in ("boundary_hit_rate", "repaired_rate"))
-    spent = sum(figures["stage_seconds"].values())
-    print(f"method                   {escaped(figures['method'])}")
-    print(f"steps                    {figures['steps']}")
-    proposers = ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
-    print(f"tokens                   {figures['tokens']}  {proposers}")
-    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
-    speed = f"{figures['tokens_per_second']:.1f}" if figures["seconds"] else "–"
-    print(f"tokens per second        {speed}")
-    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
-    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
-    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
-    print(f"tokens per re-draft      {decimal(figures['tokens_per_redraft'])}")
-    for stage, seconds in figures["stage_seconds"].items() if spent else ():
-        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent:.0%}")
+    hits, repaired, stages = (figures[name] for name in ("boundary_hit_rate", "repaired_rate", "stage_seconds"))
+    proposers = ", ".join(f"{proposer} {number}" for proposer, number in figures["tokens_by_proposer"].items())
     depths = (f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
-    print(f"accepted by depth        {', '.join(depths) or '–'}")
+    whole = sum(stages.values())
+    lines = {
+        "method": escaped(figures["method"]),
+        "steps": figures["steps"],
+        "tokens": f"{figures['tokens']}  {proposers}",
+        "mean acceptance length": f"{figures['mean_acceptance_length']:.2f}",
+        "tokens per second": f"{figures['tokens_per_second']:.1f}" if figures["seconds"] else "–",
+        "nodes per step": f"{figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)",
+        "boundary among prefixes": "–" if hits is None else f"{hits:.1%}",
+        "repaired": "–" if repaired is None else f"{repaired:.1%}",
+        "tokens per re-draft": decimal(figures["tokens_per_redraft"]),
+        **{stage.replace("_", " "): f"{time:.3f} s  {time / whole:.0%}" for stage, time in stages.items() if whole},
+        "accepted by depth": ", ".join(depths) or "–",
+    }
+    for name, text in lines.items():
+        print(f"{name:<24} {text}")
 
 
 def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
@@ -231,8 +233,7 @@ def _import(arguments: argparse.Namespace) -> None:
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
-    found = import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad)
-    written = _write_found(found, out, arguments)
+    written = _write(import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad), out, arguments)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
     if arguments.output and not written:
@@ -244,45 +245,41 @@ def _record(arguments: argparse.Namespace) -> None:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    found = (
-        complete(server, arguments.engine, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts
-    )
-    _write_found(found, Path(arguments.output), arguments)
+    replies = (complete(server, arguments.engine, prompt.text, arguments.max_new_tokens) for prompt in prompts)
+    _write((reply.result(texts) for reply in replies), Path(arguments.output), arguments)
 
 
-def _write_found(found: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
+def _write(requests: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
     """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
     rows: list[Figures] = []
-    counted, missing = Counter[str](), Counter[str]()
+    counts, missing = Counter({"steps": 0, "tokens": 0}), Counter[str]()
 
     def traces() -> Iterator[Trace]:
-        for one in found:
-            if isinstance(one, Figures):
-                rows.append(one)
+        checked = False
+        for request in requests:
+            if isinstance(request, Figures):
+                rows.append(request)
                 continue
-            if not counted:  # check the output only now: a log with only totals writes no file
+            if not checked:  # check the output only now: a log with only totals writes no file
                 check_output(arguments, out)
-            counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
-            missing.update(one.missing)
-            yield one
+                checked = True
+            counts.update({"steps": len(request.steps), "tokens": len(request.token_ids)})
+            missing.update(request.missing)
+            yield request
 
     written = write_traces(out, traces())
-    result = {
-        "traces": written,
-        "file": str(out) if written else None,
-        **{what: counted[what] for what in ("steps", "tokens")},
-        "missing": [what for what in MISSING if missing[what]],
-        "totals": [row.to_dict() for row in rows],
-    }
     if arguments.json:
-        print_json(result)
+        lacks = [what for what in MISSING if missing[what]]
+        totals = [row.to_dict() for row in rows]
+        file = str(out) if written else None
+        print_json({"traces": written, "file": file, **counts, "missing": lacks, "totals": totals})
         return written
     if written:
-        lacks = not_logged(missing)
-        print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
+        lacking = not_logged(missing)
+        print(f"{out}: {written} runs, {counts['steps']} steps, {counts['tokens']} tokens{lacking and f'; {lacking}'}")
     for row in rows[:MAX_ROWS]:
-        counts = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
-        print(f"{row}{counts}")
+        accepted = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
+        print(f"{row}{accepted}")
     if len(rows) > MAX_ROWS:
         print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
     if len(rows) > 1:

@@ -320,7 +320,7 @@ def _show(
     origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, arguments.argv))}", "Versions": VERSIONS}
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
     if arguments.html:
-        from d2sd.figures.measured import replay_panels
+        from d2sd.figures.intervals import replay_panels
         from d2sd.figures.report import report_page, settings
 
         facts = [("Origin of the figures", Table(("", ""), tuple(origin.items())))]

@@ -40,6 +40,7 @@ from d2sd.figures.style import (
     fill,
     hover_texts,
     places_axis,
+    rows_axis,
     safe,
     scatter,
     share_axis,
@@ -102,7 +103,7 @@ def matrix_panel(matrix: Matrix) -> Panel:
         plot_bgcolor=COLOURS["sunken"],
         shapes=diagonal,
         xaxis=places_axis(ticks, "predicted", side="top", tickangle=0),
-        yaxis=places_axis(ticks, "actual", range=[len(outcomes) - 0.5, -0.5]),
+        yaxis=rows_axis(ticks, "actual"),
     )
     return Panel(
         "matrix",
@@ -245,7 +246,7 @@ def gains_panel(gains: Gains) -> Panel:
         xaxis2=axis(
             "nodes a step, share wasted", domain=[0.58, 1], anchor="y", range=[0, most * 1.9], showgrid=False, nticks=4
         ),
-        yaxis=places_axis([*names, "target’s own"], range=[last + 0.5, -0.5]),
+        yaxis=rows_axis([*names, "target’s own"]),
     )
     return Panel(
         "gains",
@@ -304,7 +305,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
         height=120 + ROW * len(groups),
         margin={"l": 30, "r": 16, "t": 28, "b": 56},
         xaxis=share_axis(),
-        yaxis=places_axis([safe(g.name, 24) for g in groups], range=[len(groups) - 0.5, -0.5]),
+        yaxis=rows_axis([safe(g.name, 24) for g in groups]),
     )
     return Panel(
         "domain",

@@ -142,6 +142,11 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
+def rows_axis(names: list[str], title: str = "") -> dict[str, Any]:
+    """Returns a vertical axis with a row for every name, the first at the top."""
+    return places_axis(names, title, range=[max(1, len(names)) - 0.5, -0.5])
+
+
 def values_of(figures: Iterable[Estimate]) -> list[float]:
     """Returns the values of estimates, with 0 for unknown values."""
     return [figure.value or 0.0 for figure in figures]

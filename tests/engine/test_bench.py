@@ -17,7 +17,7 @@ from d2sd.bench.lossless import (
     tally,
     teacher_forced,
 )
-from d2sd.bench.runner import entry
+from d2sd.bench.runner import make_entry
 from d2sd.bench.settings import make_setting, runnable
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION
@@ -36,7 +36,7 @@ def prompts(engine):
 
 
 def plain(engine, base=BASE):
-    return entry(engine, make_setting(engine.resolve(base), {}))
+    return make_entry(engine, make_setting(engine.resolve(base), {}))
 
 
 def test_stock_twin_shares_weights_without_changing_target(engine, twin):

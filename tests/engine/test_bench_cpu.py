@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from d2sd.__main__ import main
-from d2sd.bench.cpu_passes import alternating, operations
+from d2sd.bench.cpu_passes import operations
+from d2sd.bench.gpu_stages import median_times
 
 MOST_PER_LAYER = 30
 
@@ -45,9 +46,9 @@ def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):
     assert sentence in capsys.readouterr().err
 
 
-def test_alternating_interleaves_functions():
+def test_median_times_interleave_functions():
     turns = []
-    times = alternating([lambda: turns.append("a"), lambda: turns.append("b")], 2)
+    times = median_times([lambda: turns.append("a"), lambda: turns.append("b")], 2, torch.device("cpu"))
     assert turns == ["a", "b"] * (len(turns) // 2)
     assert len(times) == 2
 

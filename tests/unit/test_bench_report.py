@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from d2sd.bench.presets import cost_aware_ratios, cost_aware_table
+from d2sd.bench.presets import cost_aware_table
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import interval, page, remarks, summarise, table
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
@@ -131,7 +131,7 @@ def test_bench_report_escapes_labels():
     assert tick == "&lt;script&gt;&amp;&#36;{x}"
 
 
-def test_cost_aware_ratios_against_plain_and_best_fixed():
+def test_cost_aware_table_compares_with_plain_and_best_fixed():
     def row(label, method, rate, cost_aware=False, speedup=None):
         config = {"cost_aware": cost_aware}
         return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,
@@ -143,7 +143,7 @@ def test_cost_aware_ratios_against_plain_and_best_fixed():
         "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
                  row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
     }  # fmt: skip
-    easy, hard = cost_aware_ratios(domains)
-    assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
-    assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # dflash is D²SD with K = 0
-    assert cost_aware_table([easy, hard]).rows[-1][1:4] == ("worst", "0.99", "0.90")
+    easy, hard, worst = (row[1:5] for row in cost_aware_table(domains).rows)
+    assert easy == ("easy", "1.80", "0.90", "d2sd:K=4")
+    assert hard == ("hard", "0.99", "1.10", "dflash")  # dflash is D²SD with K = 0
+    assert worst == ("worst", "0.99", "0.90", "")

@@ -14,7 +14,7 @@ from d2sd.calibration.comparison import Side, compare
 from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.steps import tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.comparison import differences_panel
+from d2sd.figures.intervals import differences_panel
 from d2sd.figures.report import report_page, settings
 from d2sd.figures.style import COLOURS, safe
 from d2sd.trace.trace import load_trace

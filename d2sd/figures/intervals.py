@@ -1,4 +1,4 @@
-"""Figures of the rows of a benchmark, or of drafters that were replayed over the same texts."""
+"""Figures of values with intervals: a benchmark, drafters replayed over the same texts, and the differences between two sets of runs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from d2sd.calibration import Estimate
+from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.replays import DrafterFigures
-from d2sd.calibration.text import Table, Write, decimal, percent, signed_decimal, with_interval
-from d2sd.figures.style import INK, ROW, Panel, axis, draw, hover_texts, places_axis, safe, scatter, values_of, whiskers
+from d2sd.calibration.sentences import COMPARED, difference_words
+from d2sd.calibration.text import Columns, Table, Write, decimal, percent, signed_decimal, with_interval
+from d2sd.figures.style import (
+    EDGE,
+    INK,
+    PANEL,
+    ROW,
+    Panel,
+    axis,
+    draw,
+    hover_texts,
+    rows_axis,
+    safe,
+    scatter,
+    values_of,
+    vertical,
+    whiskers,
+)
+
+NO_INTERVALS = "There are too few steps for intervals. The table has the values."
 
 
 def bench_panels(rows: Sequence[Mapping[str, Any]]) -> Iterator[Panel]:
@@ -40,9 +59,9 @@ def replay_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None]) -
     over = " over training" if places else ""
     question = "How many tokens does a step commit? Lines: 95% interval."
     yield _measured("alpha", f"α{over}", question, "tokens per step", names, alphas, decimal, places)
-    title, unit = f"Difference of α from {base}{over}", "tokens per step"
+    title = f"Difference of α from {base}{over}"
     question = "Is the difference larger than expected by chance? Lines: simultaneous 95% intervals."
-    yield _measured("difference", title, question, unit, names, differences, signed_decimal, places)
+    yield _measured("difference", title, question, "tokens per step", names, differences, signed_decimal, places)
     question = "In what share of all steps is the first drafted token accepted? Lines: 95% interval."
     yield _measured("first-position", f"First position{over}", question, "accepted", names, shares, percent, places)
 
@@ -71,6 +90,57 @@ def _measured(
             height=130 + ROW * len(names),
             margin={"l": 44, "r": 12, "t": 12, "b": 44},
             xaxis=axis(unit, rangemode="tozero", tickformat=tickformat),
-            yaxis=places_axis([safe(name) for name in names], range=[len(names) - 0.5, -0.5]),
+            yaxis=rows_axis([safe(name) for name in names]),
         )
     return Panel(id, title, question, figure, table)
+
+
+def differences_panel(found: Comparison) -> Panel:
+    """Returns the figure of a comparison with its table. Every difference B − A that has an interval is drawn on a separate scale;
+    dots of clear differences are filled.
+
+    found: result of ``d2sd.calibration.report.compare_runs``.
+    """
+    columns: Columns[Difference] = {
+        "": lambda d: COMPARED[d.name].label,
+        "n of A": lambda d: f"{d.count_a}",
+        "n of B": lambda d: f"{d.count_b}",
+        "A": lambda d: with_interval(d.a, COMPARED[d.name].write),
+        "B": lambda d: with_interval(d.b, COMPARED[d.name].write),
+        "B compared with A (95% confidence for all rows together)": difference_words,
+    }
+    drawn = [d for d in found.figures if d.difference.low is not None]
+    scaled = [_scaled(d.difference) for d in drawn]
+    colours = [INK if d.difference.excludes_zero else PANEL for d in drawn]
+    dots = scatter(
+        "markers",
+        values_of(scaled),
+        list(range(len(drawn))),
+        hover_texts(Table.of(columns, drawn)),
+        marker={"size": 8, "color": colours, "line": {"color": INK, "width": 1.5}},
+        **whiskers(scaled, "x", width=5),
+    )
+    few = {"text": NO_INTERVALS, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False}
+    figure = draw(
+        [dots],
+        height=120 + ROW * max(1, len(drawn)),
+        margin={"l": 30, "r": 12, "t": 28, "b": 60},
+        shapes=[vertical(0, EDGE, layer="below")],
+        annotations=[] if drawn else [few],
+        xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),
+        yaxis=rows_axis([COMPARED[d.name].label for d in drawn]),
+    )
+    return Panel(
+        "differences",
+        "B − A",
+        "The differences with their intervals. Every row has a separate scale. A difference is clear if its interval excludes 0.",
+        figure,
+        Table.of(columns, found.figures),
+    )
+
+
+def _scaled(figure: Estimate) -> Estimate:
+    """Returns a difference, scaled so that the interval's end farther from 0 is at 1 or -1."""
+    value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
+    reach = max(abs(low), abs(high), 1e-9)
+    return Estimate(value / reach, low / reach, high / reach)
