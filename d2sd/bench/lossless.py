@@ -111,16 +111,16 @@ def grid(
 def run_check(
     plain: Entry,
     entries: Sequence[Entry],
-    prompts: Sequence[tuple[int, Sequence[int]]],
+    prompts: Sequence[Sequence[int]],
     twin: Any,
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields for every (number, token ids) of ``prompts`` one result per entry, which compares the entry with ``plain``.
+    """Yields, for the token ids of every prompt, one result per entry, which compares the entry with ``plain``.
 
     ``twin`` is the stock model for teacher forcing. If ``exact``, shortfalls are not measured.
     """
-    for number, ids in prompts:
+    for number, ids in enumerate(prompts):
         expected = plain.run(ids).token_ids
         results = []
         for entry in entries:

@@ -80,20 +80,20 @@ def make_entry(engine: Engine, setting: BenchSetting) -> Entry:
 
 def run_bench(
     entries: Sequence[Entry],
-    prompts: Sequence[tuple[int, Prompt, Sequence[int]]],
+    prompts: Sequence[tuple[Prompt, Sequence[int]]],
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[BenchRun]]:
     """Runs every entry once to warm up; then yields for each prompt one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). In every repeat, the entries run in another random order (with a fixed seed), so that
+    ``prompts`` are prompts with their token ids. In every repeat, the entries run in another random order (with a fixed seed), so that
     no entry always follows the same other entry. ``progress`` is called after every run, ``run_count`` times in total.
     """
     for entry in entries if prompts else ():
-        entry.run(prompts[0][2])
+        entry.run(prompts[0][1])
         progress()
     order = random.Random(0)
-    for number, prompt, ids in prompts:
+    for number, (prompt, ids) in enumerate(prompts):
         measured: dict[str, list[BenchRun]] = {entry.label: [] for entry in entries}
         for _ in range(repeats):
             for entry in order.sample(entries, len(entries)):

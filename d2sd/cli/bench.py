@@ -154,9 +154,8 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
-    numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)]
     with progress(total=run_count(len(entries), len(prompts), arguments.repeats), desc="bench", unit="run") as bar:
-        runs, stopped = collect(run_bench(entries, numbered, arguments.repeats, bar.update))
+        runs, stopped = collect(run_bench(entries, prompts, arguments.repeats, bar.update))
     if not runs:
         raise KeyboardInterrupt
     about = {
@@ -181,6 +180,12 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
         print_json(result)
     else:
         print(printable(text))
+
+
+def _write(folder: Path | None, stem: str, result: dict[str, Any], text: str) -> None:
+    """Writes the result as JSON and as Markdown. folder: None to write nothing."""
+    if folder:
+        write_files(folder, {f"{stem}.json": to_json(result), f"{stem}.md": f"{text}\n"})
 
 
 # ``bench --check-lossless``: compares every method under many settings with plain greedy decoding.
@@ -210,9 +215,8 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
     exact = numbers in ("float32", "mixed")
     # with mixed weights, transformers' own model may write another text, so this model is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
-    numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
     with progress(total=len(entries) * len(prompts), desc="lossless", unit="run") as bar:
-        results, stopped = collect(run_check(plain, entries, numbered, twin, exact, bar.update))
+        results, stopped = collect(run_check(plain, entries, [ids for _, ids in prompts], twin, exact, bar.update))
     if not results:
         raise KeyboardInterrupt
     rows = tally(results, [entry.label for entry in entries], None if exact else arguments.margin)
@@ -224,9 +228,7 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
         "rows": rows, "provenance": origin,
     }  # fmt: skip
     text = _lossless_body(result, engine.texts)
-    if arguments.out:
-        files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
-        write_files(arguments.out, files)
+    _write(arguments.out, "lossless", result, f"{text}\n\n{as_markdown(origin)}")
     _print(result, text, arguments.json)
     return 130 if stopped else 0 if passed else 1
 
@@ -287,7 +289,7 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
     except torch.OutOfMemoryError:
         raise InputError(f"shape {arguments.shape} with {contexts[-1]} tokens does not fit into {device}") from None
     text = _gpu_body(result)
-    write_files(out, {f"{stem}.json": to_json(result), f"{stem}.md": text + "\n"})
+    _write(out, stem, result, text)
     _print(result, text, arguments.json)
     return 0
 
@@ -295,7 +297,8 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 def _measure(
     engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
 ) -> dict[str, Any]:
-    if wait := engine.first_use(engine.resolve(config).backend):
+    resolved, cascade = engine.resolve(config), replace(config, backend="cascade")
+    if wait := engine.first_use(resolved.backend):
         print(wait, file=sys.stderr)
     device, repeats = engine.models.target.device, arguments.repeats
     origin = circumstances(engine.models.target, arguments.argv)
@@ -304,19 +307,20 @@ def _measure(
     kinds = [arguments.layers] if arguments.layers else LAYERS
     cases = [(context, layers) for context in contexts for layers in kinds]
     rows = [context_row(engine, config, c, floors, repeats, layers) for c, layers in progress(cases, desc="contexts")]
-    cascade = [] if engine.resolve(config).backend == "cascade" else [replace(config, backend="cascade")]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)
     return {
         "shape": arguments.shape,
         "weights": "random",
         "method": config.method,
-        "block_size": engine.resolve(config).block_size,
+        "block_size": resolved.block_size,
         "num_branches": config.num_branches,
         "repeats": repeats,
         "rows": rows,
         "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
         "ratios": ratios(rows),
-        "cascade": [context_row(engine, c, n, floors, repeats, kinds[0]) for c in cascade for n in contexts],
+        "cascade": []
+        if resolved.backend == "cascade"
+        else [context_row(engine, cascade, context, floors, repeats, kinds[0]) for context in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats, kinds[0])},
         "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
         "provenance": {**origin, "device": origin["hardware"]["device"]},
@@ -368,8 +372,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
         f"Times after {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the matrix products alone, measured alternately with the pass.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
-    if arguments.out:
-        write_files(arguments.out, {"cpu.json": to_json(result), "cpu.md": text + "\n"})
+    _write(arguments.out, "cpu", result, text)
     _print(result, text, arguments.json)
     return 0
 

@@ -213,5 +213,5 @@ def _hover(words: Sequence[str] | None) -> Trace:
 
 
 def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
-    line = {"color": colour, "width": 1.5, **({} if dash == "solid" else {"dash": dash})}
+    line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -32,7 +32,7 @@ def twin(engine):
 
 @pytest.fixture(scope="module")
 def prompts(engine):
-    return [(n, engine.encode(text, BASE)) for n, text in enumerate(("the cat", "a dog ran to"))]
+    return [engine.encode(text, BASE) for text in ("the cat", "a dog ran to")]
 
 
 def plain(engine, base=BASE):
@@ -52,7 +52,7 @@ def test_baselines_write_the_text_of_plain_decoding(engine, twin, prompts):
     baselines, left_out = make_baselines(engine, twin, list(BASELINES), BASE.max_new_tokens)
     assert [p.label for p in baselines] == [f"transformers {name}" for name in BASELINES]
     assert not left_out
-    for _, ids in prompts:
+    for ids in prompts:
         expected = plain(engine).run(ids)
         for baseline in baselines:
             run = baseline.run(ids)
@@ -130,8 +130,8 @@ def test_shortfalls_are_scaled_by_row_spread():
 
 
 def test_divergence_reports_first_difference_including_text_end(engine, twin, prompts):
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2]) is None
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 3]).position == 1
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2, 3]).position == 2
-    found = divergence(twin, 7, prompts[0][1], [1, 2], [1])
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 2]) is None
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 3]).position == 1
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 2, 3]).position == 2
+    found = divergence(twin, 7, prompts[0], [1, 2], [1])
     assert (found.prompt, found.position, found.expected, found.got, found.gap) == (7, 1, 2, None, None)

@@ -113,18 +113,12 @@ def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
     ]  # fmt: skip
 
 
-def test_replay_refuses_sampled_runs(engine):
-    sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7))
+def test_replay_refuses_sampled_runs_and_runs_of_another_model(engine, recorded):
     with pytest.raises(InputError, match="temperature 0"):
-        Replay(engine, sampled)
-
-
-def test_replay_refuses_run_of_another_model(engine):
-    run = engine.generate("the cat", DecodeConfig("d2sd", 8))
+        Replay(engine, engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7)))
     other = engine.generate("a dog", DecodeConfig("d2sd", 8))
-    mixed = type(run)(run.header, run.prefill, other.steps, other.finished)
     with pytest.raises(InputError, match="was not written greedily by the model"):
-        Replay(engine, mixed)
+        Replay(engine, replace(recorded, steps=other.steps, finished=other.finished))
 
 
 def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):

@@ -36,7 +36,7 @@ def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
         timed("autoregressive", "autoregressive", 12, 12, seconds, calls),
         timed("d2sd:K=2", "d2sd", 12, 4, [s / 2 for s in seconds], calls),
     ]
-    prompts = [(0, Prompt("a", "x"), [1]), (1, Prompt("b", "y"), [2])]
+    prompts = [(Prompt("a", "x"), [1]), (Prompt("b", "y"), [2])]
     runs = [r for batch in run_bench(field, prompts, repeats, lambda: count.append(1)) for r in batch]
     assert len(count) == run_count(2, 2, repeats)
     return field, runs, calls
@@ -60,7 +60,7 @@ def test_run_bench_order_is_reproducible_and_covers_permutations():
     def order():
         calls = []
         field = [timed(label, label, 12, 4, [1.0] * 99, calls) for label in "abc"]
-        list(run_bench(field, [(n, Prompt("p", "x"), [1]) for n in range(20)], 2))
+        list(run_bench(field, [(Prompt("p", "x"), [1])] * 20, 2))
         return calls
 
     calls = order()
