@@ -195,9 +195,9 @@ def context_row(
     captured = counts = None
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
-        taken = bench.cycle()["cycle"]
+        measured = bench.cycle()
         if bench.passes.mode == mode:  # differs if capture failed midway
-            captured, counts = taken, bench.kernels()
+            captured, counts = measured["cycle"], bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
     measured = bench.cycle()
     of_cycle = bench.kernels()
@@ -221,12 +221,12 @@ def context_row(
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns each time with plain layers ÷ the time with fused layers, for contexts that were measured with both."""
-    by = {layers: {row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS}
+    fused, plain = ({row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS)
     names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
     return [
-        {"context": at, **{n: row[n] and by["fused"][at][n] and row[n] / by["fused"][at][n] for n in names}}
-        for at, row in by["plain"].items()
-        if at in by["fused"]
+        {"context": context, **{n: row[n] and fused[context][n] and row[n] / fused[context][n] for n in names}}
+        for context, row in plain.items()
+        if context in fused
     ]
 
 

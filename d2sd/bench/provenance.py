@@ -39,7 +39,7 @@ def provenance(
 
 def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
     """Returns date, command line, commit, versions and hardware of a measurement on this target."""
-    installed = {name: found.version for name in PACKAGES for found in distributions(name=name)}
+    installed = {name: package.version for name in PACKAGES for package in distributions(name=name)}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,

@@ -26,8 +26,11 @@ NOTES = (
 )
 
 
-def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
-    """Returns the runs on prompts for which every entry had a cycle. Raises ``InputError`` if there is no such prompt."""
+def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
+    """Returns the result of a benchmark: ``about``, extended by counts and rows of the runs.
+
+    Only prompts for which every entry had a cycle count. Raises ``InputError`` if there is no such prompt.
+    """
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
     if not counted:
@@ -35,12 +38,6 @@ def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
             "for every prompt, a text ended with prefill, so there is no cycle to count; use --chat for a chat model, or prompts that lead "
             "to longer texts"
         )
-    return counted
-
-
-def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
-    """Returns the result of a benchmark: ``about``, extended by counts and rows of the runs. Raises like ``with_cycles``."""
-    counted = with_cycles(runs)
     domains = sorted({r.domain for r in counted})
     return {
         **about,
@@ -76,7 +73,7 @@ def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed:
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
     row: dict[str, Any] = {
         "label": entry.label,
-        "method": entry.method,
+        "method": entry.config.method if entry.config else entry.label,
         "config": None if entry.config is None else asdict(entry.config),
         "prompts": len(runs),
         "tokens": sum(len(r.token_ids) for r in runs),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TypeVar
 
@@ -52,9 +52,8 @@ class Entry:
     """A setting or baseline: ``run`` maps a prompt's token ids to a ``BenchRun``; ``config`` is None for baselines."""
 
     label: str
-    method: str
+    run: Callable[[Sequence[int]], BenchRun]
     config: DecodeConfig | None = None
-    run: Callable[[Sequence[int]], BenchRun] = field(kw_only=True)
 
 
 def make_entry(engine: Engine, setting: BenchSetting) -> Entry:
@@ -75,7 +74,7 @@ def make_entry(engine: Engine, setting: BenchSetting) -> Entry:
             boundary_hits=(sum(hits), len(hits)),
         )
 
-    return Entry(setting.label, config.method, config, run=run)
+    return Entry(setting.label, run, config)
 
 
 def run_bench(

@@ -308,15 +308,15 @@ class Compared:
 
 def compare_sides(a: RunStatistics, b: RunStatistics, names: Sequence[str], doubt: str = "") -> Compared:
     """Compares two sets of runs. names: names of both sides. doubt: as in ``finding``."""
-    found = compare_runs(a, b)
+    comparison = compare_runs(a, b)
     tables = [side.counted().table for side in (a, b)]
     paces = [1000 * float(t.seconds.sum()) / len(t) if len(t) and t.seconds.sum() else None for t in tables]
-    title, more = finding(found, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
-    return Compared(found, title, more, how_compared(found))
+    title, more = finding(comparison, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
+    return Compared(comparison, title, more, how_compared(comparison))
 
 
 def finding(
-    found: Comparison,
+    comparison: Comparison,
     names: Sequence[str],
     steps: Sequence[int],
     paces: Sequence[float | None],
@@ -330,32 +330,32 @@ def finding(
     same_text: whether both sides wrote the same texts, so that their numbers of steps can be compared.
     doubt: why times are not compared; empty if they are.
     """
-    figures = {d.name: d for d in found.figures}
+    figures = {d.name: d for d in comparison.figures}
     tokens, speed = figures["tokens"].difference, figures["speed"].difference
     ahead = int((tokens.value or 0.0) > 0)  # the side with more tokens a step
     faster = int((speed.value or 0.0) > 0)  # the side with more tokens a second
-    one, other = names[ahead], within(names[1 - ahead])
+    leader, other = names[ahead], within(names[1 - ahead])
     doubt = "" if None in paces else doubt
     if tokens.low is None:
         return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", f"{TOO_FEW} {doubt}".rstrip()
     if not tokens.excludes_zero:
         title = f"{names[0]} and {within(names[1])}: no clear difference in tokens a step."
     elif same_text:
-        title = f"{one} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
+        title = f"{leader} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
     else:
-        title = f"{one} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
+        title = f"{leader} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
     pace, other_pace = paces[ahead], paces[1 - ahead]
     if doubt or pace is None or other_pace is None:
         return title, doubt
     rates = [COMPARED["speed"].write(side.value) for side in (figures["speed"].a, figures["speed"].b)]
-    said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
+    speeds = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
     takes = f"a step takes {pace:.1f} ms instead of {other_pace:.1f}"
     if not tokens.excludes_zero:
-        more = f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
+        more = f"{names[faster]} is faster: {speeds}." if speed.excludes_zero else "No clear difference in time either."
     elif not speed.excludes_zero:
         more = f"{'But' if pace > other_pace else 'And'} {takes}: no clear difference in time."
     elif faster == ahead:
-        more = f"It is also faster: {said}{f', although {takes}' if pace > other_pace else ''}."
+        more = f"It is also faster: {speeds}{f', although {takes}' if pace > other_pace else ''}."
     else:
         more = f"But {takes}, so it is slower: {rates[ahead]} tokens a second instead of {rates[faster]}."
     return title, more

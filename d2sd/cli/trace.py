@@ -210,8 +210,8 @@ def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
 
 def statistics(trace: Trace) -> dict[str, Any]:
     """Returns the figures of ``trace stats --json``."""
-    first = trace.prefill.committed if trace.prefill else ()
-    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
+    by_prefill = trace.prefill.committed if trace.prefill else ()
+    proposers = Counter(c.proposer for tokens in (by_prefill, *(s.committed for s in trace.steps)) for c in tokens)
     totals = asdict(trace.totals)
     return {
         "method": trace.header["method"],

@@ -14,6 +14,7 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import interval, page, remarks, summarise, table
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
 from d2sd.calibration.text import Table
+from d2sd.config import DecodeConfig
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "load_average": 0, "system": "b"}  # fmt: skip
 
@@ -27,7 +28,7 @@ def timed(label, method, tokens, steps, seconds, calls):
         now = next(times)
         return BenchRun(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
 
-    return Entry(label, method, run=run)
+    return Entry(label, run, None if method is None else DecodeConfig(method))
 
 
 def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
@@ -59,7 +60,7 @@ def data_of(written, name):
 def test_run_bench_order_is_reproducible_and_covers_permutations():
     def order():
         calls = []
-        field = [timed(label, label, 12, 4, [1.0] * 99, calls) for label in "abc"]
+        field = [timed(label, None, 12, 4, [1.0] * 99, calls) for label in "abc"]
         list(run_bench(field, [(Prompt("p", "x"), [1])] * 20, 2))
         return calls
 
