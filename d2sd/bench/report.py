@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import orjson
@@ -108,40 +108,17 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
 # Text.
 
 
-class ReportColumn(NamedTuple):
-    """One column of the table.
-
-    name: name of the figure in a row of ``summarise``.
-    form: format of a number.
-    interval: whether the interval of the figure is shown.
-    """
-
-    heading: str
-    name: str
-    form: str = "{}"
-    interval: bool = False
-
-    def cell(self, row: dict[str, Any]) -> str:
-        """Returns the figure of a row as text, "–" if it is missing. Stage times are in milliseconds."""
-        value, ends = row[self.name], row[f"{self.name}_interval"] if self.interval else None
-        if isinstance(value, dict):
-            return " · ".join(self.form.format(1e3 * seconds) for seconds in value.values()) or "–"
-        if value is None:
-            return "–"
-        interval = f" [{self.form.format(ends[0])}–{self.form.format(ends[1])}]" if ends else ""
-        return f"{self.form.format(value)}{interval}"
-
-
+# heading of a column, name of its figure in a row of ``summarise``, format of a number
 COLUMNS = (
-    ReportColumn("method", "label"),
-    ReportColumn("α", "mean_acceptance_length", "{:.2f}", interval=True),
-    ReportColumn("tokens/s", "tokens_per_second", "{:.0f}", interval=True),
-    ReportColumn("speedup", "speedup", "{:.2f}", interval=True),
-    ReportColumn("nodes/step", "nodes_per_step", "{:.1f}"),
-    ReportColumn("draft passes/step", "draft_passes_per_step", "{:.0f}"),
-    ReportColumn("hit rate", "boundary_hit_rate", "{:.0%}"),
-    ReportColumn("ms/step {}", "seconds_per_step", "{:.2f}"),
-    ReportColumn("identical", "identical", "{:.0%}"),
+    ("method", "label", "{}"),
+    ("α", "mean_acceptance_length", "{:.2f}"),
+    ("tokens/s", "tokens_per_second", "{:.0f}"),
+    ("speedup", "speedup", "{:.2f}"),
+    ("nodes/step", "nodes_per_step", "{:.1f}"),
+    ("draft passes/step", "draft_passes_per_step", "{:.0f}"),
+    ("hit rate", "boundary_hit_rate", "{:.0%}"),
+    ("ms/step {}", "seconds_per_step", "{:.2f}"),
+    ("identical", "identical", "{:.0%}"),
 )
 
 
@@ -149,7 +126,18 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     """Returns the table of all figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
-    return Table.of({column.heading.format(names): column.cell for column in COLUMNS}, rows)
+    cells = (tuple(_cell(row, name, form) for _, name, form in COLUMNS) for row in rows)
+    return Table(tuple(heading.format(names) for heading, *_ in COLUMNS), tuple(cells))
+
+
+def _cell(row: dict[str, Any], name: str, form: str) -> str:
+    """Returns a figure with its interval, "–" if it is missing. Stage times are in milliseconds."""
+    value, ends = row[name], row.get(f"{name}_interval")
+    if isinstance(value, dict):
+        return " · ".join(form.format(1e3 * seconds) for seconds in value.values()) or "–"
+    if value is None:
+        return "–"
+    return form.format(value) + (f" [{form.format(ends[0])}–{form.format(ends[1])}]" if ends else "")
 
 
 def table_by_domain(result: dict[str, Any]) -> Table:

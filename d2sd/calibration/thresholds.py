@@ -197,7 +197,6 @@ def milliseconds(seconds: float | None) -> str:
 
 
 def _place(stop: Stop) -> str:
-    """Returns a clause that states where a cut ends drafts."""
     if stop.rule == "length":
         return f"after {count(int(stop.value), 'drafted token')}"
     if stop.rule == "single":

@@ -10,7 +10,6 @@ from d2sd.calibration import Estimate
 from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
 from d2sd.calibration.text import (
-    Columns,
     Table,
     capitalized,
     count,
@@ -134,14 +133,17 @@ def ranks_panel(ranks: Ranks) -> Panel:
     counts = ranks.counts[: max(LEAST_RANKS, last, ranks.num_branches or 0)]
     shares = [steps / max(1, ranks.steps) for steps in counts]
     numbers, within, chance = list(range(1, len(counts) + 1)), ranks.within[: len(counts)], ranks.chance[: len(counts)]
-    columns: Columns[int] = {
-        "Rank = K": str,
-        "Steps": lambda rank: (f"{counts[rank - 1]}", rank - 1) if counts[rank - 1] else "0",
-        "Share": lambda rank: percent(shares[rank - 1]) if ranks.steps else "—",
-        "Among the K likeliest": lambda rank: with_interval(within[rank - 1]),
-        "At random": lambda rank: percent(chance[rank - 1]),
-    }
-    table = Table.of(columns, numbers)
+    rows = tuple(
+        (
+            f"{rank}",
+            (f"{steps}", rank - 1) if steps else "0",
+            percent(share) if ranks.steps else "—",
+            with_interval(hits),
+            percent(random),
+        )
+        for rank, steps, share, hits, random in zip(numbers, counts, shares, within, chance, strict=True)
+    )
+    table = Table(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows)
     hovers = hover_texts(table)
 
     def ranked(name: str, kind: str, part: slice) -> Trace:

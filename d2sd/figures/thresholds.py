@@ -95,7 +95,6 @@ def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) 
 
 
 def _rings(rule: str, places: Mapping[Stop, float]) -> Iterator[Trace]:
-    """Yields rings around the chosen cuts, one trace for every row of the plot."""
     ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
     for axes, figures in _rows(rule, places):
         options = {"name": CHOSEN, "legendgroup": CHOSEN, "marker": ring, **axes}
