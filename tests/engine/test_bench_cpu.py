@@ -33,19 +33,6 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
     assert "floor: time of the matrix products alone" in written
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("--context 10,20", "bench cpu takes one context"),
-        ("--context 0", "bench cpu takes one context of at least 1 token"),
-        ("--dtype bfloat16", "needs a target and a drafter with packed layers"),
-    ],
-)
-def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):
-    assert main(["bench", "cpu", "--repeats", "1", *arguments.split()]) == 2
-    assert sentence in capsys.readouterr().err
-
-
 def test_median_times_interleave_functions():
     turns = []
     times = median_times([lambda: turns.append("a"), lambda: turns.append("b")], 2, torch.device("cpu"))

@@ -47,20 +47,6 @@ def test_counted_separates_kernels_from_launches():
     assert counted(step * PROFILED) == (2, 2)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("--shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),
-        ("--shape tiny --context 0", "contexts must be at least 1"),
-        ("--shape tiny --dtype int3", "unknown dtype"),
-        ("--shape tiny --passes captured", "need all models on one CUDA GPU"),
-    ],
-)
-def test_bench_gpu_bad_input_is_one_sentence(tmp_path, capsys, arguments, sentence):
-    assert main(["bench", "gpu", *arguments.split(), "--device", "cpu", "--out", str(tmp_path)]) == 2
-    assert sentence in capsys.readouterr().err
-
-
 def test_floors_count_bytes_of_weights_and_caches():
     engine = random_engine("tiny", "float32", "cpu", "eager", 512)
     floors = Floors.of(engine, rate=1.0)
