@@ -122,7 +122,10 @@ class Floors:
 
 
 class Bench:
-    """Measures an engine after one context. Cycles begin a little before the context's end: longer texts would need larger shapes."""
+    """Measures an engine after a context of given length.
+
+    Cycles begin a little before the context's end, so that all of them fit into it: longer texts would need passes of larger shapes.
+    """
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
@@ -163,10 +166,10 @@ class Bench:
             for _ in range(PROFILED):
                 self.run.step()()
             torch.cuda.synchronize(self.device)
-        return counted((event.name, event.device_type.name) for event in profile.events())
+        return count_launches((event.name, event.device_type.name) for event in profile.events())
 
 
-def counted(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
+def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
     """Returns kernels and launches per step, from the (name, device) events of ``PROFILED`` steps.
 
     Copies and fills by the driver do not count as kernels.

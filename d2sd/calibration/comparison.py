@@ -94,7 +94,7 @@ def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndar
 
 
 def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns a figure of both sides; the interval of the difference is one of ``tests`` simultaneous intervals."""
+    """Returns a figure of both sides, and their difference with its interval, one of ``tests`` simultaneous intervals."""
     parts = [rows(side)[:2] for side in (a, b)]
     counts = [len(below) if name == "speed" else int(below.sum()) for _, below in parts]
     d = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
@@ -180,7 +180,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
 def _over(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the rows of a mean of ``values`` over the steps or positions selected by ``where``."""
+    """Returns numerators, denominators and units of the mean of ``values`` over the steps or positions selected by ``where``."""
     picked = values[where].astype(float)
     return picked, np.ones(len(picked)), unit[where]
 

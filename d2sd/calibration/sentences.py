@@ -47,7 +47,7 @@ def read_report(report: Report) -> list[Sentence]:
     report: result of ``calibrate``.
     """
     if not report.positions and report.by_position:
-        return [_unsure(report), *_gains(report), _unit(report)]
+        return [_without_confidences(report), *_gains(report), _unit(report)]
     if not report.positions:
         nothing = "no step drafted a block with a known boundary" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
@@ -67,8 +67,8 @@ def read_report(report: Report) -> list[Sentence]:
     ]
 
 
-def _unsure(report: Report) -> Sentence:
-    """Returns the sentence about runs without confidences, such as logs of most serving engines."""
+def _without_confidences(report: Report) -> Sentence:
+    """Returns the sentence about runs without confidences. Most logs of serving engines have none."""
     first, steps = report.by_position[0], report.gains.sources[0].present
     gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
     return Sentence(

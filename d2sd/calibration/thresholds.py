@@ -36,7 +36,7 @@ KEPT, SURELY_KEPT = 0.99, 0.95  # shares of α that a cut must keep, in fitting 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The recorded steps with every first draft cut by a rule of ``kept_tokens``.
+    """Figures of the recorded steps if every first draft is cut by a rule of ``kept_tokens``.
 
     alpha, nodes: committed tokens (bonus included) and verified nodes (anchor included) per step.
     kept: α divided by the α of whole drafts.

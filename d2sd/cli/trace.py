@@ -95,7 +95,7 @@ def _validate(arguments: argparse.Namespace) -> None:
     print(f"valid: schema {first.header['schema']}, method {escaped(first.header['method'])}, {size}, {end}")
 
 
-def _one(arguments: argparse.Namespace) -> Trace:
+def _chosen_run(arguments: argparse.Namespace) -> Trace:
     """Returns the run that the arguments name; without ``--run``, the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
@@ -109,16 +109,16 @@ def _one(arguments: argparse.Namespace) -> Trace:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     if arguments.step is None:
         lines = describe_run(trace)
     else:
-        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
+        lines = describe_step(trace.steps[_step_index(trace, arguments.step)], len(trace.steps))
     for line in lines:
         print(line)
 
 
-def _number(trace: Trace, step: int) -> int:
+def _step_index(trace: Trace, step: int) -> int:
     """Returns the index of a step that is counted from 1; -1 is the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
@@ -132,9 +132,9 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
     from d2sd.trace.graph import forest, graph
 
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     steps, step = trace.steps, arguments.step
-    trees = forest(steps) if step is None else graph(steps[_number(trace, step)])
+    trees = forest(steps) if step is None else graph(steps[_step_index(trace, step)])
     text = BytesIO()
     networkx.write_graphml_xml(trees, text)
     write_whole(arguments.output, text.getvalue())
@@ -144,7 +144,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 def _to_html(arguments: argparse.Namespace) -> None:
     from d2sd.figures.viewer import standalone_page
 
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
         # from the file, since a Trace lacks the measured speed of plain decoding
@@ -233,7 +233,7 @@ def _import(arguments: argparse.Namespace) -> None:
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
-    written = _write(import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad), out, arguments)
+    written = _write_traces(import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad), out, arguments)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
     if arguments.output and not written:
@@ -246,10 +246,10 @@ def _record(arguments: argparse.Namespace) -> None:
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
     replies = (complete(server, arguments.engine, prompt.text, arguments.max_new_tokens) for prompt in prompts)
-    _write((reply.result(texts) for reply in replies), Path(arguments.output), arguments)
+    _write_traces((reply.result(texts) for reply in replies), Path(arguments.output), arguments)
 
 
-def _write(requests: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
+def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
     """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
     rows: list[Figures] = []
     counts, missing = Counter({"steps": 0, "tokens": 0}), Counter[str]()

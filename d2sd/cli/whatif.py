@@ -119,8 +119,8 @@ def run(arguments: argparse.Namespace) -> int:
     engine = load_engine(argparse.Namespace(**{**vars(arguments), **single, part: sources[0]}))
     rows, left_out, measured, status = list[Row](), dict[str, str](), 0, 0
     try:
-        traces = _written(arguments, engine, prompts) if prompts else traces
-        _tell_of_target(engine, traces)
+        traces = _answers(arguments, engine, prompts) if prompts else traces
+        _warn_of_other_target(engine, traces)
         for rows_of_drafter, refused in _replays(arguments, engine, part, sources, traces, machine):
             measured += 1
             left_out |= refused
@@ -167,7 +167,7 @@ def _step(source: str | None) -> int | None:
     return training_step(Path(source)) if source else None
 
 
-def _written(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
+def _answers(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
     """Returns the target's greedy answers to these prompts, without those that are too short for a draft.
 
     An answer is read if it was written before: its file's name is a digest of target, settings and prompt.
@@ -191,7 +191,7 @@ def _written(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Pr
     return used
 
 
-def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
+def _warn_of_other_target(engine: Engine, traces: Sequence[Trace]) -> None:
     """Prints a note if traces were recorded with other target weights than the loaded ones."""
     ours = weights_of([{"parts": engine.parts}], "target")
     others = sum(weights_of([trace.header], "target") not in ("", ours) for trace in traces)
@@ -219,7 +219,7 @@ def _replays(
     part, sources: result of ``_drafters``.
     """
     path = Path(arguments.texts[0]) / RESULTS if arguments.prompts else None
-    outcomes = _read(path)
+    outcomes = _read_outcomes(path)
     written = digest_of([[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces])
     for source in sources:
         engine = first
@@ -252,7 +252,7 @@ def _replays(
         yield rows, refused
 
 
-def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
+def _read_outcomes(path: Path | None) -> dict[str, list[ReplayOutcome]]:
     """Returns the outcomes of earlier replays by key. Raises ``InputError`` if the file exists but cannot be read."""
     if path is None or not path.exists():
         return {}
@@ -309,12 +309,12 @@ def _show(
         [str(trace.header.get("domain") or "all") for trace in traces],
         0 if to_recorded else -1,
     )
-    more = [_more(row.outcomes, machine) for row in rows]
+    more = [_further_figures(row.outcomes, machine) for row in rows]
     costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
     costs = [table for n, table in enumerate(costs) if table not in costs[:n]]
     reading = [
         *([drafter_verdict(figures)] if len(rows) > 1 and not to_recorded else []),
-        *(_of_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
+        *(_compare_with_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
         *_conditions(traces, figures, costs, machine),
     ]
     origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, arguments.argv))}", "Versions": VERSIONS}
@@ -368,7 +368,7 @@ def _by_position(figures: Sequence[DrafterFigures]) -> Iterator[str]:
             yield f"    {name}: α {'  '.join(group.words)}".rstrip()
 
 
-def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:
+def _further_figures(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[str, float | None]:
     """Returns further figures by column. With a machine, they include calculated times, which are None if unknown."""
     works = [work for outcome in outcomes for work in outcome.works]
     hits = [hit for outcome in outcomes for hit in outcome.hits]
@@ -387,7 +387,7 @@ def _more(outcomes: Sequence[ReplayOutcome], machine: Machine | None) -> dict[st
     }
 
 
-def _of_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     """Yields sentences that compare a server's log with its replay by the local drafter."""
     for run, (trace, outcome) in enumerate(zip(traces, outcomes, strict=True), 1):
         served = [len(step.committed) for step in trace.steps]

@@ -152,15 +152,15 @@ def values_of(figures: Iterable[Estimate]) -> list[float]:
     return [figure.value or 0.0 for figure in figures]
 
 
-def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Trace:
-    """Returns the intervals of estimates as error bars around ``values_of(figures)``."""
+def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Trace:
+    """Returns the intervals of estimates as error bars around ``values_of(figures)``. direction: "x" or "y"."""
     spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
     ends = {
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
         "arrayminus": [0.0 if f.low is None else max(0.0, v - f.low) for v, f in spans],
     }
     look = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.25, "width": 3}
-    return {f"error_{way}": {**look, **ends, **options}}
+    return {f"error_{direction}": {**look, **ends, **options}}
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
@@ -176,40 +176,40 @@ def fill(kind: str, faint: bool = False) -> Trace:
 
 
 def bars(
-    at: Sequence[int],
+    places: Sequence[int],
     values: Sequence[float],
     marker: Trace,
-    words: Sequence[str] | None = None,
+    hovers: Sequence[str] | None = None,
     across: bool = False,
     **options: Any,
 ) -> Trace:
     """Returns bars.
 
-    at: places of the bars along the axis.
+    places: places of the bars along the axis.
     values: lengths of the bars.
-    words: hover text of each bar.
+    hovers: hover text of each bar.
     across: whether the bars are horizontal.
     options: further plotly properties.
     """
-    x, y = (values, at) if across else (at, values)
-    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(words)}
+    x, y = (values, places) if across else (places, values)
+    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
     return {**shown, **({"orientation": "h"} if across else {}), **options}
 
 
 def scatter(
-    mode: str, x: Sequence[float], y: Sequence[Any], words: Sequence[str] | None = None, **options: Any
+    mode: str, x: Sequence[float], y: Sequence[Any], hovers: Sequence[str] | None = None, **options: Any
 ) -> Trace:
     """Returns points or lines.
 
     mode: "markers", "lines" or "lines+markers".
-    words: hover text of each point.
+    hovers: hover text of each point.
     options: further plotly properties.
     """
-    return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(words), **options}
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(hovers), **options}
 
 
-def _hover(words: Sequence[str] | None) -> Trace:
-    return {"hoverinfo": "skip"} if words is None else {"hovertext": words, "hoverinfo": "text"}
+def _hover(hovers: Sequence[str] | None) -> Trace:
+    return {"hoverinfo": "skip"} if hovers is None else {"hovertext": hovers, "hoverinfo": "text"}
 
 
 def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
