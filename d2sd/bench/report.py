@@ -100,9 +100,8 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
     """Returns the 95% percentile interval of Σnumerator/Σdenominator over resampled prompts; None for a single prompt."""
     if len(numerator) < 2:
         return None
-    prompts = np.arange(len(numerator))
-    resampled = Resampler(len(prompts), seed).ratios(numerator, denominator, prompts)
-    return [float(x) for x in np.percentile(resampled, [2.5, 97.5])]
+    _, resamples = Resampler(len(numerator), seed).resampled(numerator, denominator)
+    return [float(x) for x in np.percentile(resamples, [2.5, 97.5])]
 
 
 # Text.

@@ -12,8 +12,8 @@ import numpy as np
 
 from d2sd.calibration.boundaries import ranks
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.calibration.scores import Scores, resampled_error, score
-from d2sd.calibration.steps import UNSEEN, StepTable, widened
+from d2sd.calibration.scores import resampled_error
+from d2sd.calibration.steps import RunTables, Scores
 from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.boundary import boundary_posteriors
 
@@ -21,12 +21,12 @@ from d2sd.tree.boundary import boundary_posteriors
 # confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product.
 # Temperatures that are fitted to each position alone may leave the product uncalibrated.
 #
-# Steps may hold the probability of every drafted token at several temperatures. Between these, the log-odds are interpolated
-# linearly in the logarithm of the temperature. On logits of the bundled drafters the error is at most 0.025.
+# A step may hold the probability of every drafted token at ``TEMPERATURES``. With the probability at temperature 1, which is the
+# confidence, this gives the confidence at each of ``GRID``. Between these temperatures, the log-odds are interpolated linearly in
+# the logarithm of the temperature. On logits of the bundled drafters the error is at most 0.025.
 
 EDGE = 1e-6
-KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
-AT_ONE = KNOWN.index(1.0)
+GRID = tuple(sorted((*TEMPERATURES, 1.0)))
 TRIED, ROUNDS = 13, 3  # temperatures per round, and number of rounds; the last one narrows the range to 1%
 MIN_FITTED_POSITIONS = 50
 MIN_OUTCOMES = 30  # per position; with fewer, a position takes the previous position's temperature
@@ -55,16 +55,23 @@ class TemperatureAdvice:
     changed: float | None
 
 
-def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Joins ``confidence``, (…), at temperature 1, and ``tempered``, (…, len(TEMPERATURES)), in the order of ``KNOWN``."""
-    return np.insert(tempered, AT_ONE, confidence, axis=-1)
+def grid_confidence(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
+    """Returns the confidence at each temperature of ``GRID``, (…, len(GRID)).
+
+    confidence: the confidence at temperature 1, (…).
+    tempered: the confidence at ``TEMPERATURES``, (…, len(TEMPERATURES)).
+    """
+    return np.insert(tempered, GRID.index(1.0), confidence, axis=-1)
 
 
-def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns the confidence, (…), at a temperature within the range of ``KNOWN``. curve: result of ``curves``."""
-    place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
-    low = min(int(place), len(KNOWN) - 2)
-    before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
+def at_temperature(grid: np.ndarray, temperature: float) -> np.ndarray:
+    """Returns the confidence at a temperature between the ends of ``GRID``, (…), interpolated from the confidence at ``GRID``.
+
+    grid: the confidence at each temperature of ``GRID``, (…, len(GRID)).
+    """
+    place = float(np.interp(np.log(temperature), np.log(GRID), np.arange(len(GRID))))
+    low = min(int(place), len(GRID) - 2)
+    before, after = (_log_odds(grid[..., n]) for n in (low, low + 1))
     return 1 / (1 + np.exp(-(before + (place - low) * (after - before))))
 
 
@@ -73,85 +80,79 @@ def _log_odds(confidence: np.ndarray) -> np.ndarray:
     return np.log(clipped / (1 - clipped))
 
 
-def fit_temperature(curve: np.ndarray, accepted: np.ndarray, before: np.ndarray | float = 1.0) -> float:
-    """Returns the maximum-likelihood temperature, within the range of ``KNOWN``.
+def fit_temperature(grid: np.ndarray, accepted: np.ndarray, before: np.ndarray | float = 1.0) -> float:
+    """Returns the maximum-likelihood temperature between the ends of ``GRID``.
 
-    curve: result of ``curves``, (M, len(KNOWN)).
+    grid: the confidence of M tokens at each temperature of ``GRID``, (M, len(GRID)).
     accepted: whether the token and all previous ones were accepted, 0 or 1, (M,).
     before: predicted probability that all previous tokens are accepted, (M,).
     """
-    low, high, best = KNOWN[0], KNOWN[-1], 1.0
+    low, high, best = GRID[0], GRID[-1], 1.0
     for _ in range(ROUNDS):
         tried = np.geomspace(low, high, TRIED)
-        fits = [float(likelihoods(curve, accepted, t, before).sum()) for t in tried]
-        at = int(np.argmax(fits))
-        low, high, best = tried[max(0, at - 1)], tried[min(TRIED - 1, at + 1)], tried[at]
+        index = int(np.argmax([likelihoods(grid, accepted, t, before).sum() for t in tried]))
+        low, high, best = tried[max(0, index - 1)], tried[min(TRIED - 1, index + 1)], tried[index]
     return float(best)
 
 
 def likelihoods(
-    curve: np.ndarray, accepted: np.ndarray, temperature: float, before: np.ndarray | float = 1.0
+    grid: np.ndarray, accepted: np.ndarray, temperature: float, before: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """Returns the log-likelihood of each outcome at a temperature, (M,); arguments as for ``fit_temperature``."""
-    sure = np.clip(before * at_temperature(curve, temperature), EDGE, 1 - EDGE)
-    found: np.ndarray = np.log(np.where(accepted > 0, sure, 1 - sure))
-    return found
+    probability = np.clip(before * at_temperature(grid, temperature), EDGE, 1 - EDGE)
+    logarithms: np.ndarray = np.log(np.where(accepted > 0, probability, 1 - probability))
+    return logarithms
 
 
-def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:
+def fit_temperatures(grid: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:
     """Returns the maximum-likelihood temperature of every position, fitted from left to right.
 
-    curve: result of ``curves`` for N steps and G positions, (N, G, len(KNOWN)).
+    grid: the confidence at each temperature of ``GRID``, of N steps at G positions, (N, G, len(GRID)).
     survived: whether all tokens up to each position were accepted, (N, G).
     observed: whether ``survived`` is known, (N, G).
     """
-    before, latest, found = np.ones(len(curve)), 1.0, list[float]()
-    for k in range(curve.shape[1]):
+    before, latest, temperatures = np.ones(len(grid)), 1.0, list[float]()
+    for k in range(grid.shape[1]):
         rows = observed[:, k]
         if rows.sum() >= MIN_OUTCOMES:
-            latest = fit_temperature(curve[rows, k], survived[rows, k], before[rows])
-        found.append(latest)
-        before = before * at_temperature(curve[:, k], latest)
-    return tuple(found)
+            latest = fit_temperature(grid[rows, k], survived[rows, k], before[rows])
+        temperatures.append(latest)
+        before = before * at_temperature(grid[:, k], latest)
+    return tuple(temperatures)
 
 
-def scaled(curve: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
-    """Returns the confidence with a separate temperature for every position, (N, G). curve: as for ``fit_temperatures``."""
-    return np.stack([at_temperature(curve[:, k], t) for k, t in enumerate(temperatures)], axis=1)
+def scaled(grid: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
+    """Returns the confidence with a separate temperature for every position, (N, G). grid: as for ``fit_temperatures``."""
+    return np.stack([at_temperature(grid[:, k], t) for k, t in enumerate(temperatures)], axis=1)
 
 
-def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
+def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> TemperatureAdvice | None:
     """Returns fitted temperatures and their effect; None if one half of the units has fewer than ``MIN_FITTED_POSITIONS``
-    scored positions with ``tempered``."""
-    if not table.tempered.shape[2]:
+    scored positions with ``tempered`` values. unit: resampling unit of each step, (N,)."""
+    if not tables.tempered.size:
         return None
-    unit = np.full(len(table), UNSEEN)
-    unit[scores.row] = scores.unit
-    curve = curves(table.confidence, table.tempered)
-    known = ~np.isnan(curve).any(2)
-    fit, judge = (known & ((unit >= 0) & (unit % 2 == half))[:, None] for half in (0, 1))
+    table = tables.table
+    grid = grid_confidence(table.confidence, tables.tempered)
+    recorded = ~np.isnan(grid).any(2)
+    fit, judge = (recorded & (unit % 2 == half)[:, None] for half in (0, 1))
     if min((fit & table.scored).sum(), (judge & table.scored).sum()) < MIN_FITTED_POSITIONS:
         return None
-    at = np.arange(known.shape[1])
-    survived = at < table.matched[:, None]
+    positions = np.arange(recorded.shape[1])
+    survived = positions < table.matched[:, None]
     # After a rejection, no token is accepted. Positions beyond the verified nodes are left out, since their outcome is unknown.
-    observed = survived | (table.partly[:, None] & (at <= table.nodes[:, :1]))
-    temperatures = fit_temperatures(curve, survived, fit & observed)
-    other = scaled(curve, temperatures)
-    row, at = np.nonzero(judge & observed)
-    errors = [
-        resampled_error(
-            Scores(np.cumprod(c, axis=1)[row, at], survived[row, at].astype(float), at + 1, row, unit[row]), resampler
-        )
-        for c in (table.confidence, other)
-    ]
-    before, after = errors
+    observed = survived | (table.partly[:, None] & (positions <= table.nodes[:, :1]))
+    temperatures = fit_temperatures(grid, survived, fit & observed)
+    row, index = np.nonzero(judge & observed)
     judged = judge.any(1)
-    hits = [
-        _hit_rate(c[judged & table.redrafted], table.take(judged & table.redrafted)) for c in (table.confidence, other)
-    ]
-    chosen = judged & (table.selected > 0)
-    picks = [_likeliest(c[chosen], table.selected[chosen]) for c in (table.confidence, other)]
+    redrafted, chosen = judged & table.redrafted, judged & (table.selected > 0)
+    errors, hits, selections = [], list[float | None](), []
+    for confidence in (table.confidence, scaled(grid, temperatures)):
+        survival = np.cumprod(confidence, axis=1)[row, index]
+        errors.append(resampled_error(Scores(row, index + 1, survival, survived[row, index]), unit, resampler))
+        within = ranks(confidence[redrafted], table.boundary[redrafted]) < table.selected[redrafted]
+        hits.append(float(within.mean()) if len(within) else None)
+        selections.append(likeliest(confidence[chosen], table.selected[chosen]))
+    before, after = errors
     return TemperatureAdvice(
         temperatures=temperatures,
         error_before=before.value,
@@ -159,20 +160,15 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         improvement=resampler.figure(*before.minus(after)),
         hits_before=hits[0],
         hits_after=hits[1],
-        changed=float((picks[0] != picks[1]).any(1).mean()) if chosen.any() else None,
+        changed=float((selections[0] != selections[1]).any(1).mean()) if chosen.any() else None,
     )
 
 
-def _likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
+def likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
     """Returns a mask, (N, G), of the ``count``, (N,), likeliest prefixes of each step; equally likely ones: the shorter first."""
     posterior, _ = boundary_posteriors(confidence)
-    place = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
-    return (place < count[:, None]) & (posterior >= 0)
-
-
-def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
-    """Returns the share of steps whose true boundary is among the K likeliest prefixes; K: number that the step selected."""
-    return float((ranks(confidence, steps.boundary) < steps.selected).mean()) if len(steps) else None
+    rank = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
+    return (rank < count[:, None]) & (posterior >= 0)
 
 
 # A trained confidence head.
@@ -188,17 +184,17 @@ class HeadErrors:
     difference: Estimate
 
 
-def head_errors(table: StepTable, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
+def head_errors(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
     """Returns the ECE of softmax and head over the steps with a trained confidence head; None without such steps.
 
     unit: (N,) resampling unit of each step.
     """
-    known = ~np.isnan(table.head).all(1)
-    if not known.any():
+    if not tables.head.size:
         return None
-    own = table.take(known)
-    by_softmax = score(own, unit[known])
-    by_head = score(replace(own, confidence=widened(own.head, own.confidence.shape[1], np.nan)), unit[known])
-    softmax, head = (resampled_error(scores, resampler) for scores in (by_softmax, by_head))
-    figures = (resampler.figure(*found) for found in (softmax, head, head.minus(softmax)))
+    scores = tables.table.scores
+    head = tables.head[scores.row, scores.position - 1]
+    both = ~np.isnan(head) & ~np.isnan(scores.confidence)
+    by_softmax, by_head = scores.take(both), replace(scores.take(both), confidence=head[both])
+    softmax, trained = (resampled_error(s, unit, resampler) for s in (by_softmax, by_head))
+    figures = (resampler.figure(*figure) for figure in (softmax, trained, trained.minus(softmax)))
     return HeadErrors(len(by_softmax), *figures)

@@ -7,15 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.calibration.scores import (
-    ConfidenceFigures,
-    Scores,
-    confidence_figures,
-)
-from d2sd.calibration.steps import RedraftTable, StepTable
+from d2sd.calibration.scores import ConfidenceFigures, confidence_figures
+from d2sd.calibration.steps import RunTables, StepTable
 from d2sd.tree.boundary import boundary_posteriors
-
-OTHER = -1  # mark of lower-ranked alternatives in the chart of gains
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,35 +71,32 @@ def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
     table = table.take(table.sure)
     seen, size = table.seen, table.confidence.shape[1] + 1
-    both = happened(table)[seen] * size + predicted(table)[seen]
-    counts = np.bincount(both, minlength=size * size).reshape(size, size)
-    return Matrix(
-        tuple(map(tuple, counts.tolist())),
-        int((~seen & (table.drafted > 0)).sum()),
-    )
+    cells = happened(table)[seen] * size + predicted(table)[seen]
+    counts = np.bincount(cells, minlength=size * size).reshape(size, size)
+    return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
 
 
 def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
     """Returns the rank of the true boundary among all r(i), (N,): 0 = likeliest; G without a boundary. Ties: smaller i first."""
     r, _ = boundary_posteriors(confidence)
-    rows, size = np.arange(len(r)), r.shape[1]
+    size = r.shape[1]
     if not size:
         return np.zeros(len(r), int)
-    at = np.clip(boundary, 0, size - 1)
-    own = r[rows, at][:, None]
-    before = (r > own) | ((r == own) & (np.arange(size) < at[:, None]))
-    there = (boundary >= 0) & (boundary < (r >= 0).sum(1))
-    return np.where(there, before.sum(1), size)
+    index = np.clip(boundary, 0, size - 1)[:, None]
+    of_boundary = np.take_along_axis(r, index, 1)
+    likelier = (r > of_boundary) | ((r == of_boundary) & (np.arange(size) < index))
+    predictable = (boundary >= 0) & (boundary < (r >= 0).sum(1))
+    return np.where(predictable, likelier.sum(1), size)
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
     """Returns ranks and hit rates over steps with confidences and a rejected first-draft token. num_branches: K, if known."""
-    there = table.partly & table.sure
-    partly, unit = table.take(there), unit[there]
+    predictable = table.partly & table.sure
+    partly, unit = table.take(predictable), unit[predictable]
     place = ranks(partly.confidence, partly.boundary)
     size = int(partly.drafted.max(initial=0))
     chosen = partly.selected > 0
-    some = bool(chosen.any())
+    any_chosen = bool(chosen.any())
     return Ranks(
         steps=len(partly),
         counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
@@ -113,10 +104,10 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_bra
         chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
         chosen=int(chosen.sum()),
         used=resampler.share(partly.hit[chosen], unit[chosen]),
-        chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if some else None,
+        chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if any_chosen else None,
         repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
-        mean_used=float(partly.selected[chosen].mean()) if some else None,
-        num_branches=num_branches if some else None,
+        mean_used=float(partly.selected[chosen].mean()) if any_chosen else None,
+        num_branches=num_branches if any_chosen else None,
     )
 
 
@@ -168,16 +159,14 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
     for column in range(last + 1):
         nodes, gained = table.nodes[:, column], table.gained[:, column]
         if column == last:
-            there = nodes > 0
-        elif column:
-            there = table.branches >= column
+            present = nodes > 0
         else:
-            there = table.drafted > 0
-        if there.any():
+            present = table.branches >= column if column else table.drafted > 0
+        if present.any():
             sources.append(
                 Gain(
                     None if column == last else column,
-                    int(there.sum()),
+                    int(present.sum()),
                     int((gained > 0).sum()),
                     resampler.mean(gained, unit),
                     float(nodes.sum() / count),
@@ -214,10 +203,9 @@ class Second(ConfidenceFigures):
     right: int
 
 
-def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
-    """Returns the second drafter's figures; None if nothing was re-drafted. unit: (N,) resampling unit of each step."""
-    if not len(redrafts.right):
+def second_report(tables: RunTables, unit: np.ndarray, resampler: Resampler) -> Second | None:
+    """Returns the second drafter's figures; None if nothing was re-drafted. unit: resampling unit of each step, (N,)."""
+    if not len(tables.right):
         return None
-    scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, redrafts.row, unit[redrafts.row])
-    figures = confidence_figures(scores, resampler)
-    return Second(**figures, redrafts=len(redrafts.right), right=int(redrafts.right.sum()))
+    figures = confidence_figures(tables.redrafted, unit, resampler)
+    return Second(**figures, redrafts=len(tables.right), right=int(tables.right.sum()))

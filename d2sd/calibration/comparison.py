@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampled, Resampler, bounded, newcombe, wider
-from d2sd.calibration.scores import Scores, chance_error, resampled_error, score
-from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
+from d2sd.calibration.scores import chance_error, resampled_error
+from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, Scores, StepTable, units
 
 MIN_BLOCK = 16  # tokens; longer than most steps, so that a block holds the steps of both sides over the same text
 
@@ -70,7 +70,7 @@ class ResampledSide:
         count_alone = int(unit_alone.max(initial=-1)) + 1
         same = not seed and count == count_alone and np.array_equal(unit, unit_alone)
         alone = None if same else cls.of(table, unit_alone, count_alone)
-        return cls(table, unit, Resampler(count, seed), score(table, unit).known(), alone)
+        return cls(table, unit, Resampler(count, seed), table.scores.known(), alone)
 
 
 # A function that returns numerators, denominators and units of a figure's rows on one side.
@@ -168,7 +168,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
     """
 
     def above_chance(side: ResampledSide) -> Resampled:
-        error = resampled_error(side.scores, side.resampler)
+        error = resampled_error(side.scores, side.unit, side.resampler)
         value, resamples = error.value - chance_error(side.scores.confidence), error.resamples
         if len(side.scores):
             resamples = resamples - np.nanmean(resamples) + value
@@ -193,7 +193,7 @@ FIGURES: dict[str, Rows] = {
     "repaired": lambda d: _over(d.table.repaired, d.unit, d.table.redrafted),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
-    "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.scores.unit),
+    "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.unit[d.scores.row]),
 }
 OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
 

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from math import isnan, nan
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
 from d2sd.calibration.comparison import MIN_BLOCK
-from d2sd.calibration.resampling import MIN_UNITS, Estimate, Ratio, Resampler, wilson
+from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler, wilson
 from d2sd.calibration.steps import MAX_BLOCKS
 from d2sd.calibration.text import decimal, signed_decimal, with_interval
 
@@ -72,22 +73,19 @@ def compare_replays(
     kinds = sorted(set(groups))
     parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds if len(kinds) > 1}
     tests = max(1, (len(names) - 1) * (1 + len(parts)))
-    every = range(len(groups))
-    others = [None if n == base % len(names) else texts[base] for n in range(len(names))]
-    return [
-        DrafterFigures(
-            name,
-            _replayed(own, other, every, tests),
-            {kind: _replayed(own, other, part, tests) for kind, part in parts.items()},
-            _reached(own),
-        )
-        for name, own, other in zip(names, texts, others, strict=True)
-    ]
+    every, base = range(len(groups)), base % len(names)
+    rows = []
+    for number, (name, steps) in enumerate(zip(names, texts, strict=True)):
+        others = None if number == base else texts[base]
+        by_group = {kind: _replayed(steps, others, part, tests) for kind, part in parts.items()}
+        rows.append(DrafterFigures(name, _replayed(steps, others, every, tests), by_group, _reached(steps)))
+    return rows
 
 
-def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence[int], tests: int) -> Replayed:
+def _replayed(texts: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence[int], tests: int) -> Replayed:
+    """Returns the figures over some of the texts. base: the same texts with the base; part: indices of the texts."""
     counts, units = [], []
-    for side in (own, base or own):
+    for side in (texts, base or texts):
         steps = np.array([count for n in part for count in side[n][0]], float)
         if len(part) < MIN_UNITS:  # blocks of the text
             length = max(MIN_BLOCK, -(-int(steps.sum()) // MAX_BLOCKS))
@@ -103,24 +101,16 @@ def _replayed(own: Sequence[Steps], base: Sequence[Steps] | None, part: Sequence
 
 
 def _reached(texts: Sequence[Steps]) -> tuple[Estimate, ...]:
-    whole = [count - 1 for text, cut in texts for count in (text[:-1] if cut else text)]
-    counts = reached(whole, [text[-1] for text, cut in texts if cut])
-    # drafts may end after the last accepted position, so the share of steps that get further is left out
-    known = [(there, further) for k, (there, further) in enumerate(counts) if further or not k]
-    return tuple(Estimate(further / there, *wilson(further / there, there)) for there, further in known)
-
-
-def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple[int, int]]:
-    """Returns for k = 0, 1, …: the number of steps that accept at least k drafted tokens, and the number that accept more than k.
-
-    accepted: number of drafted tokens that each step accepts.
-    at_least: number of drafted tokens accepted by each step in which the text ends; this step might have accepted more.
-    """
-    counts = range(max([*accepted, *(a - 1 for a in at_least)], default=-1) + 1)
-    return [
-        (sum(a >= k for a in accepted) + sum(a > k for a in at_least), sum(a > k for a in (*accepted, *at_least)))
-        for k in counts
-    ]
+    accepted = [count - 1 for steps, cut in texts for count in (steps[:-1] if cut else steps)]
+    at_least = [steps[-1] for steps, cut in texts if cut]  # if the text had gone on, the step might have accepted more
+    estimates = []
+    for k in range(max([*accepted, *(count - 1 for count in at_least)], default=-1) + 1):
+        further = sum(count > k for count in (*accepted, *at_least))
+        steps = sum(count >= k for count in accepted) + sum(count > k for count in at_least)
+        # drafts may end after the last accepted position, so the share of steps that get further is left out
+        if further or not k:
+            estimates.append(Estimate(further / steps, *wilson(further / steps, steps)))
+    return tuple(estimates)
 
 
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
@@ -143,10 +133,10 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
 
     If the base is best, the second sentence compares it with the second best row.
     """
-    found, last = best(rows), rows[-1]
-    rival = best(rows[:-1]) if found is last else found
+    winner, last = best(rows), rows[-1]
+    rival = best(rows[:-1]) if winner is last else winner
     other = (
-        f"The second best, {rival.name}, differs" if found is last else f"It differs from the last one, {last.name},"
+        f"The second best, {rival.name}, differs" if winner is last else f"It differs from the last one, {last.name},"
     )
     difference = rival.whole.difference
     chance = (
@@ -156,7 +146,7 @@ def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
         if difference.excludes_zero
         else "not significant"
     )
-    return f"{found.name} is the best: α {found.whole.words[0]}. {other} by {rival.whole.words[1]}, {chance}."
+    return f"{winner.name} is the best: α {winner.whole.words[0]}. {other} by {rival.whole.words[1]}, {chance}."
 
 
 # A drafter's steps over texts: tokens per step, acceptance by position, and its shape.
@@ -229,10 +219,10 @@ class DraftingRun:
     @property
     def estimate(self) -> Estimate:
         """α with an interval over texts."""
-        return resampler(len(self.walks)).ratio(*self._totals, np.arange(len(self.walks)))
+        return text_resampler(len(self.walks)).ratio(*self._totals)
 
     @property
-    def _totals(self) -> Ratio:
+    def _totals(self) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of generated tokens and of steps, each as an array over texts; α is the ratio of their sums."""
         return np.array([w.tokens for w in self.walks], float), np.array([len(w.accepted) for w in self.walks], float)
 
@@ -246,8 +236,8 @@ class DraftingRun:
 
         tests: number of intervals that are to hold simultaneously.
         """
-        units = np.arange(len(self.walks))
-        return resampler(len(units)).difference(self._totals, base._totals, units, tests)
+        resampler = text_resampler(len(self.walks))
+        return resampler.figure(*resampler.resampled(*self._totals).minus(resampler.resampled(*base._totals)), tests)
 
     @property
     def by_anchor(self) -> list[Counts]:
@@ -260,16 +250,17 @@ class DraftingRun:
 
         There are at most γ − 1 positions. Those of tokens that the drafter is shown are left out.
         """
-        counts = reached([count for w in self.walks for count in w.accepted[:-1]])
-        steps = [step for w in self.walks for step in zip(w.accepted[:-1], w.beliefs, strict=False)]
-
-        def beliefs(number: int) -> tuple[float | None, float | None]:
-            there = [rows[number - 1 - self.visible] for count, rows in steps if count >= number - 1]
-            means = [sum(column) / len(there) for column in zip(*there, strict=True)] or [nan, nan]
-            return tuple(None if isnan(mean) else mean for mean in means)  # type: ignore[return-value]
-
-        shown = list(enumerate(counts[: self.block - 1], 1))[self.visible :]
-        return [DraftPosition(number, *count, *beliefs(number)) for number, count in shown]
+        steps = [step for w in self.walks for step in zip_longest(w.accepted[:-1], w.beliefs[: len(w.accepted) - 1])]
+        longest = max((accepted for accepted, _ in steps), default=-1)
+        positions = []
+        for number in range(1 + self.visible, 1 + min(self.block - 1, longest + 1)):
+            reached = [(accepted, beliefs) for accepted, beliefs in steps if accepted >= number - 1]
+            columns = zip(*(beliefs[number - 1 - self.visible] for _, beliefs in reached if beliefs), strict=True)
+            means = [fmean(column) for column in columns] or [nan, nan]
+            belief, head = (None if isnan(mean) else mean for mean in means)
+            count = sum(accepted >= number for accepted, _ in reached)
+            positions.append(DraftPosition(number, len(reached), count, belief, head))
+        return positions
 
     @property
     def first(self) -> float:
@@ -282,12 +273,12 @@ class DraftingRun:
 
         A cliff is a significant drop from one position to the next, after high acceptance at position 1.
         """
-        known = [p for p in self.positions if p.steps >= FEWEST_STEPS]
-        if not known:
+        tested = [p for p in self.positions if p.steps >= FEWEST_STEPS]
+        if not tested:
             return "unclear", None
-        if known[0].share < LOW:
+        if tested[0].share < LOW:
             return "low", None
-        for before, after in pairwise(known):
+        for before, after in pairwise(tested):
             if wilson(after.share, after.steps, STRICT)[1] < FALL * before.share:
                 return "cliff", after.number
         return "smooth", None
@@ -298,26 +289,27 @@ class DraftingRun:
 
         Only tokens up to the first rejected one of each step count.
         """
-        known = [p for p in self.positions if p.belief is not None]
-        if not known:
+        positions = [p for p in self.positions if p.belief is not None]
+        if not positions:
             return None
-        steps = sum(p.steps for p in known)
-        return sum((p.belief or 0.0) * p.steps for p in known) / steps, sum(p.accepted for p in known) / steps
+        steps = sum(p.steps for p in positions)
+        return sum((p.belief or 0.0) * p.steps for p in positions) / steps, sum(p.accepted for p in positions) / steps
 
 
-def relative_gain(own: Sequence[Counts], base: Sequence[Counts], tests: int = 1) -> Estimate:
+def relative_gain(counts: Sequence[Counts], base: Sequence[Counts], tests: int = 1) -> Estimate:
     """Returns the relative change of the committed tokens per draft, as a geometric mean over the texts' anchors.
 
-    own, base: for each text, the number of accepted tokens of the drafts from the same anchors.
+    counts, base: for each text, the number of accepted tokens of the drafts from the same anchors.
     tests: number of intervals that are to hold simultaneously.
     """
-    units, anchors = np.arange(len(own)), np.array(list(map(len, own)), float)
-    rises = np.array([np.log1p(after).sum() - np.log1p(before).sum() for after, before in zip(own, base, strict=True)])
-    value, resamples = resampler(len(own)).resampled(rises, anchors, units)
-    return resampler(len(own)).figure(float(np.expm1(value)), np.expm1(resamples), tests)
+    resampler, anchors = text_resampler(len(counts)), np.array(list(map(len, counts)), float)
+    pairs = zip(counts, base, strict=True)
+    rises = np.array([np.log1p(after).sum() - np.log1p(before).sum() for after, before in pairs])
+    value, resamples = resampler.resampled(rises, anchors)
+    return resampler.figure(float(np.expm1(value)), np.expm1(resamples), tests)
 
 
 @lru_cache(4)
-def resampler(texts: int) -> Resampler:
+def text_resampler(texts: int) -> Resampler:
     """Cached, so that all runs over the same texts are compared with the same resamples."""
     return Resampler(texts)

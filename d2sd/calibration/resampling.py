@@ -14,8 +14,6 @@ MIN_UNITS = 4
 LEVEL = 0.95
 Z95 = 1.96
 
-Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, both summed
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -61,41 +59,30 @@ class Resampler:
         for row in self.weights if count else ():
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
-    def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Returns the sum of the rows of ``values``, (M, …), in every resample, (RESAMPLES, …). unit: unit of each row, (M,)."""
-        flat = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
-        by_unit = np.zeros((self.count, flat.shape[1]))
-        for column in range(flat.shape[1]):
-            by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
+    def sums(self, values: np.ndarray, unit: np.ndarray | None = None) -> np.ndarray:
+        """Returns the sum of the rows of ``values``, (M, …), in every resample, (RESAMPLES, …).
+
+        unit: unit of each row, (M,); None if every row is a unit.
+        """
+        by_unit = values.reshape(len(values), int(np.prod(values.shape[1:], dtype=int)))
+        if unit is not None:
+            columns = [np.bincount(unit, weights=column, minlength=self.count) for column in by_unit.T]
+            by_unit = np.stack(columns, axis=1)
         return (self.weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
-    def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
+    def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray | None = None) -> Estimate:
         """Returns Σ numerator / Σ denominator over rows with its interval. All arguments are (M,)."""
         return self.figure(*self.resampled(numerator, denominator, unit))
 
-    def mean(self, values: np.ndarray, unit: np.ndarray) -> Estimate:
+    def mean(self, values: np.ndarray, unit: np.ndarray | None = None) -> Estimate:
         return self.ratio(values.astype(float), np.ones(len(values)), unit)
 
-    def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Resampled:
+    def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray | None = None) -> Resampled:
         """Returns Σ numerator / Σ denominator with its resamples."""
-        below = denominator.sum()
-        value = float(numerator.sum() / below) if below else float("nan")
-        return Resampled(value, self.ratios(numerator, denominator, unit))
-
-    def ratios(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Returns Σ numerator / Σ denominator in every resample, (RESAMPLES,); NaN for empty resamples."""
+        total = denominator.sum()
+        value = float(numerator.sum() / total) if total else float("nan")
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
-        return ratios
-
-    def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Estimate:
-        """Returns the ratio of ``own`` minus the ratio of ``base``; both use the same resampled units.
-
-        own, base: numerators and denominators, both (M,).
-        unit: (M,) unit of each row.
-        tests: as for ``figure``.
-        """
-        return self.figure(*self.resampled(*own, unit).minus(self.resampled(*base, unit)), tests)
+            return Resampled(value, self.sums(numerator, unit) / self.sums(denominator, unit))
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
         """Returns the share of true rows (M,), with its interval (see ``bounded``)."""
@@ -109,10 +96,10 @@ class Resampler:
         """
         if isnan(value):
             return Estimate(None)
-        known = resamples[np.isfinite(resamples)]
-        if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
+        finite = resamples[np.isfinite(resamples)]
+        if self.count < MIN_UNITS or len(finite) < RESAMPLES / 2:
             return Estimate(value)
-        low, high = np.percentile(known, [tail := 50 * (1 - LEVEL), 100 - tail])
+        low, high = np.percentile(finite, [tail := 50 * (1 - LEVEL), 100 - tail])
         return wider(Estimate(value, float(low), float(high)), tests)
 
 
@@ -132,8 +119,8 @@ def wider(figure: Estimate, tests: int) -> Estimate:
     if tests <= 1 or value is None or low is None or high is None:
         return figure
     together, alone = (NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / count) for count in (tests, 1))
-    by = together / alone
-    return Estimate(value, value - by * (value - low), value + by * (high - value))
+    factor = together / alone
+    return Estimate(value, value - factor * (value - low), value + factor * (high - value))
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:

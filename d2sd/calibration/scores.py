@@ -14,38 +14,10 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampled, Resampler, wilson
-from d2sd.calibration.steps import StepTable
+from d2sd.calibration.steps import Scores, StepTable
 
 BINS = 10
 EDGES = np.linspace(0, 1, BINS + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """M scored positions.
-
-    confidence: (M,) in [0, 1]; NaN if not recorded.
-    accepted: (M,) 0 or 1.
-    position: (M,) position in the draft, from 1.
-    row: (M,) row of the step in its table.
-    unit: (M,) resampling unit of the step.
-    """
-
-    confidence: np.ndarray
-    accepted: np.ndarray
-    position: np.ndarray
-    row: np.ndarray
-    unit: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.confidence)
-
-    def known(self) -> Scores:
-        return self.take(~np.isnan(self.confidence))
-
-    def take(self, rows: np.ndarray) -> Scores:
-        """Returns the scored positions at these indices, or those where this mask is true."""
-        return Scores(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +53,10 @@ class PositionAcceptance:
     high: float
 
 
-def score(table: StepTable, unit: np.ndarray) -> Scores:
-    """Returns the scored positions of the table's steps; ``unit`` (N,) is the resampling unit of each step."""
-    row, at = np.nonzero(table.scored)
-    accepted = (at < table.matched[row]).astype(float)
-    return Scores(table.confidence[row, at], accepted, at + 1, row, unit[row])
-
-
 def places(confidence: np.ndarray) -> np.ndarray:
     """Returns the bin of each confidence, −1 for unknown ones; the last bin includes its right edge."""
-    found = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, BINS - 1)
-    return np.where(np.isnan(confidence), -1, found)
+    bins = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, BINS - 1)
+    return np.where(np.isnan(confidence), -1, bins)
 
 
 def reliability(scores: Scores) -> list[Bin]:
@@ -113,10 +78,10 @@ def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
     ]
 
 
-def _sums(at: np.ndarray, size: int, scores: Scores) -> list[tuple[int, float, float]]:
-    """Returns count, Σ confidence and Σ accepted of the scores at each index. at: index of every score."""
+def _sums(group: np.ndarray, count: int, scores: Scores) -> list[tuple[int, float, float]]:
+    """Returns count, Σ confidence and Σ accepted of each of ``count`` groups of scores. group: number of every score's group."""
     weights = (None, scores.confidence, scores.accepted)
-    columns = (np.bincount(at, weights=w, minlength=size).tolist() for w in weights)
+    columns = (np.bincount(group, weights=w, minlength=count).tolist() for w in weights)
     return list(zip(*columns, strict=True))
 
 
@@ -128,12 +93,13 @@ def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray) -> 
     return float(np.abs(gaps).sum() / len(confidence))
 
 
-def resampled_error(scores: Scores, resampler: Resampler) -> Resampled:
-    gaps = np.zeros((len(scores), BINS))
-    gaps[np.arange(len(scores)), places(scores.confidence)] = scores.accepted - scores.confidence
-    summed = resampler.sums(gaps, scores.unit)
+def resampled_error(scores: Scores, unit: np.ndarray, resampler: Resampler) -> Resampled:
+    """Returns the ECE with its resamples. unit: resampling unit of each step, (N,)."""
+    cell = unit[scores.row] * BINS + places(scores.confidence)
+    gaps = np.bincount(cell, weights=scores.accepted - scores.confidence, minlength=resampler.count * BINS)
+    counts = np.bincount(unit[scores.row], minlength=resampler.count)
     with np.errstate(invalid="ignore", divide="ignore"):
-        errors = np.abs(summed).sum(1) / resampler.sums(np.ones(len(scores)), scores.unit)
+        errors = np.abs(resampler.weights @ gaps.reshape(-1, BINS)).sum(1) / (resampler.weights @ counts)
     return Resampled(expected_calibration_error(scores.confidence, scores.accepted), errors)
 
 
@@ -169,15 +135,15 @@ class ConfidenceFigures:
     uniform: tuple[Bin, ...]
 
 
-def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
-    """Returns the fields of ``ConfidenceFigures``."""
+def confidence_figures(scores: Scores, unit: np.ndarray, resampler: Resampler) -> dict[str, Any]:
+    """Returns the fields of ``ConfidenceFigures``. unit: resampling unit of each step, (N,)."""
     some = len(scores) > 0
     return {
         "positions": len(scores),
         "confidence": float(scores.confidence.mean()) if some else None,
         "accepted": float(scores.accepted.mean()) if some else None,
-        "gap": resampler.mean(scores.accepted - scores.confidence, scores.unit),
-        "ece": resampler.figure(*resampled_error(scores, resampler)),
+        "gap": resampler.mean(scores.accepted - scores.confidence, unit[scores.row]),
+        "ece": resampler.figure(*resampled_error(scores, unit, resampler)),
         "chance": chance_error(scores.confidence) if some else None,
         "uniform": tuple(reliability(scores)),
     }
@@ -209,24 +175,25 @@ def by_domain(
     names = sorted(set(domains))
     if len(names) < 2:
         return ()
-    of_step = np.array([names.index(d) for d in domains], int)[table.run]
-    found = []
+    group_of_step = np.array([names.index(d) for d in domains], int)[table.run]
+    groups = []
     for n, name in enumerate(names):
-        steps, where = of_step == n, of_step[scores.row] == n
-        partly = steps & table.redrafted
-        own, some = scores.take(where), bool(where.any())
-        gap = resampler.mean(own.accepted - own.confidence, own.unit)
-        found.append(
+        steps = group_of_step == n
+        redrafted = steps & table.redrafted
+        group_scores = scores.take(steps[scores.row])
+        figures = confidence_figures(group_scores, unit, resampler)
+        gap = figures["gap"]
+        groups.append(
             Group(
                 name,
-                positions=len(own),
-                confidence=float(own.confidence.mean()) if some else None,
-                accepted=float(own.accepted.mean()) if some else None,
+                positions=figures["positions"],
+                confidence=figures["confidence"],
+                accepted=figures["accepted"],
                 # no interval with few units, since their resamples hardly differ
-                gap=gap if len(np.unique(own.unit)) >= MIN_UNITS else Estimate(gap.value),
-                ece=expected_calibration_error(own.confidence, own.accepted) if some else None,
+                gap=gap if len(np.unique(unit[group_scores.row])) >= MIN_UNITS else Estimate(gap.value),
+                ece=figures["ece"].value,
                 tokens=resampler.mean(table.committed[steps], unit[steps]),
-                repaired=resampler.share(table.repaired[partly], unit[partly]),
+                repaired=resampler.share(table.repaired[redrafted], unit[redrafted]),
             )
         )
-    return tuple(found)
+    return tuple(groups)

@@ -7,8 +7,9 @@ from itertools import chain
 from typing import Any
 
 from d2sd.calibration import Estimate
-from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
+from d2sd.calibration.boundaries import Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
+from d2sd.calibration.steps import OTHER
 from d2sd.calibration.text import (
     Table,
     capitalized,

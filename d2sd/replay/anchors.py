@@ -73,13 +73,13 @@ class Redrafter:
 
     def steps(self, text: Text) -> TextWalk:
         """Returns the steps of decoding. Each step commits the visible tokens, the accepted tokens and the bonus token."""
-        counts, beliefs = (found.tolist() for found in self.draft(text, text.anchors))
-        at, end, accepted, believed = 0, len(text.ids) - 1 - text.start, [], []
-        while at < end:
-            believed.append(beliefs[at])
-            accepted.append(min(self.visible + counts[at], end - at))
-            at += accepted[-1] + 1
-        return TextWalk(tuple(accepted), end, counts, tuple(believed))
+        counts, beliefs = (column.tolist() for column in self.draft(text, text.anchors))
+        anchor, end, accepted, of_steps = 0, len(text.ids) - 1 - text.start, [], []
+        while anchor < end:
+            of_steps.append(beliefs[anchor])
+            accepted.append(min(self.visible + counts[anchor], end - anchor))
+            anchor += accepted[-1] + 1
+        return TextWalk(tuple(accepted), end, counts, tuple(of_steps))
 
     def run(self, walks: Iterable[TextWalk]) -> DraftingRun:
         """Returns the run over texts with these results of ``steps``."""
@@ -106,12 +106,13 @@ class BlockRedrafter(Redrafter):
         positions = torch.arange(features.shape[1], device=features.device)[None]
         context = self.model.project_context(features, positions)
         size = max(1, ROWS // self.form.rows)
-        parts = [self._draft(text, anchors[at : at + size], context) for at in range(0, len(anchors), size)]
+        starts = range(0, len(anchors), size)
+        parts = [self._draft(text, anchors[start : start + size], context) for start in starts]
         counts, beliefs = zip(*parts, strict=True)
         return torch.cat(counts), torch.cat(beliefs)
 
     def _draft(self, text: Text, anchors: Sequence[int], context: list[KeyValue]) -> tuple[Tensor, Tensor]:
-        ids = [(text.ids[at : at + self.block] + (NO_TOKEN,) * self.block)[: self.block] for at in anchors]
+        ids = [(text.ids[a : a + self.block] + (NO_TOKEN,) * self.block)[: self.block] for a in anchors]
         block = torch.tensor(ids, device=self.drafter.device)  # each anchor and the γ − 1 tokens after it
         hidden = self._hidden(block, anchors, context)
         rows = hidden[:, 1 - self.form.shift :]
@@ -129,11 +130,11 @@ class BlockRedrafter(Redrafter):
             return (tokens[:, self.visible :] == goal).cumprod(1).sum(1), beliefs
         count = torch.zeros(len(anchors), dtype=torch.int64, device=hidden.device)
         left = torch.arange(len(anchors), device=hidden.device)
-        for at in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
-            scores = self.drafter.logits(rows[left, self.visible + at])
+        for index in range(goal.shape[1]):  # computing logits takes longest, so rows after a rejected token are skipped
+            scores = self.drafter.logits(rows[left, self.visible + index])
             best = self.drafter.own_ids(scores.argmax(-1))
-            beliefs[left, at, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
-            left = left[best == goal[left, at]]
+            beliefs[left, index, 0] = scores.softmax(-1, dtype=torch.float32).amax(-1)
+            left = left[best == goal[left, index]]
             count[left] += 1
             if not len(left):
                 break
@@ -167,12 +168,12 @@ class ChainRedrafter(Redrafter):
         device = features.device
         ids = torch.tensor([*text.ids, *[NO_TOKEN] * (CHAIN + 1)], device=device)
         count = len(text.ids) - 1
-        at = torch.arange(count, device=device)
+        positions = torch.arange(count, device=device)
         feature = model.project(features)
         read = ids.roll(self.ahead)  # tokens whose embeddings are the inputs
-        context = model.keys_values(self._embedded(read[1 : count + 1])[None], feature, at[None])
+        context = model.keys_values(self._embedded(read[1 : count + 1])[None], feature, positions[None])
         rows = torch.tensor([anchors], device=device) - 1  # row n reads token n + 1, here the anchor
-        chains = Chains(rows, at, context)
+        chains = Chains(rows, positions, context)
         state = feature[:, rows[0]]
         right = torch.ones(len(anchors), dtype=torch.bool, device=device)
         counts = torch.zeros(len(anchors), dtype=torch.int64, device=device)

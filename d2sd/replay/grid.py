@@ -94,12 +94,12 @@ def grid_line(trace: Trace, points: dict[tuple[int, int], ReplayOutcome], machin
     machine: costs on the machine of the run; None if unknown.
     """
     base = recorded_config(trace)
-    own = base.num_branches if "num_branches" in METHODS[base.method].settings else 0
+    branches = base.num_branches if "num_branches" in METHODS[base.method].settings else 0
     costs = machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()}
     return {
         "event": "Replays",
         "run": trace.header["run"],
-        "own": [own, base.block_size],
+        "own": [branches, base.block_size],
         "points": [
             [k, gamma, list(outcome.committed), msgspec.to_builtins(outcome.works)]
             for (k, gamma), outcome in points.items()

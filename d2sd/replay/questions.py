@@ -122,23 +122,22 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         drafter.extend(context, torch.arange(start, device=context.device))
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
 
-    def right(draft: Sequence[int], length: int) -> int:
+    def accepted(draft: Sequence[int], length: int) -> int:
         """Returns how many tokens the target accepts of the first ``length`` first-draft tokens, followed by ``draft``."""
         return agreed((*first.ids[:length], *draft), goal)
 
-    own, found = right(first.ids, 0), right(block.ids, prefix)
-    rejected = found < min(prefix + len(block.ids), len(goal))
+    of_first, of_redraft = accepted(first.ids, 0), accepted(block.ids, prefix)
+    rejected = of_redraft < min(prefix + len(block.ids), len(goal))
     recorded = [b for b in event.branches if b.base == 0]
-    there = next((b for b in recorded if b.prefix == prefix), None)
     return Redraft(
         draft=describe_draft(block, engine.texts, False),
-        kept=min(found, prefix),
-        accepted=max(0, found - prefix),
-        added=max(0, found - own),
-        wanted=engine.texts[goal[found]] if rejected else None,
-        chosen=tuple((b.prefix, max(0, right(b.ids, b.prefix) - own)) for b in recorded),
-        extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
-        same=None if there is None else there.ids == block.ids,
+        kept=min(of_redraft, prefix),
+        accepted=max(0, of_redraft - prefix),
+        added=max(0, of_redraft - of_first),
+        wanted=engine.texts[goal[of_redraft]] if rejected else None,
+        chosen=tuple((b.prefix, max(0, accepted(b.ids, b.prefix) - of_first)) for b in recorded),
+        extra=max(0, min(of_redraft + 1, len(goal)) - len(event.committed)),
+        same=next((b.ids == block.ids for b in recorded if b.prefix == prefix), None),
     )
 
 
@@ -206,16 +205,15 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
         rows = torch.tensor(ids, device=target.device)
         hidden = target.read(rows[None], target.new_cache(len(ids)))
         scores = target.logits(hidden[0, len(before) - 1 :]).float()
-    offered = ids[len(before) :]
-    favourites = scores.argmax(-1).tolist()
-    chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()
-    accepted = agreed(offered, favourites)
+    verified, likeliest = ids[len(before) :], scores.argmax(-1).tolist()
+    probabilities = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0]
+    accepted = agreed(verified, likeliest)
     return TypedDraft(
-        texts=tuple(engine.texts[i] for i in offered),
-        probabilities=tuple(chances),
+        texts=tuple(engine.texts[i] for i in verified),
+        probabilities=tuple(probabilities.tolist()),
         accepted=accepted,
-        wanted=engine.texts[favourites[accepted]],
-        cut=len(typed) - len(offered),
+        wanted=engine.texts[likeliest[accepted]],
+        cut=len(typed) - len(verified),
     )
 
 

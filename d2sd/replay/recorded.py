@@ -23,7 +23,7 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.nets.target import LayerTaps, Target
-from d2sd.trace.metrics import Work, verdict
+from d2sd.trace.metrics import Work, boundary_hit
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.tree.walk import agreed, first_draft_boundary, walk
@@ -64,9 +64,9 @@ def recorded_config(trace: Trace) -> DecodeConfig:
 
     Unknown fields are dropped. Raises ``InputError`` if a value is invalid.
     """
-    known = {k: v for k, v in trace.header["config"].items() if k in DecodeConfig.__dataclass_fields__}
+    fields = {k: v for k, v in trace.header["config"].items() if k in DecodeConfig.__dataclass_fields__}
     try:
-        return replace(DecodeConfig(**known), inspect=False, backend="auto")
+        return replace(DecodeConfig(**fields), inspect=False, backend="auto")
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 
@@ -75,9 +75,9 @@ def recorded_text(trace: Trace) -> Text:
     """Returns the text of a run. Raises ``InputError`` if the run cannot be replayed."""
     if recorded_config(trace).temperature != 0:
         raise InputError("a replay needs a run at temperature 0, where the text is the same for all settings")
-    if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
+    if missing := {"prompt", "tokens", "target"}.intersection(trace.missing):
         raise InputError(
-            f"this log is incomplete (missing: {', '.join(sorted(lacks))}), so it cannot be replayed; vLLM returns all tokens "
+            f"this log is incomplete (missing: {', '.join(sorted(missing))}), so it cannot be replayed; vLLM returns all tokens "
             'with "return_token_ids": true'
         )
     prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
@@ -101,17 +101,18 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 
 @torch.inference_mode()
-def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
+def _read_greedy(target: Target, text: Text, layers: set[int]) -> tuple[Text, list[int]]:
     """Returns the text with the features of these layers, and the indices (from 0) of the generated tokens that
     cannot be the target's greedy choices."""
-    found, hidden = _read(target, text, set(layers))
+    text, hidden = _read(target, text, layers)
     scores = target.logits(hidden[0, text.start - 1 :]).float()
-    own = torch.tensor(text.ids[text.start :], device=target.device)
-    gap = scores.max(-1).values - scores.gather(1, own[:, None])[:, 0]
-    return found, (gap > MARGIN.get(target.numbers, MARGIN_OF_16_BITS)).nonzero()[:, 0].tolist()
+    generated = torch.tensor(text.ids[text.start :], device=target.device)
+    gap = scores.max(-1).values - scores.gather(1, generated[:, None])[:, 0]
+    return text, (gap > MARGIN.get(target.numbers, MARGIN_OF_16_BITS)).nonzero()[:, 0].tolist()
 
 
 def _read(target: Target, text: Text, layers: set[int]) -> tuple[Text, Tensor]:
+    """Returns the text with features, and the hidden states of all tokens except the last, (1, T − 1, hidden)."""
     ids = torch.tensor([text.ids[:-1]], device=target.device)
     with LayerTaps(target.base.layers).only(layers) as taps:
         hidden = target.read(ids, target.new_cache(ids.shape[1]))
@@ -144,12 +145,12 @@ class ReplayOutcome:
 
 def recorded_outcome(trace: Trace) -> ReplayOutcome:
     """Returns what the recorded run itself committed."""
-    verdicts = [verdict(step) for step in trace.steps]
+    hits = [boundary_hit(step) for step in trace.steps]
     return ReplayOutcome(
         recorded_config(trace),
         tuple(len(step.committed) for step in trace.steps),
         tuple(works_of(trace)),
-        tuple(found != "missed" for found in verdicts if found not in (None, "all")),
+        tuple(hit for hit in hits if hit is not None),
         bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target",
     )
 
@@ -178,7 +179,7 @@ class Replay:
         text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
-            text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
+            text, others = _read_greedy(target, text, {n for d in drafters for n in d.target_layer_ids})
         if len(others) > most_others:
             raise InputError(
                 f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the "
@@ -219,20 +220,20 @@ class Replay:
             def from_boundary(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
                 assert draft.block is not None
                 drafted = draft.block.ids
-                right = agreed(drafted, ids[known + 1 :])
-                return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
+                boundary = agreed(drafted, ids[anchor + 1 :])
+                return [boundary] if boundary < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
 
             drafters.method = replace(drafters.method, select=from_boundary)
-        known = self.begin  # number of tokens before the anchor; the first anchor is the token from prefill
-        self.commit(drafters, 0, known)
+        anchor = self.begin  # index of the anchor; the first one is the token from prefill
+        self.commit(drafters, 0, anchor)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
-        while known + 1 < len(ids):
+        while anchor + 1 < len(ids):
             with self.engine.lock:
-                proposal = drafters.propose(ids[: known + 1])
+                proposal = drafters.propose(ids[: anchor + 1])
             tree = proposal.tree
             # only choices on the accepted path matter, so a node of any depth gets the recorded token at the next position
-            chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
-            outcome = walk(tree, chosen, self.engine.models.target.end_ids, len(ids) - known - 1)
+            chosen = [ids[min(anchor + d + 1, len(ids) - 1)] for d in tree.depths]
+            outcome = walk(tree, chosen, self.engine.models.target.end_ids, len(ids) - anchor - 1)
             cut = outcome.bonus is None
             count = len(outcome.accepted) + (not cut)
             committed.append(count)
@@ -243,7 +244,7 @@ class Replay:
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
             drafters.plan.learn(proposal, outcome, boundary)
-            if known + count + 1 < len(ids):
-                self.commit(drafters, known, known + count)
-            known += count
+            if anchor + count + 1 < len(ids):
+                self.commit(drafters, anchor, anchor + count)
+            anchor += count
         return ReplayOutcome(config, tuple(committed), tuple(works), tuple(hits), cut, self.others)

@@ -6,8 +6,8 @@ Code that uses a trace relies on these checks. They raise ``InputError``, which 
 from __future__ import annotations
 
 import re
-from itertools import chain
-from operator import ge
+from collections.abc import Sized
+from itertools import chain, pairwise
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -128,18 +128,18 @@ def check_step(step: StepDone) -> None:
     _check_committed(step, path)
     _check_drafts(step)
     _check_levels(step)
-    for at, behind in enumerate(step.target_tops):
-        _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
-    for at, draw in enumerate(step.draws):
-        _need(draw.node < len(step.nodes), f"draws[{at}].node", f"there is no node {draw.node}")
-        _need(len(draw.noise) == len(draw.tokens), f"draws[{at}].noise", "one value for each of its tokens")
+    for index, tops in enumerate(step.target_tops):
+        _need(tops.node < len(step.nodes), f"target_tops[{index}].node", f"there is no node {tops.node}")
+    for index, draw in enumerate(step.draws):
+        _need(draw.node < len(step.nodes), f"draws[{index}].node", f"there is no node {draw.node}")
+        _need(len(draw.noise) == len(draw.tokens), f"draws[{index}].noise", "one value for each of its tokens")
 
 
 def check_prefill(prefill: PrefillDone) -> None:
     """Check that prefill has one text per token and commits at most one token, from the target. Raises ``InputError``."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one text per prompt token is needed")
-    own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
-    _need(own and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
+    of_target = all(c.node is None and c.proposer == "target" for c in prefill.committed)
+    _need(of_target and len(prefill.committed) <= 1, "committed", "prefill commits at most one token, from the target")
 
 
 def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
@@ -165,47 +165,44 @@ def _need(ok: bool, field: str, sentence: str) -> None:
         raise InputError(f"{field}: {sentence}")
 
 
+def _need_all_or_none(items: Sized, count: int, field: str, each: str) -> None:
+    _need(len(items) in (0, count), field, f"empty, or {each}")
+
+
 def _check_tree(step: StepDone) -> list[int]:
     """Checks that node 0 is the root and every parent precedes its children. Returns the parents."""
     nodes = step.nodes
     _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
-    ids, parents = [n.id for n in nodes], [n.parent for n in nodes]
-    everyone = list(range(len(nodes)))
-    if ids != everyone:
-        wrong = _first(a != b for a, b in zip(ids, everyone, strict=True))
-        raise InputError(f"nodes[{wrong}].id: the nodes are numbered from 0 in order; this is number {wrong}")
+    if wrong := [n for n, node in enumerate(nodes) if node.id != n]:
+        raise InputError(f"nodes[{wrong[0]}].id: the nodes are numbered from 0 in order; this is number {wrong[0]}")
     root = nodes[0]
     _need(root.parent == -1 and root.depth == 0, "nodes[0]", "the anchor has parent -1 and depth 0")
     _need(root.state == "root", "nodes[0].state", 'the anchor\'s state is "root"')
     _need(root.token == step.anchor, "nodes[0].token", "node 0 is the anchor and has its token")
-    if parents.count(-1) > 1 or any(map(ge, parents, everyone)):
-        wrong = 1 + _first(not 0 <= p < i for i, p in enumerate(parents[1:], 1))
-        raise InputError(f"nodes[{wrong}].parent: it must be an earlier node, 0 to {wrong - 1}")
-    depths = [n.depth for n in nodes]
-    below = [depths[p] + 1 for p in parents]
-    below[0] = 0
-    if depths != below:
-        wrong = _first(a != b for a, b in zip(depths, below, strict=True))
-        raise InputError(f"nodes[{wrong}].depth: it must be {below[wrong]}, one more than its parent's depth")
-    most = len(step.branches)
-    if max(chain.from_iterable([n.candidates for n in nodes]), default=0) > most:
-        wrong = _first(max(n.candidates, default=0) > most for n in nodes)
-        raise InputError(f"nodes[{wrong}].candidates: the drafts of this step are numbered 0 to {most}")
+    parents, depths = [n.parent for n in nodes], [n.depth for n in nodes]
+    if wrong := [n for n, parent in enumerate(parents[1:], 1) if not 0 <= parent < n]:
+        raise InputError(f"nodes[{wrong[0]}].parent: it must be an earlier node, 0 to {wrong[0] - 1}")
+    below = [0, *(depths[parent] + 1 for parent in parents[1:])]
+    if wrong := [n for n, depth in enumerate(depths) if depth != below[n]]:
+        raise InputError(f"nodes[{wrong[0]}].depth: it must be {below[wrong[0]]}, one more than its parent's depth")
+    drafts = len(step.branches)
+    if max(chain.from_iterable([n.candidates for n in nodes]), default=0) > drafts:
+        first = next(n.id for n in nodes if max(n.candidates, default=0) > drafts)
+        raise InputError(f"nodes[{first}].candidates: the drafts of this step are numbered 0 to {drafts}")
     return parents
 
 
 def _check_path(step: StepDone, parents: list[int]) -> list[int]:
     """Checks that the accepted nodes form a path from the anchor. Returns the path, anchor first."""
-    states, accepted = [n.state for n in step.nodes], list(step.accepted)
-    path = [0, *accepted]
-    for at, node in enumerate(accepted):
+    states, path = [n.state for n in step.nodes], [0, *step.accepted]
+    for index, (before, node) in enumerate(pairwise(path)):
         if node >= len(parents):
-            raise InputError(f"accepted[{at}]: there is no node {node}")
-        if parents[node] != path[at]:
-            raise InputError(f"accepted[{at}]: node {node} is not a child of node {path[at]}")
+            raise InputError(f"accepted[{index}]: there is no node {node}")
+        if parents[node] != before:
+            raise InputError(f"accepted[{index}]: node {node} is not a child of node {before}")
         if states[node] != "accepted":
             raise InputError(f'nodes[{node}].state: it must be "accepted", since the node is in accepted')
-    _need(states.count("accepted") == len(accepted), "accepted", "it must list every node whose state is accepted")
+    _need(states.count("accepted") == len(path) - 1, "accepted", "it must list every node whose state is accepted")
     _need(states.count("root") == 1, "nodes", 'only node 0 has the state "root"')
     reached = set(path)
     for node, state in enumerate(states):
@@ -222,24 +219,24 @@ def _check_committed(step: StepDone, path: list[int]) -> None:
     _need([c.node for c in drafted] == path[1:], "committed", "their nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
     _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token may have no node")
-    for at, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
+    for index, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
         if c.token != step.nodes[node].token:
-            raise InputError(f"committed[{at}].token: it must be the token of node {node}")
+            raise InputError(f"committed[{index}].token: it must be the token of node {node}")
     choices = step.choices
     _need([c.node for c in choices] == path[: len(choices)], "choices", "their nodes must be the accepted path")
-    for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
+    for index, (choice, token) in enumerate(zip(choices, committed, strict=False)):
         if choice.token != token.token:
-            raise InputError(f"choices[{at}].token: it must be the committed token")
+            raise InputError(f"choices[{index}].token: it must be the committed token")
     _need(len(choices) <= len(committed), "choices", "there are more choices than committed tokens")
 
 
 def _check_drafts(step: StepDone) -> None:
     """Checks that the lists of each draft have equal lengths, and that no index is out of range."""
-    first, drafted = step.first_draft, 0
+    first = step.first_draft
     if first is not None:
         _check_draft(first, "first_draft")
         _need(first.prefix == 0 and first.base == 0, "first_draft", "it starts at the anchor: prefix 0, base 0")
-        drafted = len(first.ids)
+    drafted = len(first.ids) if first else 0
     lengths = [drafted]
     for number, branch in enumerate(step.branches, 1):
         field = f"branches[{number - 1}]"
@@ -248,46 +245,39 @@ def _check_drafts(step: StepDone) -> None:
         longest = lengths[branch.base]
         _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has only {longest} tokens")
         lengths.append(branch.prefix + len(branch.ids))
-    fits = len(step.boundary_posterior) in (0, drafted)
-    _need(fits, "boundary_posterior", f"empty, or one value for each of {drafted} drafted tokens")
+    each = f"one value for each of {drafted} drafted tokens"
+    _need_all_or_none(step.boundary_posterior, drafted, "boundary_posterior", each)
     _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"only {drafted} tokens were drafted")
-    there = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
-    _need(there, "actual_boundary", f"only {drafted} tokens were drafted")
+    fits = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
+    _need(fits, "actual_boundary", f"only {drafted} tokens were drafted")
     drafts = [] if first is None else [first, *step.branches]
-    _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
-    for at, (said, draft) in enumerate(zip(step.trained, drafts, strict=False)):
-        _need(len(said) in (0, len(draft.ids)), f"trained[{at}]", f"empty, or one for each of the {len(draft.ids)} ids")
-    _need(
-        len(step.tempered) in (0, drafted), "tempered", f"empty, or one list for each of the {drafted} drafted tokens"
-    )
-    for at, row in enumerate(step.tempered):
+    _need_all_or_none(step.trained, len(drafts), "trained", f"one list for each of {len(drafts)} drafts")
+    for index, (confidences, draft) in enumerate(zip(step.trained, drafts, strict=False)):
+        _need_all_or_none(confidences, len(draft.ids), f"trained[{index}]", f"one for each of the {len(draft.ids)} ids")
+    _need_all_or_none(step.tempered, drafted, "tempered", f"one list for each of the {drafted} drafted tokens")
+    for index, row in enumerate(step.tempered):
         fits = len(row) == len(TEMPERATURES)
-        _need(fits, f"tempered[{at}]", f"one value for each of {len(TEMPERATURES)} temperatures")
+        _need(fits, f"tempered[{index}]", f"one value for each of {len(TEMPERATURES)} temperatures")
 
 
 def _check_levels(step: StepDone) -> None:
     """Checks the levels of a tree: equal list lengths, and parents and nodes that exist."""
-    above = 1
+    previous = 1  # number of entries of the previous level
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)
         fits = {len(level.texts), len(level.parents), len(level.scores), len(level.nodes)} == {count}
         _need(fits, field, f"every list needs one entry for each of the {count} ids")
-        _need(max(level.parents, default=0) < above, f"{field}.parents", f"the previous level has only {above} entries")
+        fits = max(level.parents, default=0) < previous
+        _need(fits, f"{field}.parents", f"the previous level has only {previous} entries")
         for token, node in zip(level.ids, level.nodes, strict=True):
-            there = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
-            _need(there, f"{field}.nodes", f"node {node} does not exist or its token is not {token}")
-        above = count
+            fits = node is None or (node < len(step.nodes) and step.nodes[node].token == token)
+            _need(fits, f"{field}.nodes", f"node {node} does not exist or its token is not {token}")
+        previous = count
 
 
 def _check_draft(draft: Draft, field: str) -> None:
     count = len(draft.ids)
-    lengths = {"texts": len(draft.texts), "confidence": len(draft.confidence), "alternatives": len(draft.alternatives)}
-    if {0, count}.issuperset(lengths.values()) and lengths["texts"] == count:
-        return
-    wrong = next(name for name, n in lengths.items() if n != count and (n or name == "texts"))
-    allowed = "one" if wrong == "texts" else "empty, or one"
-    raise InputError(f"{field}.{wrong}: {allowed} for each of the {count} ids")
-
-
-def _first(wrong: Any) -> int:
-    return next(i for i, w in enumerate(wrong) if w)
+    each = f"one for each of the {count} ids"
+    _need(len(draft.texts) == count, f"{field}.texts", each)
+    _need_all_or_none(draft.confidence, count, f"{field}.confidence", each)
+    _need_all_or_none(draft.alternatives, count, f"{field}.alternatives", each)

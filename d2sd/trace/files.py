@@ -26,12 +26,12 @@ def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file
             return
-        with gzip.open(file) as unpacked, io.BufferedReader(_UpToCut(unpacked), 1 << 16) as reader:
+        with gzip.open(file) as unpacked, io.BufferedReader(_TruncatedGzip(unpacked), 1 << 16) as reader:
             yield cast(IO[bytes], reader)
 
 
-class _UpToCut(io.RawIOBase):
-    """Unpacked bytes of a gzip file that may be truncated, for example by a killed run."""
+class _TruncatedGzip(io.RawIOBase):
+    """Unpacked bytes of a gzip file. If the file is truncated, for example by a killed run, they end there without an error."""
 
     def __init__(self, unpacked: gzip.GzipFile):
         self._unpacked = unpacked
@@ -41,11 +41,11 @@ class _UpToCut(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            found = self._unpacked.read1(len(buffer))
+            data = self._unpacked.read1(len(buffer))
         except EOFError:
             return 0
-        buffer[: len(found)] = found
-        return len(found)
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def utf8_lines(path: Path) -> Iterator[tuple[int, str]]:

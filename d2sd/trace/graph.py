@@ -51,7 +51,7 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
     for step in steps:
         number = step.step + 1
         trees.add_nodes_from(
-            (f"{number}.{at}", {"step": number, **known}) for at, known in enumerate(_attributes(step))
+            (f"{number}.{node}", {"step": number, **attributes}) for node, attributes in enumerate(_attributes(step))
         )
         trees.add_edges_from((f"{number}.{n.parent}", f"{number}.{n.id}") for n in step.nodes if n.parent >= 0)
     return trees
@@ -63,16 +63,18 @@ def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:
     kept = {node for level in step.levels for node in level.nodes}
     scores: list[float | None] = []
     for node in step.nodes:
-        known = {name: value for name in names if (value := getattr(node, name)) is not None}
-        above, own = scores[node.parent] if node.parent >= 0 else 0.0, node.drafter_probability
-        scores.append(0.0 if node.parent < 0 else above + log(own) if above is not None and own else None)
-        if (score := scores[-1]) is not None and node.parent >= 0:
-            known["score"] = score
-        if step.levels and node.parent >= 0:
-            known |= {"level": node.depth, "kept": node.id in kept}
-        yield {"text": _ILLEGAL.sub(_stand_in, node.text), **known}
+        attributes: dict[str, Any] = {"text": _ILLEGAL.sub(_replacement, node.text)}
+        attributes |= {name: value for name in names if (value := getattr(node, name)) is not None}
+        if node.parent < 0:
+            scores.append(0.0)
+        else:
+            above, probability = scores[node.parent], node.drafter_probability
+            scores.append(None if above is None or not probability else above + log(probability))
+            attributes |= {} if scores[-1] is None else {"score": scores[-1]}
+            attributes |= {"level": node.depth, "kept": node.id in kept} if step.levels else {}
+        yield attributes
 
 
-def _stand_in(match: re.Match[str]) -> str:
+def _replacement(match: re.Match[str]) -> str:
     code = ord(match[0])
     return chr(0x2400 + code) if code < 0x20 else "␡" if code == 0x7F else "\ufffd"

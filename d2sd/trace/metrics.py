@@ -53,28 +53,28 @@ class Totals:
 
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
-    count, tokens, nodes, seconds = 0, 0, 0, 0.0
-    verdicts: list[Verdict] = []
-    gained, redrafts = 0, 0
+    count, tokens, nodes, gained, redrafts, seconds = 0, 0, 0, 0, 0, 0.0
+    verdicts: list[Verdict | None] = []
     stages = dict.fromkeys(StageSeconds.__struct_fields__, 0.0)
     for step in steps:
         count += 1
         tokens += len(step.committed)
         nodes += len(step.nodes)
+        gained += tokens_gained(step)
+        redrafts += len(step.branches)
         seconds = step.elapsed
         for name in stages:
             stages[name] += getattr(step.seconds, name)
-        gained += tokens_gained(step)
-        redrafts += len(step.branches)
-        if (outcome := verdict(step)) not in (None, "all"):
-            verdicts.append(outcome)
+        verdicts.append(verdict(step))
+    repaired, found, missed = (verdicts.count(outcome) for outcome in ("repaired", "found", "missed"))
+    rejected = repaired + found + missed
     return Totals(
         tokens=tokens + (len(prefill.committed) if prefill else 0),
         steps=count,
         mean_acceptance_length=tokens / count if count else 0.0,
         nodes_per_step=nodes / count if count else 0.0,
-        boundary_hit_rate=1 - verdicts.count("missed") / len(verdicts) if verdicts else None,
-        repaired_rate=verdicts.count("repaired") / len(verdicts) if verdicts else None,
+        boundary_hit_rate=1 - missed / rejected if rejected else None,
+        repaired_rate=repaired / rejected if rejected else None,
         tokens_per_redraft=gained / redrafts if redrafts else None,
         tokens_per_second=tokens / seconds if seconds else 0.0,
         seconds=seconds,
@@ -99,8 +99,8 @@ def acceptance_by_depth(steps: Iterable[StepDone]) -> list[tuple[int, int, float
 
 def tokens_gained(step: StepDone) -> int:
     """Returns the number of accepted tokens that are in a re-draft but not in the first draft."""
-    through = [step.nodes[n].candidates for n in step.accepted]
-    return sum(bool(candidates) and 0 not in candidates for candidates in through)
+    drafts = [step.nodes[n].candidates for n in step.accepted]
+    return sum(bool(candidates) and 0 not in candidates for candidates in drafts)
 
 
 def verdict(step: StepDone) -> Verdict | None:
@@ -164,9 +164,9 @@ def closed_from(step: StepDone, method: str) -> int | None:
     Such a prefix contains a drafted end-of-text token. Returns None if there is no such prefix, or if ``method`` draws prefixes
     at random.
     """
-    r, picked = step.boundary_posterior, step.selected_prefixes
-    least = min((r[i] for i in picked if i < len(r)), default=1.0)
-    return next((i for i, p in enumerate(r) if p > least and i not in picked), None) if method != RANDOM else None
+    r, selected = step.boundary_posterior, step.selected_prefixes
+    least = min((r[i] for i in selected if i < len(r)), default=1.0)
+    return next((i for i, p in enumerate(r) if p > least and i not in selected), None) if method != RANDOM else None
 
 
 def instructiveness(step: StepDone) -> tuple[int, ...]:
@@ -204,13 +204,13 @@ class Work(Struct, frozen=True, array_like=True, gc=False):
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
         """Returns the work of a recorded step. header: header of the step's trace; it gives the length of re-drafts."""
-        known = header.get("config", {})
+        config = header.get("config", {})
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0
         if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
-            size = _whole(known, "draft_depth") + 2
+            size = _whole(config, "draft_depth") + 2
         # without selected prefixes, branches were sampled from the first draft's distributions, which takes no drafter pass
         drafted = step.branches if step.selected_prefixes else ()
-        block = size + _whole(known, "second_block_size") - _whole(known, "block_size")
+        block = size + _whole(config, "second_block_size") - _whole(config, "block_size")
         third = sum(b.base > 0 for b in drafted)
         return cls(size, tuple(n * block for n in (len(drafted) - third, third) if n), len(step.nodes))
 
@@ -252,10 +252,10 @@ def what_differs(
     named: function from the id of a method to its name.
     """
     left_out = IGNORED.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
-    found = [*_models(a, b), *_settings(a, b, left_out, named)]
-    if not found:
+    differences = [*_models(a, b), *_settings(a, b, left_out, named)]
+    if not differences:
         return "No recorded model, method or setting differs."
-    return f"What differs: {', '.join(found)}."
+    return f"What differs: {', '.join(differences)}."
 
 
 def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
@@ -263,26 +263,26 @@ def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
 
     part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
     """
-    found = {str(_parts([header]).get(part, {}).get("weights") or "") for header in headers}
-    return found.pop() if len(found) == 1 else ""
+    weights = {str(header.get("parts", {}).get(part, {}).get("weights") or "") for header in headers}
+    return weights.pop() if len(weights) == 1 else ""
 
 
 def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    names = [recorded_values(side, "models") for side in (a, b)]
-    parts = [_parts(side) for side in (a, b)]
-    for part in sorted({*names[0], *names[1]} - IGNORED):
-        words, called = part.replace("_", " "), [side.get(part, "none") for side in names]
-        known = [side.get(part) for side in parts]
-        if known[0] and known[1]:
-            other = [f for f in PART_FIELDS if known[0].get(f) != known[1].get(f)]
-            if "weights" in other:
-                yield (
-                    f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (different weights)"
-                )
-            elif other:
-                yield f"{words} (same weights, different {', '.join(f.replace('_', ' ') for f in other)})"
-        elif called[0] != called[1]:
-            yield f"{words} ({called[0]} → {called[1]})"
+    names_a, names_b = (recorded_values(side, "models") for side in (a, b))
+    parts_a, parts_b = _parts(a), _parts(b)
+    for part in sorted({*names_a, *names_b} - IGNORED):
+        words, name_a, name_b = part.replace("_", " "), names_a.get(part, "none"), names_b.get(part, "none")
+        part_a, part_b = parts_a.get(part, {}), parts_b.get(part, {})
+        fields = [f for f in PART_FIELDS if part_a.get(f) != part_b.get(f)]
+        unknown = not part_a or not part_b
+        if name_a != name_b and (unknown or "weights" in fields):
+            yield f"{words} ({name_a} → {name_b})"
+        elif unknown:
+            continue
+        elif "weights" in fields:
+            yield f"{words} (different weights)"
+        elif fields:
+            yield f"{words} (same weights, different {', '.join(f.replace('_', ' ') for f in fields)})"
 
 
 def _settings(
@@ -291,23 +291,23 @@ def _settings(
     left_out: Collection[str],
     named: Callable[[str], str],
 ) -> Iterator[str]:
-    of_a, of_b = (recorded_values(side, "config") for side in (a, b))
-    for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
-        before, after = of_a.get(name, "not recorded"), of_b.get(name, "not recorded")
-        if before != after:
+    settings_a, settings_b = (recorded_values(side, "config") for side in (a, b))
+    for name in sorted({*settings_a, *settings_b}.difference(left_out), key=lambda n: (n != "method", n)):
+        value_a, value_b = settings_a.get(name, "not recorded"), settings_b.get(name, "not recorded")
+        if value_a != value_b:
             if name == "method":
-                before, after = named(before), named(after)
-            yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"
+                value_a, value_b = named(value_a), named(value_b)
+            yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({value_a} → {value_b})"
 
 
 def recorded_values(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
     """Returns the values in a field of headers by name. Several values of one name are joined with "or"."""
-    found: dict[str, dict[str, None]] = {}
+    values: dict[str, dict[str, None]] = {}  # by name; the keys of the inner dictionary are an ordered set
     for header in headers:
         for name, value in header.get(field, {}).items():
             if value is not None:
-                found.setdefault(str(name), {})[escaped(str(value)[:MAX_TEXT])] = None
-    return {name: " or ".join(values) for name, values in found.items()}
+                values.setdefault(str(name), {})[escaped(str(value)[:MAX_TEXT])] = None
+    return {name: " or ".join(of_name) for name, of_name in values.items()}
 
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from d2sd.trace.events import Baseline, Record, StepDone, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
-from d2sd.trace.trace import Reader, Trace, lines_of, restored
+from d2sd.trace.trace import Reader, Trace, lines_of, unchecked_trace
 
 LONG = 2048  # characters; longer lines are compressed
 BLOCK = 1 << 16  # characters of a compressed block
@@ -28,7 +28,7 @@ OUTCOME = '{"event":"Outcome"'
 OF_PAGE = (OUTCOME, '{"event":"Replays"')  # lines that are not part of the trace
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RecordedRun:
     """Trace lines of one run, in progress or finished. They were written from events, so reading them back does not check them.
 
@@ -41,15 +41,18 @@ class RecordedRun:
     instructive: number of the most instructive step so far (``d2sd.trace.metrics.instructiveness``); 0 if there is none.
     """
 
-    key: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
-    live: bool = field(default=False, compare=False)
-    header: dict[str, Any] = field(default_factory=dict, compare=False)
-    baseline: Baseline | None = field(default=None, compare=False)
-    ended: bool = field(default=False, compare=False)
-    steps: int = field(default=0, compare=False)
-    instructive: int = field(default=0, compare=False)
+    key: str = field(default_factory=lambda: uuid.uuid4().hex)
+    live: bool = False
+    header: dict[str, Any] = field(default_factory=dict)
+    baseline: Baseline | None = None
+    ended: bool = False
+    steps: int = 0
+    instructive: int = 0
     _entries: list[str] = field(default_factory=list)  # lines or blocks of lines, as they are sent
-    _best: tuple[int, ...] = field(default=(), compare=False)  # sort key of the most instructive step
+    _best: tuple[int, ...] = ()  # sort key of the most instructive step
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RecordedRun) and self._entries == other._entries
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> RecordedRun:
@@ -105,7 +108,7 @@ class RecordedRun:
 
     def trace(self) -> Trace:
         """Returns the trace; its steps are parsed on access. Raises ``InputError`` if nothing is recorded."""
-        return restored(line.encode() for line in self.lines())
+        return unchecked_trace(line.encode() for line in self.lines())
 
     def _lines(self, record: Record) -> Iterator[str]:
         """Yields the line of a record; before a step, the line of its ``StepOutcome``."""
@@ -142,12 +145,10 @@ def _pack(line: str) -> str:
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
     """Yields the header alone, since ``holds`` compares it, then the other lines in blocks."""
     block: list[str] = []
-    size, first = 0, True
-    for line in lines:
+    for number, line in enumerate(lines):
         block.append(line)
-        size += len(line)
-        if first or size > BLOCK:
+        if not number or sum(map(len, block)) > BLOCK:
             yield from _pack("\n".join(block)).split("\n")
-            block, size, first = [], 0, False
+            block = []
     if block:
         yield from _pack("\n".join(block)).split("\n")

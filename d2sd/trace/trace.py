@@ -29,7 +29,7 @@ from d2sd.trace.checks import (
     read_header,
     read_kind,
 )
-from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
+from d2sd.trace.events import EVENTS, Committed, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Scalar, Totals, row, totals
 from d2sd.trace.text import encodable
@@ -90,22 +90,24 @@ class Trace:
     def missing(self) -> tuple[str, ...]:
         """The parts that an imported log lacks (``tokens``, ``rejected``, ``target``, ``confidence``, ``prompt``, ``times``);
         empty for a recorded run."""
-        named = self.header.get("missing")
-        return tuple(str(name) for name in named) if isinstance(named, list) else ()
+        missing = self.header.get("missing")
+        return tuple(map(str, missing)) if isinstance(missing, list) else ()
 
     @property
     def token_ids(self) -> list[int]:
         """Generated token ids, prompt excluded."""
-        first = self.prefill.committed if self.prefill else ()
-        return [c.token for done in (first, *(s.committed for s in self.steps)) for c in done]
+        return [committed.token for committed in self._committed()]
 
     @property
     def text(self) -> str:
         """The generated text, prompt excluded. If the recording was cut off, the text up to its last step."""
-        if self.finished:
-            return self.finished.text
-        first = self.prefill.committed if self.prefill else ()
-        return "".join(c.text for done in (first, *(s.committed for s in self.steps)) for c in done)
+        return self.finished.text if self.finished else "".join(committed.text for committed in self._committed())
+
+    def _committed(self) -> Iterator[Committed]:
+        if self.prefill:
+            yield from self.prefill.committed
+        for step in self.steps:
+            yield from step.committed
 
     @property
     def totals(self) -> Totals:
@@ -178,12 +180,10 @@ def load_trace(path: str | Path) -> Trace:
 
 def parse_trace(raw: bytes) -> Trace:
     """Returns the trace in these lines. A truncated last line is dropped. Raises ``InputError`` if another line is invalid."""
-    reader = Reader()
-    reader.read(lines_of(raw))
-    return reader.trace
+    return Reader().read(lines_of(raw))
 
 
-def restored(lines: Iterable[Line]) -> Trace:
+def unchecked_trace(lines: Iterable[Line]) -> Trace:
     """Returns the trace in these lines, header first. They are not checked, since they were written or checked before."""
     header, prefill, steps, finished = None, None, [], None
     for line in lines:
@@ -219,8 +219,8 @@ class RecordedSteps(Sequence[StepDone]):
     @overload
     def __getitem__(self, index: slice) -> tuple[StepDone, ...]: ...
     def __getitem__(self, index: int | slice) -> StepDone | tuple[StepDone, ...]:
-        numbers = range(len(self._lines))[index]
-        return self._step(numbers) if isinstance(numbers, int) else tuple(map(self._step, numbers))
+        indices = range(len(self._lines))[index]
+        return self._step(indices) if isinstance(indices, int) else tuple(map(self._step, indices))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, RecordedSteps | tuple):
@@ -234,7 +234,7 @@ class RecordedSteps(Sequence[StepDone]):
 
 
 class Reader:
-    """Reads the lines of a trace one by one and checks each line against the previous lines.
+    """Reads the lines of one trace and checks each line against the previous ones.
 
     token_ids: ids of all tokens committed so far.
     """
@@ -251,9 +251,11 @@ class Reader:
     def trace(self) -> Trace:
         return Trace(self.header, self.prefill, RecordedSteps(self._steps), self.finished)
 
-    def read(self, lines: Iterable[Line]) -> None:
+    def read(self, lines: Iterable[Line]) -> Trace:
+        """Reads all lines and returns the trace. Raises ``InputError`` as ``records`` does."""
         for _ in self.records(lines):
             pass
+        return self.trace
 
     def records(self, lines: Iterable[Line]) -> Iterator[Record]:
         """Yields the content of all lines. A truncated last line and lines with an unknown event are dropped.
@@ -272,7 +274,7 @@ class Reader:
             if number > MAX_LINES:
                 raise InputError(f"trace line {number}: a trace has at most {MAX_LINES} lines")
             try:
-                record = self.take(line)
+                record = self._record(line)
             except InputError as error:
                 if self.header and line[-1:] != b"\n" and not is_json(line):
                     break  # the truncated last line of a killed run
@@ -291,8 +293,8 @@ class Reader:
         except UNREADABLE as error:
             raise cannot_read("trace", path, error) from None
 
-    def take(self, line: Line) -> Record | None:
-        """Read one line and return its content; None for an empty line or unknown event. Raises ``InputError`` if it is invalid."""
+    def _record(self, line: Line) -> Record | None:
+        """Returns the content of the next line; None for an empty line or unknown event. Raises ``InputError`` if it is invalid."""
         if line in (b"\n", b"\r\n"):
             return None
         kind = kind_of(line)
@@ -334,11 +336,11 @@ class Reader:
 
 def lines_of(raw: bytes) -> Iterator[Line]:
     """Yields the lines of a text as memory views. Copies would take up a quarter of the time needed to read a long trace."""
-    view, at = memoryview(raw), 0
-    while at < len(raw):
-        end = raw.find(b"\n", at) + 1 or len(raw)
-        yield view[at:end]
-        at = end
+    view, start = memoryview(raw), 0
+    while start < len(raw):
+        end = raw.find(b"\n", start) + 1 or len(raw)
+        yield view[start:end]
+        start = end
 
 
 # Files with several traces, read and written one trace at a time.
@@ -354,12 +356,11 @@ def read_traces(path: str | Path) -> Iterator[Trace]:
     try:
         with opened(path) as file:
             for number, lines in enumerate(_runs(file), 1):
-                reader = Reader()
                 try:
-                    reader.read(lines)
+                    trace = Reader().read(lines)
                 except InputError as error:
                     raise InputError(f"run {number}: {error}" if number > 1 else str(error)) from None
-                yield reader.trace
+                yield trace
     except UNREADABLE as error:
         raise cannot_read("trace", path, error) from None
 
@@ -409,25 +410,25 @@ class TraceFile:
         try:
             self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by __exit__)
         except OSError as error:
-            raise self._refused(error) from None
+            raise self._failure(error) from None
 
     def write(self, record: Record) -> None:
         """Append a line. If the disk is full, the partly written line is removed."""
         raw = memoryview(to_line(record).encode())
         try:
-            at = 0
-            while at < len(raw):
-                at += self._file.write(raw[at:]) or 0
+            written = 0
+            while written < len(raw):
+                written += self._file.write(raw[written:]) or 0
         except OSError as error:
             with suppress(OSError):  # pipes and devices cannot be truncated
                 os.ftruncate(self._file.fileno(), self._size)
-            raise self._refused(error) from None
+            raise self._failure(error) from None
         self._size += len(raw)
         self.lines += 1
 
-    def _refused(self, error: OSError) -> InputError:
-        kept = f"; its first {self.lines} lines were written" if self.lines else ""
-        return InputError(f"cannot write the trace {self.path}: {error.strerror}{kept}")
+    def _failure(self, error: OSError) -> InputError:
+        written = f"; its first {self.lines} lines were written" if self.lines else ""
+        return InputError(f"cannot write the trace {self.path}: {error.strerror}{written}")
 
     def __enter__(self) -> TraceFile:
         return self

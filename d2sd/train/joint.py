@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from d2sd.calibration.alternatives import KNOWN, fit_temperature, likelihoods
+from d2sd.calibration.alternatives import GRID, fit_temperature, likelihoods
 from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel
@@ -110,12 +110,12 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
         }
         batch["prefixes"] = torch.zeros_like(batch["prefixes"])
         with quick_autocast(batch["ids"].device):
-            sure, right = objective.first.outcomes(KNOWN, **batch)
+            sure, right = objective.first.outcomes(GRID, **batch)
         found.append((sure.cpu().numpy(), right.cpu().numpy()))
     fit, judge = found[::2], found[1::2]
     tried = fit_temperature(*(np.concatenate(parts) for parts in zip(*fit, strict=True)))
     gains = np.array([(likelihoods(*text, tried) - likelihoods(*text, 1.0)).sum() for text in judge])
-    gain = Resampler(len(judge)).mean(gains, np.arange(len(judge)))
+    gain = Resampler(len(judge)).mean(gains)
     better = gain.low is not None and gain.low > 0
     return Temperature(tried if better else 1.0, len(fit), len(judge), tried)
 

@@ -91,14 +91,13 @@ def test_step_question_finds_models_by_weights(monkeypatch, bundled):
 
 
 def test_overtaken_step_question_is_not_answered(monkeypatch):
-    job, real = Job(), questions._computed
-
-    def slowly(*args):
-        job.replaced = True
-        return real(*args)
-
-    monkeypatch.setattr(questions, "_computed", slowly)
-    assert [u.value for u in updates(job=job) if not u.news] == []
+    monkeypatch.setattr(models, "_engines", {})
+    job = Job()
+    job.data = data()
+    found = questions.answer_question("redraft", job, RUN)
+    assert next(found).news == "Loading tiny …"
+    job.replaced = True
+    assert list(found) == []
 
 
 def test_stopped_step_question_is_answered_as_stopped():
@@ -107,22 +106,27 @@ def test_stopped_step_question_is_answered_as_stopped():
 
 @pytest.mark.parametrize(("question", "name"), [("redraft", "re-draft"), ("typed", "check")])
 def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, name):
-    def broken(*_):
+    def broken(_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
-    monkeypatch.setattr(questions, "_computed", broken)
+    monkeypatch.setattr(models, "engine", broken)
     assert answer(question, words="a")["problem"] == f"The {name} failed: no kernel."
 
 
 # Replays with other K and γ
 
 
+def session_with(steps):
+    """A session whose run has this number of steps, and no replays yet."""
+    session, trace = Session(), RUN.trace()
+    records = [trace.header, trace.prefill, *trace.steps[:steps], trace.finished, RUN.baseline]
+    session.shown = session.history.keep(RecordedRun.of(records), "Explore")
+    return session
+
+
 @pytest.fixture
 def session():
-    """A session whose run has no replays yet."""
-    session = Session()
-    session.shown = session.history.keep(RecordedRun.of([*RUN.trace().records(), RUN.baseline]), "Explore")
-    return session
+    return session_with(2)
 
 
 def replays(session, job=None, **changes):
@@ -134,7 +138,8 @@ def replays(session, job=None, **changes):
         yield json.loads(head).get("replays") or (lines and json.loads(unpack_line(lines[0]))) or {"news": update.news}
 
 
-def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(session):
+def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files():
+    session = session_with(len(RUN.trace().steps))
     before = session.shown.lines()
     *progress, line = replays(session)
     total = progress[-1]["total"]
@@ -159,21 +164,15 @@ def test_replays_stopped_in_the_queue_load_no_models(session, monkeypatch):
     assert list(replays(session, Job(stopped=True))) == [{"number": 3, "problem": questions.NOT_REPLAYED}]
 
 
-def test_stopped_replays_end_with_a_sentence(session):
+@pytest.mark.parametrize("stop", [lambda job, _: setattr(job, "stopped", True), lambda _, session: session.replace(Job())], ids=["stopped", "a run is requested"])  # fmt: skip
+def test_interrupted_replays_end_with_a_sentence(session, stop):
     job, size = Job(), len(session.shown)
     for fields in replays(session, job):
-        job.stopped = job.stopped or fields.get("done") == 2
+        if fields.get("done") == 2:
+            stop(job, session)
         last = fields
     assert last == {"number": 3, "problem": questions.NOT_REPLAYED}
     assert len(session.shown) == size
-
-
-def test_replays_give_way_to_a_requested_run(session):
-    for fields in replays(session):
-        if fields.get("done") == 1:
-            session.replace(Job())
-        last = fields
-    assert last["problem"] == questions.NOT_REPLAYED
 
 
 def test_replays_of_a_run_that_is_no_longer_shown_stay_with_it(session):

@@ -17,7 +17,7 @@ from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.calibration.alternatives import KNOWN
+from d2sd.calibration.alternatives import GRID
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import changes_since
 from d2sd.train import pair, plan
@@ -242,7 +242,7 @@ def test_acceptance_without_figure_names_number_of_texts():
 def outcomes_of(temperatures, count=60):
     """A fake objective and responses whose tokens are right as often as logits / temperature predict."""
     odds = torch.linspace(-2, 3, 24)
-    sure = torch.stack([(odds / t).sigmoid() for t in KNOWN], -1)
+    sure = torch.stack([(odds / t).sigmoid() for t in GRID], -1)
     texts = []
     for number in range(count):
         chance, draw = (odds / temperatures[number % 2]).sigmoid(), torch.Generator().manual_seed(number)

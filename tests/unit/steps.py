@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from d2sd import Trace
+from d2sd.calibration import RunStatistics
 from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
 from d2sd.tree.boundary import boundary_posterior, select_prefixes
 
@@ -49,3 +51,20 @@ def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
             run.append(made_step(confidence.tolist(), boundary, selected, number, of_two(confidence).tolist()))
         out.append(run)
     return out
+
+
+def statistics_of(runs, prompts=(), domains=()):
+    """The statistics of runs, given as lists of steps. prompts, domains: of every run; unknown if empty."""
+    of_runs = zip(runs, prompts or [""] * len(runs), domains or ["all"] * len(runs), strict=True)
+    return RunStatistics(
+        Trace({"method": "d2sd", "prompt": prompt, "domain": domain}, None, tuple(run), None)
+        for run, prompt, domain in of_runs
+    )
+
+
+def calibrated(runs, prompts=(), domains=()):
+    return statistics_of(runs, prompts, domains).report()
+
+
+def tabulated(runs, prompts=()):
+    return statistics_of(runs, prompts).counted().table

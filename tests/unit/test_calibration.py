@@ -8,16 +8,17 @@ import pytest
 import torch
 from msgspec import structs
 
-from d2sd import DecodeConfig, calibration
-from d2sd.calibration import alternatives, scores, steps
-from d2sd.calibration.report import calibrate_steps
+from d2sd import load_trace
+from d2sd.__about__ import HOME
+from d2sd.calibration import RunStatistics, alternatives, calibrate, read_report, scores, steps
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
-from d2sd.calibration.scores import Scores
-from d2sd.calibration.steps import tabulate, tabulate_paths
+from d2sd.calibration.steps import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import Committed
-from tests.unit.steps import made_step, of_two, simulated
+from tests.unit.steps import calibrated, made_step, of_two, simulated, statistics_of, tabulated
+
+TRACES = HOME / "assets" / "traces"
 
 
 def draw(count, seed=0):
@@ -25,12 +26,12 @@ def draw(count, seed=0):
     rng = np.random.default_rng(seed)
     confidence = rng.uniform(0, 1, count)
     accepted = (rng.uniform(0, 1, count) < confidence).astype(float)
-    return Scores(confidence, accepted, np.ones(count, int), np.arange(count), np.arange(count) // 50)
+    return Scores(np.arange(count), np.ones(count, int), confidence, accepted)
 
 
 @pytest.fixture(scope="module")
-def recorded(engine):
-    return [engine.generate(prompt, DecodeConfig("d2sd", 24)) for prompt in ("the cat", "a dog ran", "the mat")]
+def recorded():
+    return [load_trace(TRACES / "opening.jsonl.gz"), load_trace(TRACES / "second.jsonl.gz")]
 
 
 def test_expected_calibration_error_of_known_gap():
@@ -49,19 +50,17 @@ def test_chance_error_matches_mean_error_of_calibrated_drafter():
 def test_at_temperature_interpolates_softmax_confidence():
     logits = torch.randn(400, 300, generator=torch.Generator().manual_seed(0)) * 3
     best = logits.argmax(-1)
-    curve = alternatives.curves(logits.softmax(-1).max(-1).values.numpy(), tempered(logits, best).numpy())
+    grid = alternatives.grid_confidence(logits.softmax(-1).max(-1).values.numpy(), tempered(logits, best).numpy())
     for by in (0.5, 0.6, 1.0, 1.2, 1.7, 3.3, 4.0):
         exact = (logits / by).softmax(-1).max(-1).values.numpy()
-        assert np.abs(alternatives.at_temperature(curve, by) - exact).max() < (
-            1e-3 if by in alternatives.KNOWN else 0.03
-        )
+        error = np.abs(alternatives.at_temperature(grid, by) - exact).max()
+        assert error < (1e-3 if by in alternatives.GRID else 0.03)
 
 
 def test_gap_interval_covers_truth_near_95_percent():
     inside = 0
     for seed in range(200):
-        made = draw(400, seed=seed)
-        figure = scores.confidence_figures(made, Resampler(8, seed))["gap"]
+        figure = scores.confidence_figures(draw(400, seed=seed), np.arange(400) // 50, Resampler(8, seed))["gap"]
         inside += figure.low <= 0 <= figure.high
     assert 160 <= inside <= 198
 
@@ -85,18 +84,16 @@ def test_resampler_share_keeps_interval_at_zero_and_one():
     assert resampler.share(some, unit) == resampler.ratio(some.astype(float), np.ones(30), unit)
 
 
-def test_score_counts_positions_up_to_first_rejection(recorded):
-    for trace in recorded:
-        table = tabulate([trace.steps])
-        made = scores.score(table, np.arange(len(table)))
-        for row, step in enumerate(trace.steps):
-            own = made.take(made.row == row)
-            assert own.confidence.tolist() == list(step.first_draft.confidence[: len(own)])
-            if step.actual_boundary is None:
-                assert own.accepted.tolist() == [1] * len(step.committed)
-            else:
-                assert len(own) == min(step.actual_boundary + 1, 15)
-                assert own.accepted.tolist() == [k < step.actual_boundary for k in range(len(own))]
+def test_scores_are_of_positions_up_to_first_rejection(recorded):
+    scored, steps = RunStatistics(recorded).counted().table.scores, [s for t in recorded for s in t.steps]
+    for row, step in enumerate(steps):
+        own = scored.take(scored.row == row)
+        assert own.confidence.tolist() == list(step.first_draft.confidence[: len(own)])
+        if step.actual_boundary is None:
+            assert own.accepted.tolist() == [1] * len(step.committed)
+        else:
+            assert len(own) == min(step.actual_boundary + 1, len(step.first_draft.ids))
+            assert own.accepted.tolist() == [k < step.actual_boundary for k in range(len(own))]
 
 
 def cut(steps, budget):
@@ -116,15 +113,15 @@ def cut(steps, budget):
 def test_calibration_is_unbiased_under_node_budget():
     """At the end of a tree, the target's choice still shows whether the next drafted token was right, so it is counted."""
     whole = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 40)]
-    report = calibrate_steps(tabulate([cut(run, 3) for run in whole]))
+    report = calibrated([cut(run, 3) for run in whole])
     assert report.matrix.unseen > 100
     assert abs(report.gap.value) < 0.02
-    first = calibration.read_report(report)
+    first = read_report(report)
     assert "can be trusted" in first[0].text
     assert any("the tree or the text ended before" in s.text for s in first)
     assert not any("whole first draft" in s.text for s in first)
     early = [p for p in report.by_position if p.position < 4]
-    full = calibrate_steps(tabulate(whole)).by_position
+    full = calibrated(whole).by_position
     assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in full[:3]]
 
 
@@ -141,34 +138,36 @@ def test_observed_boundary_falls_back_to_committed_tokens():
 
 def test_boundary_hits_count_only_redrafted_steps():
     steps = [made_step([0.9, 0.3], 1, (1,) if n < 35 else (), n) for n in range(400)]
-    report = calibrate_steps(tabulate([steps]))
+    report = calibrated([steps])
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
     assert report.ranks.chance_used == pytest.approx(1 / 2)
-    assert any("of 35 steps; with random prefixes, in 50%" in s.text for s in calibration.read_report(report))
+    assert any("of 35 steps; with random prefixes, in 50%" in s.text for s in read_report(report))
 
 
 def test_calibration_units_depend_on_known_prompts():
     runs = simulated(10, 30)
-    report = calibrate_steps(tabulate(runs, ["the same"] * 10))
+    report = calibrated(runs, ["the same"] * 10)
     assert (report.runs, report.prompts, report.unit) == (10, 1, "block of 2 steps")
-    assert any("Only 1 prompt:" in s.text for s in calibration.read_report(report))
-    unknown = tabulate(runs, [""] * 10)
+    assert any("Only 1 prompt:" in s.text for s in read_report(report))
+    unknown = tabulated(runs)
     assert steps.units(unknown) == (pytest.approx(unknown.run), "prompt")
     assert unknown.prompts == 10
-    assert steps.units(tabulate(simulated(3, 30)))[1] == "step"
+    assert calibrated(simulated(3, 30)).unit == "step"
 
 
-def test_tabulate_refuses_too_many_cells():
+def test_run_statistics_refuse_too_many_cells():
     wide = made_step([0.5] * 900, 1)
-    with pytest.raises(InputError, match="too many to measure together"):
-        tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
-    with pytest.raises(InputError, match="too many to measure together"):
-        tabulate([[made_step([0.5] * 4000, 1)]])
+    for runs in (
+        [[wide] + [made_step([0.5], 1)] * 10_000],
+        [[wide], [made_step([0.5], 1)] * 10_000],
+        [[made_step([0.5] * 4000, 1)]],
+    ):
+        with pytest.raises(InputError, match="too many to measure together"):
+            statistics_of(runs)
 
 
 def test_calibrate_combines_drafts_of_different_length():
-    table = tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
-    report = calibrate_steps(table)
+    report = calibrated([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
     assert report.positions == 5
     assert report.matrix.counts[-1][-1] == 1  # γ = 3: full acceptance, predicted and observed
     assert report.matrix.counts[2][2] == 1
@@ -177,20 +176,17 @@ def test_calibrate_combines_drafts_of_different_length():
 
 
 def test_calibration_gains_add_up_to_run_totals(recorded):
-    table = tabulate([t.steps for t in recorded])
-    found = calibrate_steps(table).gains
-    n = len(table)
-    tokens = sum(len(s.committed) for t in recorded for s in t.steps)
-    assert found.tokens_per_step.value == pytest.approx(tokens / n)
-    assert sum(s.tokens.value for s in found.sources) + found.bonus == pytest.approx(tokens / n)
-    nodes = sum(len(s.nodes) - 1 for t in recorded for s in t.steps)
-    assert sum(s.nodes for s in found.sources) == pytest.approx(nodes / n)
-    assert [s.branch for s in found.sources] == [0, 1, 2, 3, 4]
+    gains, steps = calibrate(recorded).gains, [s for t in recorded for s in t.steps]
+    tokens = sum(len(s.committed) for s in steps) / len(steps)
+    assert gains.tokens_per_step.value == pytest.approx(tokens)
+    assert sum(s.tokens.value for s in gains.sources) + gains.bonus == pytest.approx(tokens)
+    assert sum(s.nodes for s in gains.sources) == pytest.approx(sum(len(s.nodes) - 1 for s in steps) / len(steps))
+    assert [s.branch for s in gains.sources] == [0, 1, 2, 3, 4]
 
 
 def test_read_report_advises_temperature_for_over_confidence():
-    report = calibrate_steps(tabulate(simulated(40, 40, true_temperature=2.5)))
-    sentences = calibration.read_report(report)
+    report = calibrated(simulated(40, 40, true_temperature=2.5))
+    sentences = read_report(report)
     assert sentences[0].tone == "bad"
     assert "over-confident" in sentences[0].text
     assert any(
@@ -223,60 +219,51 @@ def heated():
             boundary = len(true) if lucky.all() else int(np.argmin(lucky))
             confidence = logits.softmax(-1).max(-1).values.tolist()
             runs[-1].append(made_step(confidence, boundary, (0, 1), number, tempered(logits, best).tolist()))
-    return tabulate(runs)
+    return statistics_of(runs)
 
 
-def test_temperatures_of_positions_are_recovered(heated):
-    advice = calibrate_steps(heated).advice
+def test_temperatures_of_positions_equal_search_over_grid(heated):
+    """Plain loops over steps and a fine grid find the same temperatures."""
+    advice, tables = heated.report().advice, heated.counted()
     assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.2)
     assert advice.error_after < advice.error_before / 2
     assert advice.improvement.low > 0
-
-
-def test_temperatures_equal_search_over_grid(heated):
-    """Plain loops over steps and a fine grid find the same temperatures."""
-    advice = calibrate_steps(heated).advice
-    grid, log_known = np.geomspace(0.5, 4, 241), np.log(alternatives.KNOWN)
-    rows = [n for n in range(len(heated)) if heated.run[n] % 2 == 0]
+    table, grid, log_known = tables.table, np.geomspace(0.5, 4, 241), np.log(alternatives.GRID)
+    rows = [n for n in range(len(table)) if table.run[n] % 2 == 0]
     before = dict.fromkeys(rows, 1.0)
     for k, fitted in enumerate(advice.temperatures):
         sure = {}
         for n in rows:
-            curve = np.insert(heated.tempered[n, k].astype(float), alternatives.AT_ONE, heated.confidence[n, k])
-            odds = np.log(curve / (1 - curve))
+            known = np.insert(tables.tempered[n, k].astype(float), alternatives.GRID.index(1.0), table.confidence[n, k])
+            odds = np.log(known / (1 - known))
             sure[n] = 1 / (1 + np.exp(-np.interp(np.log(grid), log_known, odds)))
         total = np.zeros(len(grid))
         for n in rows:
             survival = before[n] * sure[n]
-            total += np.log(survival if k < heated.matched[n] else 1 - survival)
+            total += np.log(survival if k < table.matched[n] else 1 - survival)
         best = int(np.argmax(total))
         assert fitted == pytest.approx(grid[best], rel=0.02)
         before = {n: before[n] * sure[n][best] for n in rows}
 
 
 def test_temperature_errors_are_measured_on_other_half(heated):
-    advice = calibrate_steps(heated).advice
-    curve = alternatives.curves(heated.confidence, heated.tempered)
+    advice, tables = heated.report().advice, heated.counted()
+    table, grid = tables.table, alternatives.grid_confidence(tables.table.confidence, tables.tempered)
+    judged = table.run % 2 == 1
+    survived = np.arange(4) < table.matched[judged, None]
     for error, confidence in (
-        (advice.error_before, heated.confidence),
-        (advice.error_after, alternatives.scaled(curve, advice.temperatures)),
+        (advice.error_before, table.confidence),
+        (advice.error_after, alternatives.scaled(grid, advice.temperatures)),
     ):
-        gaps, count = np.zeros(10), 0
-        for n in range(len(heated)):
-            survival = 1.0
-            for k in range(heated.drafted[n] if heated.run[n] % 2 else 0):
-                survival *= confidence[n, k]
-                gaps[min(9, int(survival * 10))] += (k < heated.matched[n]) - survival
-                count += 1
-        assert error == pytest.approx(np.abs(gaps).sum() / count, abs=1e-9)
+        survival = np.cumprod(confidence[judged], axis=1)
+        expected = scores.expected_calibration_error(survival.ravel(), survived.ravel().astype(float))
+        assert error == pytest.approx(expected, abs=1e-9)
 
 
 def test_temperatures_are_unbiased_under_node_budget():
     """Positions beyond the tree are not counted: a rejection would be seen there, an acceptance would not."""
     runs = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 60)]
-    whole, short = (
-        calibrate_steps(tabulate(made)).advice for made in (runs, [[cut([s], 3)[0] for s in run] for run in runs])
-    )
+    whole, short = (calibrated(made).advice for made in (runs, [cut(run, 3) for run in runs]))
     assert short.temperatures[:4] == whole.temperatures[:4]
     assert set(short.temperatures[4:]) == {short.temperatures[3]}
     assert short.error_before < 0.03
@@ -284,13 +271,12 @@ def test_temperatures_are_unbiased_under_node_budget():
 
 def test_position_with_few_outcomes_takes_temperature_before():
     enough, confidence = alternatives.MIN_OUTCOMES, np.array([0.9, 0.9])
-    curve = np.tile(alternatives.curves(confidence, of_two(confidence)), (200, 1, 1))
-    survived = np.tile(
-        np.arange(200)[:, None] % 10 < 6, (1, 2)
-    )  # position 1 is over-confident, position 2 is always right
+    grid = np.tile(alternatives.grid_confidence(confidence, of_two(confidence)), (200, 1, 1))
+    # position 1 is over-confident, position 2 is always right
+    survived = np.tile(np.arange(200)[:, None] % 10 < 6, (1, 2))
     for count in (enough - 1, enough):
         observed = np.stack([np.ones(200, bool), np.arange(200) < count], axis=1)
-        first, second = alternatives.fit_temperatures(curve, survived, observed)
+        first, second = alternatives.fit_temperatures(grid, survived, observed)
         assert first > 2
         assert (second == first) == (count < enough)
 
@@ -306,13 +292,13 @@ def test_changed_share_is_of_judged_steps_with_prefixes():
     fitted = chosen_steps("changing", 20)
     unselected = [structs.replace(s, selected_prefixes=()) for s in chosen_steps("changing", 5)]
     judged = [*chosen_steps("changing", 6), *chosen_steps("same", 14), *unselected]
-    advice = calibrate_steps(tabulate([fitted, judged] * 5)).advice
+    advice = calibrated([fitted, judged] * 5).advice
     assert advice.temperatures == (4.0, 4.0)
     assert advice.changed == pytest.approx(6 / 20)
 
 
 def test_temperatures_that_leave_confidence_change_nothing():
-    advice = calibrate_steps(tabulate([chosen_steps("same", 20)] * 10)).advice
+    advice = calibrated([chosen_steps("same", 20)] * 10).advice
     assert advice.changed == 0
     assert advice.error_after == pytest.approx(advice.error_before)
     assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # confidences are recorded in 32 bits
@@ -322,38 +308,33 @@ def test_temperatures_that_leave_confidence_change_nothing():
 def test_temperature_advice_needs_enough_positions_in_both_halves():
     few, many = chosen_steps("changing", 2), chosen_steps("changing", 20)
     for odd, even in ((few, many), (many, few)):
-        assert calibrate_steps(tabulate([even, odd] * 5)).advice is None
-    report = calibrate_steps(tabulate([many] * 10))
-    assert report.advice is not None
+        assert calibrated([even, odd] * 5).advice is None
+    assert calibrated([many] * 10).advice is not None
     without = [structs.replace(s, selected_prefixes=()) for s in many]
-    advice = calibrate_steps(tabulate([without] * 10)).advice
+    advice = calibrated([without] * 10).advice
     assert (advice.changed, advice.hits_before, advice.hits_after) == (None, None, None)
 
 
-def test_changed_prefixes_are_counted():
-    likeliest = alternatives._likeliest
-    confidence = np.array([[0.9, 0.2, 0.5], [0.5, 0.5, np.nan]])
-    assert likeliest(confidence, np.array([1, 2])).tolist() == [[False, True, False], [True, True, False]]
-    other = np.array([[0.2, 0.2, 0.5], [0.9, 0.5, np.nan]])
-    assert (likeliest(confidence, np.array([1, 2])) != likeliest(other, np.array([1, 2]))).any(1).tolist() == [
-        True,
-        False,
-    ]
+def test_likeliest_prefixes_are_selected_the_shorter_first():
+    confidence, count = np.array([[0.9, 0.2, 0.5], [0.5, 0.5, np.nan]]), np.array([1, 2])
+    assert alternatives.likeliest(confidence, count).tolist() == [[False, True, False], [True, True, False]]
+    equal = np.array([[0.5, 0.0, 0.5], [0.9, 0.5, np.nan]])
+    assert alternatives.likeliest(equal, count).tolist() == [[True, False, False], [True, True, False]]
 
 
 def test_temperature_advice_needs_tempered_confidences():
     runs = [[structs.replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
-    report = calibrate_steps(tabulate(runs))
+    report = calibrated(runs)
     assert report.advice is None
-    assert not any("temperature" in s.text for s in calibration.read_report(report))
+    assert not any("temperature" in s.text for s in read_report(report))
     those = simulated(20, 40, true_temperature=2.5, seed=1)
-    alone, some = (calibrate_steps(tabulate([*more, *those])).advice for more in ((), runs[:20]))
+    alone, some = (calibrated([*more, *those]).advice for more in ((), runs[:20]))
     assert some.temperatures == alone.temperatures  # runs without tempered confidences are ignored
 
 
 def test_read_report_calls_calibrated_confidence_trustworthy():
-    report = calibrate_steps(tabulate(simulated(40, 40)))
-    first, *rest = calibration.read_report(report)
+    report = calibrated(simulated(40, 40))
+    first, *rest = read_report(report)
     assert first.tone == "good"
     assert "can be trusted" in first.text
     assert not any("Over-confident" in s.text for s in rest)
@@ -361,47 +342,48 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
 
 
 def test_read_report_says_too_few_positions():
-    report = calibrate_steps(tabulate([[made_step([0.9, 0.2], 1)]]))
-    assert [s.tone for s in calibration.read_report(report)] == ["few"] * 4
+    report = calibrated([[made_step([0.9, 0.2], 1)]])
+    assert [s.tone for s in read_report(report)] == ["few"] * 4
     assert report.ece.low is None
     assert report.advice is None
 
 
 @pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]]])
 def test_read_report_says_nothing_to_score(runs):
-    report = calibrate_steps(tabulate(runs))
-    (only,) = calibration.read_report(report)
+    (only,) = read_report(calibrated(runs))
     assert "Nothing to score" in only.text
 
 
-def test_calibrate_scores_tree_paths_without_block_draft(engine):
-    runs = [engine.generate(p, DecodeConfig("eagle3", 30)).steps for p in ("the cat", "a dog ran")]
-    table, paths = tabulate(runs), tabulate_paths(runs)
-    report = calibrate_steps(table, paths)
+def test_calibrate_scores_tree_paths_without_block_draft(recorded):
+    traces = [
+        replace(t, steps=tuple(structs.replace(s, first_draft=None, tempered=()) for s in t.steps)) for t in recorded
+    ]
+    statistics = RunStatistics(traces)
+    report, tables = statistics.report(), statistics.counted()
     assert report.of_paths
-    assert report.positions == len(paths) == sum(b.count for b in report.uniform)
-    steps = [s for run in runs for s in run]
-    ended = [s for s in steps if s.committed[-1].node is not None]
-    assert report.positions == sum(len(s.nodes) - 1 for s in steps if s not in ended)
-    assert paths.accepted.sum() == sum(len(s.accepted) for s in steps if s not in ended)
-    step, node = steps[paths.row[0]], steps[paths.row[0]].nodes[paths.node[0]]
+    assert report.positions == len(tables.verified) == sum(b.count for b in report.uniform)
+    steps = [s for t in traces for s in t.steps]
+    counted = [s for s in steps if s.committed[-1].node is None]
+    assert report.positions == sum(len(s.nodes) - 1 for s in counted)
+    assert tables.verified.accepted.sum() == sum(len(s.accepted) for s in counted)
+    step = steps[tables.verified.row[0]]
+    node = step.nodes[tables.node[0]]
     expected = 1.0
     while node.id:
         expected, node = expected * node.drafter_probability, step.nodes[node.parent]
-    assert paths.probability[0] == pytest.approx(expected)
-    first, *_ = calibration.read_report(report)
+    assert tables.verified.confidence[0] == pytest.approx(expected)
+    first, *_ = read_report(report)
     assert first.text.startswith("No block was drafted: every verified node")
-    assert not calibrate_steps(tabulate([[]]), tabulate_paths([[]])).of_paths
 
 
 def test_read_report_advises_fewer_redrafts_without_gain():
-    report = calibrate_steps(tabulate(simulated(4, 20)))
+    report = calibrated(simulated(4, 20))
     first = report.gains.sources[0]
 
     def advice(tokens):
         redrafts = tuple(replace(first, branch=j, tokens=Estimate(tokens), nodes=7.0) for j in (1, 2))
         seen = replace(report, gains=replace(report.gains, sources=(first, *redrafts)))
-        return next(s.text for s in calibration.read_report(seen) if s.text.startswith("Re-drafts add"))
+        return next(s.text for s in read_report(seen) if s.text.startswith("Re-drafts add"))
 
     assert "the first draft alone does as well" in advice(0.0)
     assert "a K below 2 may do as well" in advice(0.01)

@@ -12,20 +12,17 @@ from d2sd.calibration import comparison
 from d2sd.calibration.comparison import (
     Difference,
     ResampledSide,
-    Side,
     compare,
     first_difference,
     ratio,
 )
-from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate, newcombe, wilson
 from d2sd.calibration.sentences import difference_words, how_compared
-from d2sd.calibration.steps import tabulate
-from tests.unit.steps import made_step, simulated
+from tests.unit.steps import calibrated, made_step, simulated, statistics_of
 
 
 def side(runs, prompts=None):
-    return Side(tabulate(runs), tuple(prompts or (f"prompt {n}" for n in range(len(runs)))))
+    return statistics_of(runs, prompts or [f"prompt {n}" for n in range(len(runs))]).side()
 
 
 def figure(result, name):
@@ -97,13 +94,13 @@ def test_compare_corrects_intervals_and_always_states_alpha():
 )  # fmt: skip
 def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
-    table, prompts = tabulate(others), other_prompts or ["prompt 0"]
-    found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
+    prompts = other_prompts or ["prompt 0"]
+    found = compare(side(own), side(others, prompts), same_text)
     assert found.paired is ("prompt 0" in prompts)
     assert found.unit.startswith("block of") is same_text
     assert not compare(side(own[:1]), side(others[:1])).paired  # one text each; they may differ
     for mine, figures in ((own, "a"), (others, "b")):
-        report = calibrate_steps(tabulate(mine))
+        report = calibrated(mine)
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
         assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
         assert getattr(figure(found, "gap"), figures) == report.gap

@@ -11,14 +11,13 @@ import pytest
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import RunStatistics
-from d2sd.calibration.comparison import Side, compare
-from d2sd.calibration.report import calibrate_steps
-from d2sd.calibration.steps import tabulate, tabulate_paths, tabulate_redrafts
+from d2sd.calibration.comparison import compare
 from d2sd.figures.calibration import calibration_panels
 from d2sd.figures.intervals import differences_panel
 from d2sd.figures.report import report_page, settings
 from d2sd.figures.style import COLOURS, safe
 from d2sd.trace.trace import load_trace
+from tests.unit.steps import calibrated, statistics_of
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
 HOSTILE = "</script><b>${x}</b><a href='javascript:1'>$a$"
@@ -30,9 +29,7 @@ def trace():
 
 
 def report_of(traces, domains=()):
-    steps = [t.steps for t in traces]
-    table = tabulate(steps, [f"{n}" for n in range(len(traces))])
-    return calibrate_steps(table, tabulate_paths(steps), tabulate_redrafts(steps), domains)
+    return calibrated([t.steps for t in traces], [f"{n}" for n in range(len(traces))], domains)
 
 
 def test_figure_colours_match_light_page():
@@ -54,7 +51,7 @@ def test_calibration_panels_draw_every_figure(trace):
 def test_figures_escape_markup_in_texts(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
-    side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))))
+    side = statistics_of([trace.steps] * 10, list(map(str, range(10)))).side()
     figures.append(differences_panel(compare(side, side)).figure)
     for figure in figures:
         written = figure.to_json()

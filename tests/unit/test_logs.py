@@ -9,10 +9,8 @@ import pytest
 
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.calibration import read_report
-from d2sd.calibration.comparison import Side, compare
-from d2sd.calibration.report import calibrate_steps
-from d2sd.calibration.steps import tabulate
+from d2sd.calibration import RunStatistics, calibrate, read_report
+from d2sd.calibration.comparison import compare
 from d2sd.logs import import_log
 from d2sd.logs.steps import UNKNOWN
 from d2sd.trace.trace import parse_trace, read_traces
@@ -112,7 +110,7 @@ def test_import_log_spec_dump_has_confidences(tmp_path, capsys):
     assert step.boundary_posterior == pytest.approx((0.03, 0.194, 0.4656))
     assert step.actual_boundary == 2
     assert [a.id for a in step.first_draft.alternatives[2]] == [12, 13]
-    assert calibrate_steps(tabulate([r.steps for r in runs])).positions == 9
+    assert calibrate(runs).positions == 9
 
 
 def test_import_log_totals_say_what_is_unknown(tmp_path):
@@ -201,7 +199,7 @@ def test_trace_import_writes_all_runs_to_one_file(tmp_path, capsys):
 
 def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     (run,) = imported(tmp_path, VLLM)
-    report = calibrate_steps(tabulate([run.steps]))
+    report = calibrate([run])
     assert report.positions == 0
     assert [(p.count, p.confidence) for p in report.by_position] == [(8, None), (7, None), (6, None), (4, None)]
     assert report.gains.sources[0].tokens.value == 2.25
@@ -211,7 +209,7 @@ def test_calibrate_counts_acceptance_without_confidences(tmp_path):
 def test_logs_without_confidences_are_compared(tmp_path):
     other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
     a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
-    figures = compare(Side(tabulate([a.steps]), ("",)), Side(tabulate([b.steps]), ("",))).figures
+    figures = compare(RunStatistics([a]).side(), RunStatistics([b]).side()).figures
     (first,) = (d for d in figures if d.name == "first")
     assert (first.a.value, first.b.value, first.count_b) == (18 / 8, 18 / 8, 8)
 

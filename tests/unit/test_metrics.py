@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 import pytest
 from msgspec.structs import replace
 
-from d2sd import DecodeConfig, Engine, Trace
+from d2sd import DecodeConfig, Engine, Trace, load_trace
+from d2sd.__about__ import HOME
 from d2sd.methods import unused
 from d2sd.nets.models import Models
 from d2sd.trace.checks import read_header
@@ -80,9 +78,8 @@ def test_closed_from_detects_drafted_end_of_text():
 
 
 def test_instructiveness_prefers_steps_with_kept_and_gained_tokens():
-    best, one_kind, ended = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 2)
-    ended = replace(ended, committed=ended.committed[:-1])
-    found = step(2, (2,), 0)
+    best, one_kind, found = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 0)
+    ended = replace(best, committed=best.committed[:-1])
     assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()
 
 
@@ -133,62 +130,61 @@ def test_what_differs_names_weights_and_settings(tokenizer):
 def test_what_differs_compares_headers_of_other_engines():
     older = {"models": {"target": "x", "first_drafter": "a/b"}, "config": {"num_branches": 4}}
     newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
-    said = what_differs([older], [newer, {"models": {}}])
-    assert said.startswith("What differs: first drafter (a/b → c")
-    assert "\x1b" not in said
-    assert said.endswith("K (4 → 8).")
+    expected = "What differs: first drafter (a/b → c\\x1b/d), K (4 → 8)."
+    assert what_differs([older], [newer, {"models": {}}]) == expected
     assert what_differs([], []).startswith("No recorded model")
 
 
 def test_weights_of_ignores_network_names():
-    named = [
-        {"parts": {"first_drafter": {"name": name, "weights": weights}}}
-        for name, weights in (("a", "1"), ("b", "1"), ("a", "2"))
-    ]
+    networks = (("a", "1"), ("b", "1"), ("a", "2"))
+    named = [{"parts": {"first_drafter": {"name": name, "weights": weights}}} for name, weights in networks]
     assert weights_of(named[:2], "first_drafter") == "1"
     assert weights_of(named, "first_drafter") == ""
     assert weights_of([*named[:2], {}], "first_drafter") == ""
     assert weights_of([], "first_drafter") == ""
 
 
-def test_trace_rows_are_flat_and_match_steps(engine):
-    trace = engine.generate("the cat sat", max_new_tokens=16)
+@pytest.fixture(scope="module")
+def trace():
+    return load_trace(HOME / "assets" / "traces" / "opening.jsonl.gz")
+
+
+def test_trace_rows_are_flat_and_match_steps(trace):
     rows = trace.rows()
     assert [row["step"] for row in rows] == list(range(len(trace.steps)))
     assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
-    first, step = rows[0], trace.steps[0]
+    assert len({tuple(row) for row in rows}) == 1  # all have the same columns
     assert "".join(row["text"] for row in rows) == "".join(c.text for s in trace.steps for c in s.committed)
     assert sum(row["committed"] for row in rows) == len(trace.token_ids) - len(trace.prefill.committed)
-    assert first["drafted"] == len(step.first_draft.ids)
-    assert first["redrafts"] == len(step.branches) == 4
-    assert first["nodes"] == first["draft_nodes"] == len(step.nodes)
-    assert first["actual_boundary"] == step.actual_boundary
-    assert (first["outcome"], first["accepted"]) == (verdict(step), len(step.accepted))
-    assert first["confidence_first"] == step.first_draft.confidence[0]
-    assert first["seconds"] == pytest.approx(sum(v for k, v in first.items() if k.startswith("seconds_")))
-    writer = csv.DictWriter(io.StringIO(), list(first))
-    writer.writerows(rows)  # all have the same columns
+    row, step = rows[0], trace.steps[0]
+    assert row["drafted"] == len(step.first_draft.ids)
+    assert row["redrafts"] == len(step.branches) == 4
+    assert row["nodes"] == len(step.nodes) < row["draft_nodes"]
+    assert row["actual_boundary"] == step.actual_boundary
+    assert (row["outcome"], row["accepted"]) == (verdict(step), len(step.accepted))
+    assert row["confidence_first"] == step.first_draft.confidence[0]
+    assert row["seconds"] == pytest.approx(sum(v for k, v in row.items() if k.startswith("seconds_")))
 
 
-def test_trace_rows_predict_likeliest_boundary():
+def test_trace_rows_predict_likeliest_boundary_and_count_distinct_nodes():
     surely = replace(made_step([0.9] * 3, 3), boundary_posterior=(0.1, 0.09, 0.081), full_acceptance=0.729)
     early = replace(surely, boundary_posterior=(0.2, 0.5, 0.2), full_acceptance=0.1)
     unsure = replace(surely, boundary_posterior=(), full_acceptance=0.0)
-    rows = Trace({}, None, (surely, early, unsure), None).rows()
-    assert [row["predicted_boundary"] for row in rows] == [3, 1, None]
+    rows = Trace({}, None, (surely, early, unsure, step(1, (1,), 0)), None).rows()
+    assert [row["predicted_boundary"] for row in rows[:3]] == [3, 1, None]
+    assert [row["draft_nodes"] for row in rows] == [4, 4, 4, 5]  # the re-draft shares all but its last token
 
 
-def test_trace_rows_leave_unknown_values_empty(engine):
-    plain = engine.generate("the cat", method="autoregressive", max_new_tokens=4)
-    (row, *_) = plain.rows()
-    assert (row["drafted"], row["confidence_first"], row["actual_boundary"], row["outcome"]) == (0, None, None, None)
-    logged = Trace({"missing": ["times", "tokens"]}, None, plain.steps, None).rows()[0]
-    assert {name for name, value in logged.items() if name.startswith("seconds") and value is not None} == set()
+def test_trace_rows_leave_unknown_values_empty():
+    plain = replace(made_step([], None), first_draft=None)
+    logged, recorded = (Trace({"missing": m}, None, (plain,), None).rows()[0] for m in (["times", "tokens"], []))
+    unknown = ("confidence_first", "actual_boundary", "outcome")
+    assert (recorded["drafted"], [recorded[name] for name in unknown]) == (0, [None] * 3)
+    assert {value for name, value in logged.items() if name.startswith("seconds")} == {None}
     assert (logged["elapsed"], logged["text"]) == (None, None)
 
 
-def test_trace_text_is_generated_text_also_of_unfinished_run(engine):
-    trace = engine.generate("the cat sat", max_new_tokens=12)
+def test_trace_text_is_generated_text_also_of_unfinished_run(trace):
     assert trace.text == trace.finished.text
     assert Trace(trace.header, trace.prefill, trace.steps, None).text == trace.text
     assert Trace({}, None, (), None).text == ""

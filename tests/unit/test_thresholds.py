@@ -12,9 +12,7 @@ from msgspec import structs
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import RunStatistics
-from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.steps import tabulate
 from d2sd.calibration.thresholds import (
     Stop,
     StopAdvice,
@@ -29,7 +27,7 @@ from d2sd.figures.calibration import calibration_panels
 from d2sd.figures.thresholds import stops_panel
 from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import read_traces
-from tests.unit.steps import made_step, simulated
+from tests.unit.steps import calibrated, made_step, simulated, tabulated
 
 MEASURED = HOME / "assets" / "traces" / "measured.jsonl.gz"
 VERIFY = DraftCosts("a machine", lambda rows, nodes: 1.0 + 0.1 * rows + 0.5 * nodes)
@@ -63,7 +61,7 @@ def committed(step, kept):
 
 
 def table_of(runs):
-    return tabulate(runs, [f"p{n}" for n in range(len(runs))])
+    return tabulated(runs, [f"p{n}" for n in range(len(runs))])
 
 
 def test_stops_equal_plain_loops_over_recorded_steps(recorded):
@@ -84,7 +82,7 @@ def test_stops_equal_plain_loops_over_recorded_steps(recorded):
 
 def test_cuts_shorten_draft_time_of_sequential_drafters_only():
     """The product falls below 0.5 at the second of three tokens, which a draft model has computed by then."""
-    table = tabulate([[made_step([0.9, 0.4, 0.9], 3)] * 3])
+    table = tabulated([[made_step([0.9, 0.4, 0.9], 3)] * 3])
     for sequential, cut_rows, short_rows in ((False, 4, 4), (True, 3, 2)):
         stops = {(s.rule, s.value): s for s in stop_report(table, sequential, VERIFY).stops}
         expected = {("product", 0.5): (cut_rows, 2), ("single", 0.5): (cut_rows, 2), ("single", 0.1): (4, 4)}
@@ -164,11 +162,11 @@ def test_stops_of_group_match_steps_of_group():
 def test_steps_without_confidences_give_no_stops():
     step = made_step([0.9, 0.2], 1)
     blank = structs.replace(step, first_draft=structs.replace(step.first_draft, confidence=()))
-    report = calibrate_steps(tabulate([[blank] * 5] * 9))
+    report = calibrated([[blank] * 5] * 9)
     assert report.stops is None
     assert "stops" not in {p.id for p in calibration_panels(report)}
     assert list(stop_sentences(None)) == []
-    mixed = stop_report(tabulate([[blank, step]] * 9))
+    mixed = stop_report(tabulated([[blank, step]] * 9))
     assert mixed.steps == 9
     assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # only one prompt has confidences
 
@@ -179,7 +177,7 @@ def settings_for(clear, sequential=False, has_head=False):
     cuts = {
         rule: Stop(rule, value, *[known] * 5) for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
     }
-    made = stop_report(tabulate([[made_step([0.5] * 15, 3)]]), sequential)
+    made = stop_report(tabulated([[made_step([0.5] * 15, 3)]]), sequential)
     advice = tuple(StopAdvice(stop, stop, rule in clear) for rule, stop in cuts.items())
     return list(engine_settings(replace(made, advice=advice), has_head))
 

@@ -12,18 +12,21 @@ import orjson
 import pytest
 from msgspec import structs
 
-from d2sd import DecodeConfig, InputError, load_trace
+from d2sd import DecodeConfig, InputError, Trace, load_trace
+from d2sd.__about__ import HOME
 from d2sd.trace import trace as module
 from d2sd.trace.events import to_line
 from d2sd.trace.trace import parse_trace
 from tests.counting import calls
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
+OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
 
 
 @pytest.fixture(scope="module")
-def trace(engine):
-    return engine.generate("the cat sat", DecodeConfig("d2sd", 12))
+def trace():
+    read = load_trace(OPENING)
+    return Trace.of(read.header, read.events())
 
 
 @pytest.fixture(scope="module")
@@ -123,19 +126,16 @@ def test_parse_trace_error_names_line_and_field(recorded, change, sentence):
         parse_trace(written([*recorded[:2], step]))
 
 
-def test_parse_trace_refuses_mismatched_levels(engine):
-    trace = engine.generate("the cat", DecodeConfig("eagle3", 6, draft_depth=1, draft_top_k=2))
+def test_parse_trace_refuses_mismatched_levels(engines):
+    trace = engines("llama").generate("the cat", DecodeConfig("eagle3", 6, draft_depth=1, draft_top_k=2))
     header, prefill, step, *_ = (json.loads(line) for line in trace.lines())
     assert parse_trace(written([header, prefill, step])).steps[0].levels == trace.steps[0].levels
     for change, sentence in (
-        (lambda first, second: first["scores"].pop(), r"levels\[0\]: every list needs one entry for each of the 2 ids"),
-        (
-            lambda first, second: second["parents"].__setitem__(0, 2),
-            r"levels\[1\]\.parents: the previous level has only 2 entries",
-        ),
-        (lambda first, second: first["nodes"].__setitem__(0, 999), r"levels\[0\]\.nodes: node 999 does not exist"),
-        (lambda first, second: first["scores"].__setitem__(0, 0.5), r"levels\[0\]\.scores\[0\]"),
-    ):
+        (lambda first, _: first["scores"].pop(), r"levels\[0\]: every list needs one entry for each of the 2 ids"),
+        (lambda _, second: second["parents"].__setitem__(0, 2), r"levels\[1\]\.parents: the previous level has only 2 entries"),
+        (lambda first, _: first["nodes"].__setitem__(0, 999), r"levels\[0\]\.nodes: node 999 does not exist"),
+        (lambda first, _: first["scores"].__setitem__(0, 0.5), r"levels\[0\]\.scores\[0\]"),
+    ):  # fmt: skip
         changed = json.loads(json.dumps(step))
         change(*changed["levels"])
         with pytest.raises(InputError, match=sentence):
@@ -218,39 +218,28 @@ def test_parse_trace_unknown_field_error_is_one_line(trace):
 
 
 def test_parse_trace_accepts_any_key_order_and_spacing(trace):
-    lines = [
-        json.dumps(dict(reversed(json.loads(line).items())), indent=None, separators=(" , ", " : "))
-        for line in trace.lines()
-    ]
+    backwards = (dict(reversed(json.loads(line).items())) for line in trace.lines())
+    lines = [json.dumps(fields, separators=(" , ", " : ")) for fields in backwards]
     assert parse_trace("\n".join(lines).encode()) == trace
 
 
 def test_trace_size_limits_are_enforced(trace, tmp_path, monkeypatch):
     trace.save(tmp_path / "run.jsonl.gz")
-    for limit, value, sentence in [
-        ("MAX_LINE_BYTES", 1 << 10, "longer than"),
-        ("MAX_BYTES", 1 << 12, "larger than"),
-        ("MAX_LINES", 3, "at most 3 lines"),
-    ]:
+    raw = "".join(trace.lines()).encode()
+    limits = (("MAX_LINE_BYTES", 1 << 10, "longer than"), ("MAX_BYTES", 1 << 12, "larger than"), ("MAX_LINES", 3, "at most 3 lines"))  # fmt: skip
+    for limit, value, sentence in limits:
         with monkeypatch.context() as patch:
             patch.setattr(module, limit, value)
-            for read in (
-                lambda: load_trace(tmp_path / "run.jsonl.gz"),
-                lambda: parse_trace("".join(trace.lines()).encode()),
-            ):
+            for read, source in ((load_trace, tmp_path / "run.jsonl.gz"), (parse_trace, raw)):
                 with pytest.raises(InputError, match=sentence):
-                    read()
+                    read(source)
 
 
 def test_load_trace_limits_memory_of_gzip_bomb(trace, tmp_path):
     import tracemalloc
 
-    block = gzip.compress(bytes(8 << 20), mtime=0)
-    bombs = {
-        "zeros": block * 40,
-        "spaces": gzip.compress(b" " * (8 << 20)) * 40,
-        "lines": gzip.compress(b"\n" * (1 << 20)) * 40,
-    }
+    blocks = {"zeros": bytes(8 << 20), "spaces": b" " * (8 << 20), "lines": b"\n" * (1 << 20)}
+    bombs = {name: gzip.compress(block, mtime=0) * 40 for name, block in blocks.items()}
     for name, bomb in bombs.items():
         path = tmp_path / f"{name}.jsonl.gz"
         path.write_bytes(gzip.compress(to_line(trace.header).encode()) + bomb)
@@ -263,19 +252,14 @@ def test_load_trace_limits_memory_of_gzip_bomb(trace, tmp_path):
             tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["", "no/such/file", "a-folder"])
-def test_load_trace_refuses_unreadable_file(tmp_path, name):
+@pytest.mark.parametrize("name", ["", "no/such/file", "a-folder", "damaged.jsonl.gz"])
+def test_load_trace_refuses_unreadable_file(trace, tmp_path, name):
     (tmp_path / "a-folder").mkdir()
-    with pytest.raises(InputError, match="cannot read the trace"):
-        load_trace(tmp_path / name)
-
-
-def test_load_trace_refuses_damaged_gzip(trace, tmp_path):
     trace.save(tmp_path / "run.jsonl.gz")
     whole = (tmp_path / "run.jsonl.gz").read_bytes()
     (tmp_path / "damaged.jsonl.gz").write_bytes(whole[:30] + b"\x00\x01\x02" + whole[33:])
-    with pytest.raises(InputError):
-        load_trace(tmp_path / "damaged.jsonl.gz")
+    with pytest.raises(InputError, match="cannot read the trace"):
+        load_trace(tmp_path / name)
 
 
 def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):

@@ -50,12 +50,16 @@ def test_trace_format_page_example_is_valid():
     assert "".join(trace.lines()).count("\n") == 4
 
 
-def test_convert_step_log_writes_trace(converter, tmp_path):
+def test_examples_run_as_documented_without_installation(converter, tmp_path):
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
     log = sample_log(converter)
     assert len(log) == 4
     (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
-    converter.main(str(tmp_path / "log.jsonl"), str(tmp_path / "run.jsonl"))
-    trace = load_trace(tmp_path / "run.jsonl")
+    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", converter.__doc__)[1]
+    files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
+    subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=ROOT)
+    trace = load_trace(files[1])
     assert trace.header["method"] == "vllm"
     assert trace.token_ids == [20, 21, 22, 31, 32, 27, 28]
     assert [s.actual_boundary for s in trace.steps] == [2, 0, 2]
@@ -64,27 +68,14 @@ def test_convert_step_log_writes_trace(converter, tmp_path):
     assert trace.totals.mean_acceptance_length == 2
 
 
-def test_examples_run_as_documented_without_installation(converter, tmp_path):
-    for path in (ROOT / "examples").glob("*.py"):
-        assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
-    (tmp_path / "log.jsonl").write_text("\n".join(sample_log(converter)), encoding="utf-8")
-    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", converter.__doc__)[1]
-    files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
-    subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=ROOT)
-    assert load_trace(files[1]).header["method"] == "vllm"
-
-
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ('{"tokens": [1]}', "line 2: Object contains unknown field `tokens`"),
         ('{"drafted": [6], "accepted": 2, "bonus": 3}', "line 2: accepted is 2, but the step drafted 1"),
-        (
-            '{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}',
-            "line 2: draft_probs needs one number for each of the 2",
-        ),
+        ('{"drafted": [6, 7], "accepted": 2, "bonus": 3, "draft_probs": [1]}', "line 2: draft_probs needs one number for each of the 2"),
     ],
-)
+)  # fmt: skip
 def test_convert_step_log_refuses_invalid_lines(converter, line, sentence):
     with pytest.raises(d2sd.InputError, match=re.escape(sentence)):
         converter.convert([sample_log(converter)[0], line], converter.Texts())

@@ -6,10 +6,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from d2sd.calibration import read_report
-from d2sd.calibration.report import calibrate_steps
-from d2sd.calibration.steps import tabulate
 from d2sd.trace.events import to_line
-from tests.unit.steps import made_step
+from tests.unit.steps import calibrated, made_step
 
 
 def runs_of(said, count=12, length=20):
@@ -28,7 +26,7 @@ def runs_of(said, count=12, length=20):
 
 
 def compared(said):
-    return calibrate_steps(tabulate(runs_of(said), [f"p{n}" for n in range(12)]))
+    return calibrated(runs_of(said))
 
 
 def test_calibrate_recognises_better_confidence_head():
@@ -46,9 +44,9 @@ def test_calibrate_recognises_better_confidence_head():
 def test_calibrate_scores_head_on_steps_that_have_one():
     runs = runs_of(lambda _: 0.25)
     plain = [[replace(step, trained=()) for step in run] for run in runs]
-    report = calibrate_steps(tabulate([*runs, *plain]))
+    report = calibrated([*runs, *plain])
     assert report.head.positions == report.positions / 2
-    assert calibrate_steps(tabulate(plain)).head is None
+    assert calibrated(plain).head is None
 
 
 def test_to_line_omits_absent_trained_field():
