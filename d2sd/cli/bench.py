@@ -17,8 +17,13 @@ import torch
 import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
-from d2sd.bench.cpu_passes import pass_rows
-from d2sd.bench.gpu_stages import (
+from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
+from d2sd.bench.presets import PRESETS
+from d2sd.bench.provenance import as_markdown, circumstances, provenance
+from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.runner import collect, make_entry, run_bench, run_count
+from d2sd.bench.settings import SYNTAX, parse_settings, runnable
+from d2sd.bench.timings import (
     BANDWIDTH_BYTES,
     LAYERS,
     SHAPES,
@@ -26,15 +31,10 @@ from d2sd.bench.gpu_stages import (
     bandwidth,
     context_row,
     cost_rows,
+    pass_rows,
     random_engine,
     ratios,
 )
-from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
-from d2sd.bench.presets import PRESETS
-from d2sd.bench.provenance import as_markdown, circumstances, provenance
-from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import collect, make_entry, run_bench, run_count
-from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (

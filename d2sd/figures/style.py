@@ -92,7 +92,7 @@ def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
     """
     texts = [
         "<br>".join(
-            safe(f"{heading}: {cell}" if heading else cell, 200) for heading, cell in zip(table.head, row, strict=True)
+            safe(f"{heading}: {cell}" if heading else cell, 160) for heading, cell in zip(table.head, row, strict=True)
         )
         for row in table.texts
     ]

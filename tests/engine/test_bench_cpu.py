@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from d2sd.__main__ import main
-from d2sd.bench.cpu_passes import operations
-from d2sd.bench.gpu_stages import median_times
+from d2sd.bench.timings import median_times, operations
 
 MOST_PER_LAYER = 30
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.bench.gpu_stages import LAYERS, PROFILED, Floors, count_launches, random_engine
+from d2sd.bench.timings import LAYERS, PROFILED, Floors, count_launches, random_engine
 
 STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
 

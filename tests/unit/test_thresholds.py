@@ -23,8 +23,7 @@ from d2sd.calibration.thresholds import (
     verdict,
 )
 from d2sd.costs.machines import PAPER
-from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.thresholds import stops_panel
+from d2sd.figures.calibration import calibration_panels, stops_panel
 from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import calibrated, made_step, simulated, tabulated
