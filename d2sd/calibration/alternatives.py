@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from d2sd.calibration.boundaries import ranks
+from d2sd.calibration.boundaries import prefix_ranks, ranks
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import resampled_error
 from d2sd.calibration.steps import RunTables, Scores
 from d2sd.trace.events import TEMPERATURES
-from d2sd.tree.boundary import boundary_posteriors
 
 # Sequential temperature scaling: one temperature per position, fitted from left to right. It calibrates the product of the
 # confidences, which is the probability that all tokens up to a position are accepted. Prefixes are selected by this product.
@@ -140,7 +139,7 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
     positions = np.arange(recorded.shape[1])
     survived = positions < table.matched[:, None]
     # After a rejection, no token is accepted. Positions beyond the verified nodes are left out, since their outcome is unknown.
-    observed = survived | (table.partly[:, None] & (positions <= table.nodes[:, :1]))
+    observed = survived | (table.rejected[:, None] & (positions <= table.nodes[:, :1]))
     temperatures = fit_temperatures(grid, survived, fit & observed)
     row, index = np.nonzero(judge & observed)
     judged = judge.any(1)
@@ -151,7 +150,7 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
         errors.append(resampled_error(Scores(row, index + 1, survival, survived[row, index]), unit, resampler))
         within = ranks(confidence[redrafted], table.boundary[redrafted]) < table.selected[redrafted]
         hits.append(float(within.mean()) if len(within) else None)
-        selections.append(likeliest(confidence[chosen], table.selected[chosen]))
+        selections.append(prefix_ranks(confidence[chosen]) < table.selected[chosen, None])
     before, after = errors
     return TemperatureAdvice(
         temperatures=temperatures,
@@ -162,13 +161,6 @@ def temperature_advice(tables: RunTables, unit: np.ndarray, resampler: Resampler
         hits_after=hits[1],
         changed=float((selections[0] != selections[1]).any(1).mean()) if chosen.any() else None,
     )
-
-
-def likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Returns a mask, (N, G), of the ``count``, (N,), likeliest prefixes of each step; equally likely ones: the shorter first."""
-    posterior, _ = boundary_posteriors(confidence)
-    rank = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
-    return (rank < count[:, None]) & (posterior >= 0)
 
 
 # A trained confidence head.

@@ -69,44 +69,49 @@ def happened(table: StepTable) -> np.ndarray:
 
 def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual outcomes of the steps with confidences and a known boundary."""
-    table = table.take(table.sure)
-    seen, size = table.seen, table.confidence.shape[1] + 1
+    table = table.take(table.has_confidence)
+    seen, size = table.boundary_known, table.confidence.shape[1] + 1
     cells = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(cells, minlength=size * size).reshape(size, size)
     return Matrix(tuple(map(tuple, counts.tolist())), int((~seen & (table.drafted > 0)).sum()))
 
 
-def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
-    """Returns the rank of the true boundary among all r(i), (N,): 0 = likeliest; G without a boundary. Ties: smaller i first."""
+def prefix_ranks(confidence: np.ndarray) -> np.ndarray:
+    """Returns the rank of every r(i) of N drafts, (N, G): 0 = likeliest; if equally likely, the smaller i first."""
     r, _ = boundary_posteriors(confidence)
-    size = r.shape[1]
-    if not size:
-        return np.zeros(len(r), int)
-    index = np.clip(boundary, 0, size - 1)[:, None]
-    of_boundary = np.take_along_axis(r, index, 1)
-    likelier = (r > of_boundary) | ((r == of_boundary) & (np.arange(size) < index))
-    predictable = (boundary >= 0) & (boundary < (r >= 0).sum(1))
-    return np.where(predictable, likelier.sum(1), size)
+    order = np.argsort(-r, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(r.shape[1])[None], axis=1)
+    return rank
+
+
+def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
+    """Returns the rank of the true boundary among all r(i), (N,), as in ``prefix_ranks``; G without a boundary."""
+    size = confidence.shape[1]
+    predictable = (boundary >= 0) & (boundary < (~np.isnan(confidence)).sum(1))
+    rank = np.full(len(confidence), size)
+    rank[predictable] = prefix_ranks(confidence[predictable])[np.arange(predictable.sum()), boundary[predictable]]
+    return rank
 
 
 def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
     """Returns ranks and hit rates over steps with confidences and a rejected first-draft token. num_branches: K, if known."""
-    predictable = table.partly & table.sure
-    partly, unit = table.take(predictable), unit[predictable]
-    place = ranks(partly.confidence, partly.boundary)
-    size = int(partly.drafted.max(initial=0))
-    chosen = partly.selected > 0
+    predictable = table.rejected & table.has_confidence
+    steps, unit = table.take(predictable), unit[predictable]
+    place = ranks(steps.confidence, steps.boundary)
+    size = int(steps.drafted.max(initial=0))
+    chosen = steps.selected > 0
     any_chosen = bool(chosen.any())
     return Ranks(
-        steps=len(partly),
+        steps=len(steps),
         counts=tuple(np.bincount(place, minlength=size)[:size].tolist()),
         within=tuple(resampler.share(place <= n, unit) for n in range(size)),
-        chance=tuple(float(np.minimum(1, (n + 1) / partly.drafted).mean()) for n in range(size)),
+        chance=tuple(float(np.minimum(1, (n + 1) / steps.drafted).mean()) for n in range(size)),
         chosen=int(chosen.sum()),
-        used=resampler.share(partly.hit[chosen], unit[chosen]),
-        chance_used=float(np.minimum(1, partly.selected / partly.drafted)[chosen].mean()) if any_chosen else None,
-        repaired=resampler.share(partly.repaired[chosen], unit[chosen]),
-        mean_used=float(partly.selected[chosen].mean()) if any_chosen else None,
+        used=resampler.share(steps.hit[chosen], unit[chosen]),
+        chance_used=float(np.minimum(1, steps.selected / steps.drafted)[chosen].mean()) if any_chosen else None,
+        repaired=resampler.share(steps.repaired[chosen], unit[chosen]),
+        mean_used=float(steps.selected[chosen].mean()) if any_chosen else None,
         num_branches=num_branches if any_chosen else None,
     )
 

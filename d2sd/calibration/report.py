@@ -32,9 +32,9 @@ from d2sd.calibration.scores import (
     Group,
     PositionAcceptance,
     acceptance_by_position,
+    bin_numbers,
     by_domain,
     confidence_figures,
-    places,
 )
 from d2sd.calibration.steps import (
     OTHER,
@@ -174,14 +174,14 @@ def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_b
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     of_paths = len(tables.verified) > 0 and not len(scores)
     every = tables.verified if of_paths else scores
-    known = every.known()
+    with_confidence = every.known()
     return Report(
         runs=table.runs,
         prompts=table.prompts,
         steps=len(table),
         of_paths=of_paths,
         unit=name,
-        **confidence_figures(known, unit, resampler),
+        **confidence_figures(with_confidence, unit, resampler),
         by_position=tuple(acceptance_by_position(every)),
         matrix=outcome_matrix(table),
         ranks=rank_table(table, unit, resampler, num_branches),
@@ -189,7 +189,7 @@ def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_b
         advice=None if of_paths else temperature_advice(tables, unit, resampler),
         head=head_errors(tables, unit, resampler),
         second=second_report(tables, unit, resampler),
-        domains=by_domain(table, known, unit, tables.domains, resampler),
+        domains=by_domain(table, with_confidence, unit, tables.domains, resampler),
         stops=stop_report(table, sequential, costs, tables.domains),
     )
 
@@ -289,8 +289,8 @@ class MeasuredRuns:
             matched, nodes = table.matched, [w.nodes for w in words]
             texts = [w.texts[: len(scored)] for w, scored in zip(words, confidence, strict=True)]
         size, boundary = table.confidence.shape[1], ranks(table.confidence, table.boundary)
-        rank = np.where(table.partly & (boundary < size), boundary + 1, 0)
-        outcomes, guesses, seen = happened(table), predicted(table), np.flatnonzero(table.seen)
+        rank = np.where(table.rejected & (boundary < size), boundary + 1, 0)
+        outcomes, guesses, seen = happened(table), predicted(table), np.flatnonzero(table.boundary_known)
         row, source = np.nonzero(table.gained)
         groups = {group.name: n for n, group in enumerate(report.domains)}
         group = np.array([groups.get(domain, -1) for domain in tables.domains], int)
@@ -300,7 +300,7 @@ class MeasuredRuns:
             "step": table.step.tolist(),
             "matched": matched.tolist(),
             "predicted": guesses.tolist(),
-            "happened": np.where(table.seen, outcomes, -1).tolist(),
+            "happened": np.where(table.boundary_known, outcomes, -1).tolist(),
             "rank": rank.tolist(),
             "confidence": confidence,
             "depths": depths,
@@ -313,26 +313,26 @@ class MeasuredRuns:
             "matrix": (seen, (outcomes * (size + 1) + guesses)[seen]),
             "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
             "gains": (row, np.where(source == table.gained.shape[1] - 1, OTHER, source)),
-            "second": (redrafted.row, places(redrafted.confidence)),
+            "second": (redrafted.row, bin_numbers(redrafted.confidence)),
             "domain": (np.arange(len(table)), group[table.run]),
         }
-        bins = _by_step(len(table), scores.row, places(scores.confidence))
+        bins = _by_step(len(table), scores.row, bin_numbers(scores.confidence))
         of_steps = {chart: _distinct(len(table), *pairs) for chart, pairs in marks.items()}
         return {"steps": steps, "places": {"positions": {"uniform": bins, "positions": depths}, "steps": of_steps}}
 
 
 def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
     """Returns the tree nodes of the first ``count`` tokens of the first draft; fewer if the tree lacks some."""
-    found, parent, nodes = [], 0, step.nodes
+    path, parent, nodes = [], 0, step.nodes
     for token in step.first_draft.ids[:count] if step.first_draft else ():
-        here = parent + 1  # id of the token's node in a tree that begins with the first draft
-        if here >= len(nodes) or nodes[here].parent != parent or nodes[here].token != token:
-            here = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
-        if not here:
+        node = parent + 1  # id of the token's node in a tree that begins with the first draft
+        if node >= len(nodes) or nodes[node].parent != parent or nodes[node].token != token:
+            node = next((n.id for n in nodes if n.parent == parent and n.token == token), 0)
+        if not node:
             break
-        found.append(here)
-        parent = here
-    return tuple(found)
+        path.append(node)
+        parent = node
+    return tuple(path)
 
 
 def cut_label(text: str) -> str:

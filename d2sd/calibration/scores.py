@@ -53,7 +53,7 @@ class PositionAcceptance:
     high: float
 
 
-def places(confidence: np.ndarray) -> np.ndarray:
+def bin_numbers(confidence: np.ndarray) -> np.ndarray:
     """Returns the bin of each confidence, −1 for unknown ones; the last bin includes its right edge."""
     bins = np.clip(np.searchsorted(EDGES, confidence, side="right") - 1, 0, BINS - 1)
     return np.where(np.isnan(confidence), -1, bins)
@@ -64,7 +64,9 @@ def reliability(scores: Scores) -> list[Bin]:
     edges = EDGES.round(9).tolist()
     return [
         Bin(left, end, n, c / n, a / n, *wilson(a / n, n)) if n else Bin(left, end, 0, (left + end) / 2, 0.0, 0.0, 1.0)
-        for (left, end), (n, c, a) in zip(pairwise(edges), _sums(places(scores.confidence), BINS, scores), strict=True)
+        for (left, end), (n, c, a) in zip(
+            pairwise(edges), _sums(bin_numbers(scores.confidence), BINS, scores), strict=True
+        )
     ]
 
 
@@ -89,13 +91,13 @@ def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray) -> 
     """ECE: Σ over bins of (share of positions in the bin) · |accepted share − mean confidence|."""
     if not len(confidence):
         return float("nan")
-    gaps = np.bincount(places(confidence), weights=accepted - confidence, minlength=BINS)
+    gaps = np.bincount(bin_numbers(confidence), weights=accepted - confidence, minlength=BINS)
     return float(np.abs(gaps).sum() / len(confidence))
 
 
 def resampled_error(scores: Scores, unit: np.ndarray, resampler: Resampler) -> Resampled:
     """Returns the ECE with its resamples. unit: resampling unit of each step, (N,)."""
-    cell = unit[scores.row] * BINS + places(scores.confidence)
+    cell = unit[scores.row] * BINS + bin_numbers(scores.confidence)
     gaps = np.bincount(cell, weights=scores.accepted - scores.confidence, minlength=resampler.count * BINS)
     counts = np.bincount(unit[scores.row], minlength=resampler.count)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -110,7 +112,7 @@ def chance_error(confidence: np.ndarray) -> float:
     """
     if not len(confidence):
         return float("nan")
-    spread = np.bincount(places(confidence), weights=confidence * (1 - confidence), minlength=BINS)
+    spread = np.bincount(bin_numbers(confidence), weights=confidence * (1 - confidence), minlength=BINS)
     return float(np.sqrt(2 / np.pi * spread).sum() / len(confidence))
 
 
@@ -137,14 +139,14 @@ class ConfidenceFigures:
 
 def confidence_figures(scores: Scores, unit: np.ndarray, resampler: Resampler) -> dict[str, Any]:
     """Returns the fields of ``ConfidenceFigures``. unit: resampling unit of each step, (N,)."""
-    some = len(scores) > 0
+    any_scores = len(scores) > 0
     return {
         "positions": len(scores),
-        "confidence": float(scores.confidence.mean()) if some else None,
-        "accepted": float(scores.accepted.mean()) if some else None,
+        "confidence": float(scores.confidence.mean()) if any_scores else None,
+        "accepted": float(scores.accepted.mean()) if any_scores else None,
         "gap": resampler.mean(scores.accepted - scores.confidence, unit[scores.row]),
         "ece": resampler.figure(*resampled_error(scores, unit, resampler)),
-        "chance": chance_error(scores.confidence) if some else None,
+        "chance": chance_error(scores.confidence) if any_scores else None,
         "uniform": tuple(reliability(scores)),
     }
 

@@ -106,24 +106,24 @@ class StepTable(Rows):
         return len(np.unique(self.prompt))
 
     @property
-    def seen(self) -> np.ndarray:
+    def boundary_known(self) -> np.ndarray:
         """Whether the boundary of each step is known, (N,) bool."""
         return self.boundary != UNSEEN
 
     @property
-    def sure(self) -> np.ndarray:
+    def has_confidence(self) -> np.ndarray:
         """Whether the draft of each step has confidences, (N,) bool."""
         return ~np.isnan(self.confidence).all(1)
 
     @property
-    def partly(self) -> np.ndarray:
+    def rejected(self) -> np.ndarray:
         """Whether a token of each step's first draft was rejected, (N,) bool, so that there is a boundary to predict."""
-        return self.seen & (self.boundary < self.drafted)
+        return self.boundary_known & (self.boundary < self.drafted)
 
     @property
     def redrafted(self) -> np.ndarray:
         """Whether each step has a rejected first-draft token and selected prefixes, (N,) bool."""
-        return self.partly & (self.selected > 0)
+        return self.rejected & (self.selected > 0)
 
     @property
     def scored(self) -> np.ndarray:
@@ -134,7 +134,7 @@ class StepTable(Rows):
         token would have been accepted.
         """
         positions = np.arange(self.confidence.shape[1])
-        return positions < np.minimum(self.matched + self.seen, self.drafted)[:, None]
+        return positions < np.minimum(self.matched + self.boundary_known, self.drafted)[:, None]
 
     @property
     def scores(self) -> Scores:
@@ -169,7 +169,7 @@ class RunTables:
     node: np.ndarray
 
 
-NUMBERS = ("run", "step", "drafted", "matched", "boundary", "selected", "hit", "repaired", "committed", "branches")
+STEP_NUMBERS = ("run", "step", "drafted", "matched", "boundary", "selected", "hit", "repaired", "committed", "branches")
 
 
 class TableBuilder:
@@ -181,7 +181,9 @@ class TableBuilder:
     def __init__(self) -> None:
         self.prompts: list[str] = []
         self.domains: list[str] = []
-        self._numbers = array("i")  # of every step: ``NUMBERS``, then the number of entries in ``_nodes`` … ``_head``
+        self._numbers = array(
+            "i"
+        )  # of every step: ``STEP_NUMBERS``, then the number of entries in ``_nodes`` … ``_head``
         self._seconds = array("d")
         self._nodes, self._gained = array("h"), array("h")  # source of every verified and of every accepted node
         self._confidence, self._tempered, self._head = array("d"), array("f"), array("d")  # of all drafted tokens
@@ -256,8 +258,10 @@ class TableBuilder:
             self._node.append(node.id)
 
     def tables(self) -> RunTables:
-        *columns, nodes, gained, tempered, head = np.array(self._numbers, int).reshape(-1, len(NUMBERS) + 4).T.copy()
-        numbers = dict(zip(NUMBERS, columns, strict=True))
+        *columns, nodes, gained, tempered, head = (
+            np.array(self._numbers, int).reshape(-1, len(STEP_NUMBERS) + 4).T.copy()
+        )
+        numbers = dict(zip(STEP_NUMBERS, columns, strict=True))
         drafted = numbers["drafted"]
         width, sources = int(drafted.max(initial=0)), int(numbers["branches"].max(initial=0)) + 2
         prompts = {prompt: n for n, prompt in enumerate(dict.fromkeys(self.prompts))}
@@ -311,11 +315,11 @@ def _by_source(source: array[int], lengths: np.ndarray, count: int) -> np.ndarra
 
 def observed(step: StepDone) -> tuple[int, int]:
     """Returns ``matched`` and ``boundary`` of a step, as in ``StepTable``."""
-    draft, known = step.first_draft, step.actual_boundary
+    draft, boundary = step.first_draft, step.actual_boundary
     if draft is None or not draft.ids:
         return UNSEEN, UNSEEN
-    if known is not None:
-        return known, known
+    if boundary is not None:
+        return boundary, boundary
     pairs = zip(draft.ids, step.committed, strict=False)
     matched = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].token, pairs))
     return matched, matched if matched == len(draft.ids) or matched < len(step.committed) else UNSEEN

@@ -124,7 +124,7 @@ class _Chains:
         """Returns the sums of steps, tokens, nodes and seconds over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
         # committed tokens of whole drafts within the text
-        whole = np.minimum(table.matched + table.seen, table.committed)
+        whole = np.minimum(table.matched + table.boundary_known, table.committed)
         # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
         works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
@@ -137,7 +137,7 @@ def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
     """Returns the effect of cuts; None if no step has confidences. domains: prompt group of every run."""
-    there, (unit, name) = table.sure, units(table)
+    there, (unit, name) = table.has_confidence, units(table)
     if not there.any():
         return None
     chains = _Chains(table.take(there), unit[there], sequential, costs)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from d2sd import load_trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import RunStatistics, alternatives, calibrate, read_report, scores, steps
+from d2sd.calibration import RunStatistics, alternatives, boundaries, calibrate, read_report, scores, steps
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.steps import Scores
 from d2sd.decoding.inspection import tempered
@@ -315,11 +315,10 @@ def test_temperature_advice_needs_enough_positions_in_both_halves():
     assert (advice.changed, advice.hits_before, advice.hits_after) == (None, None, None)
 
 
-def test_likeliest_prefixes_are_selected_the_shorter_first():
-    confidence, count = np.array([[0.9, 0.2, 0.5], [0.5, 0.5, np.nan]]), np.array([1, 2])
-    assert alternatives.likeliest(confidence, count).tolist() == [[False, True, False], [True, True, False]]
-    equal = np.array([[0.5, 0.0, 0.5], [0.9, 0.5, np.nan]])
-    assert alternatives.likeliest(equal, count).tolist() == [[True, False, False], [True, True, False]]
+def test_prefixes_of_equal_probability_are_ranked_shorter_first():
+    confidence = np.array([[0.9, 0.2, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, np.nan]])
+    assert boundaries.prefix_ranks(confidence).tolist() == [[1, 0, 2], [0, 1, 2], [0, 1, 2]]
+    assert boundaries.ranks(confidence, np.array([1, -1, 2])).tolist() == [0, 3, 3]
 
 
 def test_temperature_advice_needs_tempered_confidences():
