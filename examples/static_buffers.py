@@ -18,7 +18,7 @@ import torch
 from transformers import DynamicCache
 
 import d2sd
-from d2sd.bench.gpu_stages import SHAPES, Shape, random_engine
+from d2sd.bench.timings import SHAPES, Shape, random_engine
 from d2sd.nets.target import Target
 
 TOKENS, ROUNDS = 32, 7

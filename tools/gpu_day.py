@@ -71,7 +71,7 @@ if device != "cpu":
 """
 PROFILE = """
 import collections, sys, torch
-from d2sd.bench.gpu_stages import Bench, random_engine
+from d2sd.bench.timings import Bench, random_engine
 from d2sd.config import DecodeConfig
 device, shape, context = sys.argv[1:]
 passes, activity = ("padded", "CPU") if device == "cpu" else ("captured", "CUDA")

@@ -26,11 +26,11 @@ from app.visitors import without_paths
 from d2sd import Event, InputError, presets
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
+from d2sd.costs.machines import CHAINLESS
 from d2sd.doctor.examination import Examination, Progress, drafter_of
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
-from d2sd.figures.thresholds import CHAINLESS, draft_costs
 from d2sd.folders.model_sets import ModelSet
 from d2sd.logs import is_log
 from d2sd.logs.sentences import Answer
@@ -233,7 +233,7 @@ def measure_prompts(
             runs.append(Recording.of(trace))
             done = len(runs) == len(texts)
             if done and method not in CHAINLESS and not ON_ZERO_GPU:
-                measured.statistics.costs = draft_costs(one.engine.costs(one.request.config), method)
+                measured.statistics.costs = one.engine.costs(one.request.config).draft_costs(method)
             # Drawn whenever the number of runs has doubled: all earlier drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)

@@ -65,7 +65,7 @@ def make_baselines(
         except InputError as error:
             left_out[label] = str(error)
             continue
-        made.append(Entry(label, label, run=Generate(engine.models.target, twin, max_new_tokens, options)))
+        made.append(Entry(label, Generate(engine.models.target, twin, max_new_tokens, options)))
     return made, left_out
 
 

@@ -63,16 +63,14 @@ def divergence(
     model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
 ) -> Divergence | None:
     """Returns the first divergence of two continuations of a prompt, with its logit gap; None if they are equal."""
-    pairs = enumerate(zip_longest(expected, got))
-    found = next(((at, a, b) for at, (a, b) in pairs if a != b), None)
-    if found is None:
-        return None
-    at, wanted, other = found
-    gap = None
-    if wanted is not None and other is not None:
-        row = teacher_forced(model, prompt, expected[: at + 1])[-1]
-        gap = float(row[wanted] - row[other])
-    return Divergence(number, at, wanted, other, gap)
+    for position, (wanted, other) in enumerate(zip_longest(expected, got)):
+        if wanted != other:
+            gap = None
+            if wanted is not None and other is not None:
+                row = teacher_forced(model, prompt, expected[: position + 1])[-1]
+                gap = float(row[wanted] - row[other])
+            return Divergence(number, position, wanted, other, gap)
+    return None
 
 
 # Comparison of every method under many settings with plain greedy decoding; results are counted by setting.
@@ -102,12 +100,10 @@ def grid(
             raise InputError(f"--check-lossless varies γ and K itself; write {name} and give --gamma and --branches")
     settings: dict[str, BenchSetting] = {}
     for config, gamma, backend in product([replace(base, method=m) for m in methods], gammas, BACKENDS):
-        method = config.method
-        used = {f: v for f, v in {"block_size": gamma, "backend": backend}.items() if f in uses(method)}
-        branched = "num_branches" in uses(method)
-        for k in [k for k in branches if k < gamma] if branched else [None]:
-            overrides = {**used, "num_branches": k} if branched else used
-            setting = make_setting(config, overrides)
+        used = uses(config.method)
+        for k in (k for k in branches if k < gamma) if "num_branches" in used else (0,):
+            values: dict[str, object] = {"block_size": gamma, "backend": backend, "num_branches": k}
+            setting = make_setting(config, {field: value for field, value in values.items() if field in used})
             settings.setdefault(setting.label, setting)
     return list(settings.values())
 
@@ -115,22 +111,23 @@ def grid(
 def run_check(
     plain: Entry,
     entries: Sequence[Entry],
-    prompts: Sequence[tuple[int, Sequence[int]]],
+    prompts: Sequence[Sequence[int]],
     twin: Any,
     exact: bool,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[Result]]:
-    """Yields for every (number, token ids) of ``prompts`` one result per entry, which compares the entry with ``plain``.
+    """Yields, for the token ids of every prompt, one result per entry, which compares the entry with ``plain``.
 
     ``twin`` is the stock model for teacher forcing. If ``exact``, shortfalls are not measured.
     """
-    for number, ids in prompts:
+    for number, ids in enumerate(prompts):
         expected = plain.run(ids).token_ids
         results = []
-        for c in entries:
-            got = expected if c.label == plain.label else c.run(ids).token_ids
-            far = None if exact else float(shortfalls(teacher_forced(twin, ids, got), got).max())
-            results.append(Result(c.label, number, len(got), divergence(twin, number, ids, expected, got), far))
+        for entry in entries:
+            got = expected if entry.label == plain.label else entry.run(ids).token_ids
+            shortfall = None if exact else float(shortfalls(teacher_forced(twin, ids, got), got).max())
+            difference = divergence(twin, number, ids, expected, got)
+            results.append(Result(entry.label, number, len(got), difference, shortfall))
             progress()
         yield results
 
@@ -142,16 +139,16 @@ def tally(results: Sequence[Result], labels: Sequence[str], margin: float | None
     """
     rows = []
     for label in labels:
-        mine = sorted((r for r in results if r.label == label), key=lambda r: r.prompt)
-        apart = [r.divergence for r in mine if r.divergence is not None]
-        far = max((r.shortfall for r in mine if r.shortfall is not None), default=None)
+        texts = sorted((r for r in results if r.label == label), key=lambda r: r.prompt)
+        divergences = [r.divergence for r in texts if r.divergence is not None]
+        shortfall = max((r.shortfall for r in texts if r.shortfall is not None), default=None)
         rows.append({
             "label": label,
-            "texts": len(mine),
-            "tokens": sum(r.tokens for r in mine),
-            "identical": len(mine) - len(apart),
-            "largest_shortfall": far,
-            "first_divergence": asdict(apart[0]) if apart else None,
-            "passed": not apart if margin is None else far is not None and far <= margin,
+            "texts": len(texts),
+            "tokens": sum(r.tokens for r in texts),
+            "identical": len(texts) - len(divergences),
+            "largest_shortfall": shortfall,
+            "first_divergence": asdict(divergences[0]) if divergences else None,
+            "passed": not divergences if margin is None else shortfall is not None and shortfall <= margin,
         })  # fmt: skip
     return rows

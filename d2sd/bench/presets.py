@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from d2sd.calibration.sentences import decimal
+from d2sd.calibration.text import Table, decimal
 from d2sd.costs.machines import FIGURES, SOURCE
 
 D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
@@ -35,26 +35,26 @@ COST_AWARE_AND_FIXED = (
 
 
 @dataclass(frozen=True, slots=True)
-class PublishedTable:
-    source: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Preset:
-    """``methods``: settings in the syntax of ``d2sd.bench.settings``. ``published`` is None if there are no published figures."""
+    """A predefined comparison.
+
+    sentence: what is compared.
+    methods: settings in the syntax of ``d2sd.bench.settings``.
+    published: the published figures; None if there are none.
+    source: source of the published figures.
+    """
 
     sentence: str
     methods: tuple[str, ...]
-    published: PublishedTable | None = None
+    published: Table | None = None
+    source: str = ""
 
 
 def _table(sentence: str, *methods: str) -> Preset:
     """Returns a preset with the published speedup / α of these methods on all data sets with figures of all these methods."""
     data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
     rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
-    return Preset(sentence, ("autoregressive", *methods), PublishedTable(D2SD_SOURCE, ("method", *data), rows))
+    return Preset(sentence, ("autoregressive", *methods), Table(("method", *data), rows), D2SD_SOURCE)
 
 
 def _of_budgets(budgets: tuple[int, ...], *methods: str) -> tuple[str, ...]:
@@ -69,7 +69,8 @@ PRESETS: dict[str, Preset] = {
     "table1": Preset(
         "DFlash by block size γ, up to the block size in training",
         ("autoregressive", *(f"dflash:gamma={g}" for g in (2, 4, *BLOCK_SIZES))),
-        PublishedTable(BLOCK_SOURCE, ("method", "GSM8K"), BY_BLOCK_SIZE),
+        Table(("method", "GSM8K"), BY_BLOCK_SIZE),
+        BLOCK_SOURCE,
     ),
     "table2": RESAMPLED,
     "table3": _table("main comparison: plain decoding, DFlash, EAGLE-3, D²SD", "dflash", "eagle3", "d2sd"),
@@ -93,39 +94,26 @@ PRESETS: dict[str, Preset] = {
 # Cost-aware settings against plain decoding and against the best fixed setting of every domain.
 
 
-def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Returns one entry per cost-aware setting and domain. by_domain: rows of ``d2sd.bench.report.summarise``."""
-    found = []
-    for domain, rows in by_domain.items():
-        ours = [r for r in rows if r["config"] is not None]  # not the baselines
-        for row in (r for r in ours if r["config"]["cost_aware"]):
+def cost_aware_table(by_domain: dict[str, list[dict[str, Any]]]) -> Table:
+    """Returns a table with a row for each cost-aware setting and domain. The last row of each setting has its lowest ratios.
+
+    by_domain: rows of ``d2sd.bench.report.summarise``.
+    """
+    table: list[tuple[str, ...]] = []
+    # without baselines, which have no config
+    settings = {domain: [row for row in rows if row["config"]] for domain, rows in by_domain.items()}
+    for label in dict.fromkeys(r["label"] for rows in settings.values() for r in rows if r["config"]["cost_aware"]):
+        ratios: list[tuple[float | None, float | None]] = []
+        for domain, rows in settings.items():
+            row = next(r for r in rows if r["label"] == label)
             alike = row["method"], FIXED_ALIKE.get(row["method"])
-            others = [r for r in ours if not r["config"]["cost_aware"] and r["method"] in alike]
-            best = max(others, key=lambda r: r["tokens_per_second"], default=None)
-            found.append(
-                {
-                    "label": row["label"],
-                    "domain": domain,
-                    "over_plain": row["speedup"],
-                    "over_best": best and row["tokens_per_second"] / best["tokens_per_second"],
-                    "best": best and best["label"],
-                    "mean_acceptance_length": row["mean_acceptance_length"],
-                    "best_mean_acceptance_length": best and best["mean_acceptance_length"],
-                }
-            )
-    return found
-
-
-def cost_aware_cells(entries: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Returns head and rows of the table of ``cost_aware_ratios``. The last row of each setting has its lowest ratios."""
-    head = ["cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "α of best fixed"]
-    rows = []
-    for label in dict.fromkeys(e["label"] for e in entries):
-        own = [e for e in entries if e["label"] == label]
-        ratios = ("over_plain", "over_best")
-        for e in own:
-            alphas = (decimal(e[f"{whose}mean_acceptance_length"]) for whose in ("", "best_"))
-            rows.append([label, e["domain"], *(decimal(e[k]) for k in ratios), e["best"] or "–", *alphas])
-        worst = (min((e[k] for e in own if e[k] is not None), default=None) for k in ratios)
-        rows.append([label, "worst", *map(decimal, worst), "", "", ""])
-    return head, rows
+            fixed = [r for r in rows if r["method"] in alike and not r["config"]["cost_aware"]]
+            best = max(fixed, key=lambda r: r["tokens_per_second"], default=None)
+            ratios.append((row["speedup"], row["tokens_per_second"] / best["tokens_per_second"] if best else None))
+            alphas = row["mean_acceptance_length"], best["mean_acceptance_length"] if best else None
+            name = best["label"] if best else "–"
+            table.append((label, domain, *map(decimal, ratios[-1]), name, *map(decimal, alphas)))
+        lowest = (min((r for r in column if r is not None), default=None) for column in zip(*ratios, strict=True))
+        table.append((label, "worst", *map(decimal, lowest), "", "", ""))
+    head = ("cost-aware setting", "domain", "÷ plain", "÷ best fixed", "best fixed", "α", "α of best fixed")
+    return Table(head, tuple(table))

@@ -56,10 +56,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     if is_data_set(source):
         return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
-    prompts = []
-    for number, line in utf8_lines(path):
-        if line.strip():
-            prompts.append(_prompt(line, f"{path.name}, line {number}"))
+    prompts = [_prompt(line, f"{path.name}, line {number}") for number, line in utf8_lines(path) if line.strip()]
     if not prompts:
         raise InputError(f"{source} has no prompts")
     return _spread(prompts, limit)
@@ -127,12 +124,8 @@ def is_data_set(source: str) -> bool:
 
 def read_data_set(source: str, limit: int | None = None) -> list[str]:
     """Returns the first ``limit`` prompts of a data set; None: all. Raises ``InputError``, also for more than ``MAX_ROWS``."""
-    match = FORM.fullmatch(source)
-    assert match is not None
-    name, configuration, split, column = match.groups()
     try:
-        rows = _stream(name, configuration, split)
-        texts = list(islice(_texts(rows, column, source), MAX_ROWS + 1 if limit is None else limit))
+        texts = list(islice(_texts(source), MAX_ROWS + 1 if limit is None else limit))
     except InputError:
         raise
     except Exception as error:  # network, files, hub: their errors are not documented
@@ -144,7 +137,10 @@ def read_data_set(source: str, limit: int | None = None) -> list[str]:
     return texts
 
 
-def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mapping[str, Any]]:
+def _texts(source: str) -> Iterator[str]:
+    match = FORM.fullmatch(source)
+    assert match is not None
+    name, configuration, split, column = match.groups()
     try:
         import datasets
     except ImportError:
@@ -156,10 +152,6 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
             f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; upgrade it"
         )
     rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
-    return rows
-
-
-def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Iterator[str]:
     for number, row in enumerate(rows, 1):
         if column not in row:
             raise InputError(f"{source}: there is no column {column}; the columns are {', '.join(map(str, row))[:160]}")

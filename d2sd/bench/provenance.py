@@ -14,6 +14,7 @@ import torch
 
 from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import Prompt, digest
+from d2sd.calibration.text import Table
 from d2sd.costs.kept import processor
 from d2sd.engine import Engine
 from d2sd.nets.target import Target
@@ -38,7 +39,7 @@ def provenance(
 
 def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
     """Returns date, command line, commit, versions and hardware of a measurement on this target."""
-    installed = {name: found.version for name in PACKAGES for found in distributions(name=name)}
+    installed = {name: package.version for name in PACKAGES for package in distributions(name=name)}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,
@@ -72,24 +73,29 @@ def _commit() -> str | None:
         return None
 
 
-def described(origin: dict[str, Any]) -> list[str]:
-    """Returns the provenance of a measurement as lines of the form ``name: text``."""
-    hardware = origin["hardware"]
-    lines = [
-        f"command: `python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",
-        f"hardware: {hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, "
-        f"{hardware['threads']} threads; load average at the start "
-        f"{hardware['load_average']}; {hardware['system']}",
-        "versions: " + ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
+def described(origin: dict[str, Any]) -> Table:
+    """Returns the provenance of a measurement as a table of names and texts."""
+    hardware, versions = origin["hardware"], origin["versions"]
+    command = f"`python -m d2sd {' '.join(origin['argv'])}`"
+    rows = [
+        ("command", f"{command}, {origin['date']}, commit {origin['commit'] or 'unknown'}"),
+        (
+            "hardware",
+            f"{hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, {hardware['threads']} threads; "
+            f"load average at the start {hardware['load_average']}; {hardware['system']}",
+        ),
+        ("versions", ", ".join(f"{name} {number}" for name, number in versions.items())),
     ]
     if "models" in origin:
-        lines += [
-            "models: " + ", ".join(f"{part} {name}" for part, name in origin["models"].items() if name),
-            f"prompts: {origin['prompts']['source']}, sha256 {origin['prompts']['sha256']}",
-            "seeds: " + ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items()),
+        prompts = origin["prompts"]
+        rows += [
+            ("models", ", ".join(f"{part} {name}" for part, name in origin["models"].items() if name)),
+            ("prompts", f"{prompts['source']}, sha256 {prompts['sha256']}"),
+            ("seeds", ", ".join(f"{what} {seed}" for what, seed in origin["seeds"].items())),
         ]
-    return lines
+    return Table(("", ""), tuple(rows))
 
 
 def as_markdown(origin: dict[str, Any]) -> str:
-    return "## Provenance\n\n" + "\n".join(f"* {line}" for line in described(origin))
+    lines = (f"* {name}: {text}" for name, text in described(origin).rows)
+    return "\n".join(("## Provenance\n", *lines))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TypeVar
 
@@ -16,7 +16,6 @@ from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
-from d2sd.trace.text import progress
 
 T = TypeVar("T")
 
@@ -53,12 +52,11 @@ class Entry:
     """A setting or baseline: ``run`` maps a prompt's token ids to a ``BenchRun``; ``config`` is None for baselines."""
 
     label: str
-    method: str
+    run: Callable[[Sequence[int]], BenchRun]
     config: DecodeConfig | None = None
-    run: Callable[[Sequence[int]], BenchRun] = field(kw_only=True)
 
 
-def entry(engine: Engine, setting: BenchSetting) -> Entry:
+def make_entry(engine: Engine, setting: BenchSetting) -> Entry:
     config = setting.config
 
     def run(ids: Sequence[int]) -> BenchRun:
@@ -76,29 +74,29 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             boundary_hits=(sum(hits), len(hits)),
         )
 
-    return Entry(setting.label, config.method, config, run=run)
+    return Entry(setting.label, run, config)
 
 
 def run_bench(
     entries: Sequence[Entry],
-    prompts: Sequence[tuple[int, Prompt, Sequence[int]]],
+    prompts: Sequence[tuple[Prompt, Sequence[int]]],
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
 ) -> Iterator[list[BenchRun]]:
     """Runs every entry once to warm up; then yields for each prompt one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). In every repeat, the entries run in another random order (with a fixed seed), so that
+    ``prompts`` are prompts with their token ids. In every repeat, the entries run in another random order (with a fixed seed), so that
     no entry always follows the same other entry. ``progress`` is called after every run, ``run_count`` times in total.
     """
-    for c in entries if prompts else ():
-        c.run(prompts[0][2])
+    for entry in entries if prompts else ():
+        entry.run(prompts[0][1])
         progress()
     order = random.Random(0)
-    for number, prompt, ids in prompts:
-        measured: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
+    for number, (prompt, ids) in enumerate(prompts):
+        measured: dict[str, list[BenchRun]] = {entry.label: [] for entry in entries}
         for _ in range(repeats):
-            for c in order.sample(entries, len(entries)):
-                measured[c.label].append(c.run(ids))
+            for entry in order.sample(entries, len(entries)):
+                measured[entry.label].append(entry.run(ids))
                 progress()
         yield [
             replace(_median(runs), label=label, prompt=number, domain=prompt.domain) for label, runs in measured.items()
@@ -120,22 +118,12 @@ def _median(runs: list[BenchRun]) -> BenchRun:
     )
 
 
-def collect(
-    batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
-) -> tuple[list[T], bool]:
-    """Gathers results in batches, with a progress bar. Returns the results, and whether Ctrl-C ended the run early.
-
-    After Ctrl-C, the results of the batch in progress are left out.
-
-    batches: called with the function that advances the progress bar by one; yields lists of results.
-    total: number of times that ``batches`` advances the progress bar.
-    name: text in front of the progress bar.
-    """
+def collect(batches: Iterator[list[T]]) -> tuple[list[T], bool]:
+    """Returns the items of all complete batches, and whether Ctrl-C ended the iteration."""
     items: list[T] = []
-    with progress(total=total, desc=name, unit="run") as bar:
-        try:
-            for batch in batches(bar.update):
-                items += batch
-        except KeyboardInterrupt:
-            return items, True
+    try:
+        for batch in batches:
+            items += batch
+    except KeyboardInterrupt:
+        return items, True
     return items, False

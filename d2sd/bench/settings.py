@@ -51,16 +51,16 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
     for entry in entries:
         method, *pairs = entry.split(":")
         config = replace(base, method=method)
-        own: dict[str, str] = {}
+        explicit: dict[str, str] = {}
         for pair in pairs:
             name, _, value = pair.partition("=")
             field = _field(name, entry)
             if field not in uses(method):
                 raise InputError(f"method {method!r} does not use {name}; leave it out of {entry!r}")
-            own[field] = value
-        free = {f: v for f, v in swept.items() if f in uses(method) and f not in own}
+            explicit[field] = value
+        free = {f: v for f, v in swept.items() if f in uses(method) and f not in explicit}
         for chosen in product(*free.values()):
-            overrides = {**own, **dict(zip(free, chosen, strict=True))}
+            overrides = {**explicit, **dict(zip(free, chosen, strict=True))}
             setting = make_setting(config, {f: _value(f, v) for f, v in overrides.items()})
             settings.setdefault(setting.label, setting)
     return list(settings.values())

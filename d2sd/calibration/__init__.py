@@ -10,7 +10,8 @@ from __future__ import annotations
 from d2sd.calibration.report import Report, RunStatistics, calibrate
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.scores import Bin
-from d2sd.calibration.sentences import Sentence, read_report
+from d2sd.calibration.sentences import read_report
+from d2sd.calibration.text import Sentence
 
 __all__ = [
     "Bin",

@@ -38,6 +38,7 @@ class Ranks:
     chance_used: expected hit rate of the same number of prefixes drawn at random.
     repaired: share of steps that re-drafted from the true boundary and thereby added tokens.
     mean_used: mean number of prefixes that were re-drafted from.
+    num_branches: K of these runs; None if it is unknown or differs, as in cost-aware runs.
     """
 
     steps: int
@@ -49,6 +50,7 @@ class Ranks:
     chance_used: float | None
     repaired: Estimate
     mean_used: float | None
+    num_branches: int | None = None
 
 
 def predicted(table: StepTable) -> np.ndarray:
@@ -92,8 +94,8 @@ def ranks(confidence: np.ndarray, boundary: np.ndarray) -> np.ndarray:
     return rank
 
 
-def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Ranks:
-    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token."""
+def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler, num_branches: int | None = None) -> Ranks:
+    """Returns ranks and hit rates over steps with confidences and a rejected first-draft token. num_branches: K, if known."""
     predictable = table.rejected & table.has_confidence
     steps, unit = table.take(predictable), unit[predictable]
     place = ranks(steps.confidence, steps.boundary)
@@ -110,6 +112,7 @@ def rank_table(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Rank
         chance_used=float(np.minimum(1, steps.selected / steps.drafted)[chosen].mean()) if any_chosen else None,
         repaired=resampler.share(steps.repaired[chosen], unit[chosen]),
         mean_used=float(steps.selected[chosen].mean()) if any_chosen else None,
+        num_branches=num_branches if any_chosen else None,
     )
 
 

@@ -65,9 +65,11 @@ class ResampledSide:
 
     @classmethod
     def of(cls, table: StepTable, unit: np.ndarray, count: int, seed: int = 0) -> ResampledSide:
-        own, _ = units(table)
-        same = not seed and np.array_equal(unit, own) and count == own.max(initial=-1) + 1
-        alone = None if same else cls.of(table, own, int(own.max(initial=-1)) + 1)
+        """Returns the side, resampled by ``count`` units. unit: unit of each step, (N,)."""
+        unit_alone, _ = units(table)
+        count_alone = int(unit_alone.max(initial=-1)) + 1
+        same = not seed and count == count_alone and np.array_equal(unit, unit_alone)
+        alone = None if same else cls.of(table, unit_alone, count_alone)
         return cls(table, unit, Resampler(count, seed), table.scores.known(), alone)
 
 
@@ -77,35 +79,32 @@ Rows = Callable[[ResampledSide], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
     """Returns the resampling unit of each step of A and of B, the name of a unit, and whether both sides share the units."""
-    ready = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
-    numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
-    if ready and set(a.prompts) == set(b.prompts):
+    tables = a.table, b.table
+    enough = min(len(set(side.prompts)) for side in (a, b)) >= MIN_PROMPTS
+    if enough and set(a.prompts) == set(b.prompts):
+        numbers = {prompt: n for n, prompt in enumerate(dict.fromkeys(a.prompts))}
         of_a, of_b = (np.array([numbers[p] for p in side.prompts], int)[side.table.run] for side in (a, b))
         return of_a, of_b, "prompt", True
-    if not ready and same_text:
-        starts = [text_starts(side.table) for side in (a, b)]
+    if same_text and not enough:
         length = max(MIN_BLOCK, -(-int(a.table.committed.sum()) // MAX_BLOCKS))
-        return starts[0] // length, starts[1] // length, f"block of {length} tokens", True
-    (of_a, name), (of_b, other) = units(a.table), units(b.table)
+        of_a, of_b = ((np.cumsum(table.committed) - table.committed) // length for table in tables)
+        return of_a, of_b, f"block of {length} tokens", True
+    (of_a, name), (of_b, other) = map(units, tables)
     return of_a, of_b, name if name == other else f"{name} and {other}", False
 
 
-def text_starts(table: StepTable) -> np.ndarray:
-    """Returns the number of tokens committed before each step, including earlier runs, (N,)."""
-    return np.cumsum(table.committed) - table.committed
-
-
 def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
-    """Returns a figure of both sides; the interval of the difference is one of ``tests`` simultaneous intervals."""
-    sides = [(side, *rows(side)) for side in (a, b)]
-    counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
-    found = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
-    if not all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides):
-        return found
-    shares = bounded(found.a, counts[0]), bounded(found.b, counts[1])
-    still = found.difference.low is not None and found.difference.low == found.difference.high
-    difference = wider(newcombe(*shares), tests) if still else found.difference
-    return replace(found, a=shares[0], b=shares[1], difference=difference)
+    """Returns a figure of both sides, and their difference with its interval, one of ``tests`` simultaneous intervals."""
+    parts = [rows(side)[:2] for side in (a, b)]
+    counts = [len(below) if name == "speed" else int(below.sum()) for _, below in parts]
+    d = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
+    if not all(((above == 0) | (above == below)).all() and (below <= 1).all() for above, below in parts):
+        return d
+    # a share; if all resamples are equal, its interval is Wilson's or Newcombe's
+    shares = bounded(d.a, counts[0]), bounded(d.b, counts[1])
+    constant = d.difference.low is not None and d.difference.low == d.difference.high
+    difference = wider(newcombe(*shares), tests) if constant else d.difference
+    return replace(d, a=shares[0], b=shares[1], difference=difference)
 
 
 def _difference(
@@ -116,10 +115,10 @@ def _difference(
     b: ResampledSide,
     tests: int,
 ) -> Difference:
-    fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
+    fewer = min(a.resampler, b.resampler, key=lambda resampler: resampler.count)
     difference = fewer.figure(*figure(b).minus(figure(a)), tests)
-    own_a, own_b = (side.resampler.figure(*figure(side)) for side in (a.alone or a, b.alone or b))
-    return Difference(name, own_a, own_b, difference, *counts)
+    of_a, of_b = (side.resampler.figure(*figure(side)) for side in (a.alone or a, b.alone or b))
+    return Difference(name, of_a, of_b, difference, *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +144,11 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
         there are too few prompts to resample, the same blocks of text are resampled on both sides.
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
-    count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
-    count = [max(count)] * 2 if paired else count
-    # paired sides use the same seed, and therefore the same draws
-    sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
+    counts = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
+    if paired:
+        counts = [max(counts)] * 2
+    # paired sides have the same seed, and therefore the same draws
+    sides = ResampledSide.of(a.table, of_a, counts[0]), ResampledSide.of(b.table, of_b, counts[1], 0 if paired else 1)
     # the models of plain decoding may include a drafter that it does not use
     same = bool(a.drafter) and a.drafter == b.drafter and all(len(side.scores) for side in sides)
     tests = len(FIGURES) + 1
@@ -180,7 +180,7 @@ def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Differe
 def _over(
     values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the rows of a mean of ``values`` over the steps or positions selected by ``where``."""
+    """Returns numerators, denominators and units of the mean of ``values`` over the steps or positions selected by ``where``."""
     picked = values[where].astype(float)
     return picked, np.ones(len(picked)), unit[where]
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from d2sd.calibration.comparison import MIN_BLOCK
 from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler, wilson
-from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.calibration.steps import MAX_BLOCKS
+from d2sd.calibration.text import decimal, signed_decimal, with_interval
 
 # The number of tokens that each step over a text commits, and whether the text ended within the draft of its last step.
 Steps = tuple[Sequence[int], bool]

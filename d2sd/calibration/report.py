@@ -44,9 +44,9 @@ from d2sd.calibration.steps import (
     observed,
     units,
 )
-from d2sd.calibration.thresholds import DraftCosts, Stops, stop_report
+from d2sd.calibration.thresholds import Stops, stop_report
 from d2sd.trace.events import StepDone
-from d2sd.trace.metrics import verdict, weights_of
+from d2sd.trace.metrics import DraftCosts, verdict, weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 
@@ -103,6 +103,7 @@ class RunStatistics:
     def __init__(self, traces: Iterable[Trace] = ()):
         self._builder = TableBuilder()
         self._headers: dict[bytes, dict[str, Any]] = {}
+        self._num_branches: list[int | None] = []  # K of every run; None if it is unknown, or chosen for every step
         self.texts: list[bytes] = []
         self.ended = 0
         self.costs: DraftCosts | None = None
@@ -125,6 +126,8 @@ class RunStatistics:
         self._tables = self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
+        config = header.get("config") or {}
+        self._num_branches.append(None if config.get("cost_aware") else config.get("num_branches"))
         ids = np.array(trace.token_ids, dtype=np.int64)
         self.texts.append(blake2b(trace.prompt.encode("utf-8", "replace") + b"\0" + ids.tobytes()).digest())
         self.ended += len(ids) == 1 and not trace.steps
@@ -143,8 +146,15 @@ class RunStatistics:
     def report(self) -> Report:
         """Returns all calibration figures, cached until a run is added."""
         if self._report is None:
-            sequential = {header.get("method") for header in self.headers} == {"draft_model"}
-            self._report = _report(self.counted(), self.costs, sequential)
+            table = self.counted().table
+            redrafting = np.unique(table.run[table.selected > 0])
+            num_branches = {self._num_branches[run] for run in redrafting}
+            self._report = _report(
+                self.counted(),
+                self.costs,
+                sequential={header.get("method") for header in self.headers} == {"draft_model"},
+                num_branches=num_branches.pop() if len(num_branches) == 1 else None,
+            )
         return self._report
 
     def side(self) -> Side:
@@ -153,8 +163,12 @@ class RunStatistics:
         return Side(tables.table, tables.prompts, weights_of(self.headers, "first_drafter"))
 
 
-def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool) -> Report:
-    """Returns all figures; without steps, the report has no observations. costs, sequential: as for ``stop_report``."""
+def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool, num_branches: int | None) -> Report:
+    """Returns all figures; without steps, the report has no observations.
+
+    costs, sequential: as for ``stop_report``.
+    num_branches: K of the runs, if known.
+    """
     table, scores = tables.table, tables.table.scores
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
@@ -170,7 +184,7 @@ def _report(tables: RunTables, costs: DraftCosts | None, sequential: bool) -> Re
         **confidence_figures(with_confidence, unit, resampler),
         by_position=tuple(acceptance_by_position(every)),
         matrix=outcome_matrix(table),
-        ranks=rank_table(table, unit, resampler),
+        ranks=rank_table(table, unit, resampler, num_branches),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(tables, unit, resampler),
         head=head_errors(tables, unit, resampler),

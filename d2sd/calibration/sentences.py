@@ -1,17 +1,32 @@
-"""Figures as text: numbers, and sentences about reports and comparisons. Only significant effects are claimed."""
+"""Sentences about reports and comparisons. Only significant effects are claimed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
-from typing import Literal
+from typing import NamedTuple
 
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report, RunStatistics, compare_runs
-from d2sd.calibration.resampling import Estimate, wilson
+from d2sd.calibration.resampling import wilson
 from d2sd.calibration.scores import Bin
+from d2sd.calibration.text import (
+    Sentence,
+    Tone,
+    Write,
+    change,
+    count,
+    decimal,
+    digits,
+    listed,
+    percent,
+    signed,
+    signed_decimal,
+    with_interval,
+)
 
 MIN_POSITIONS = 200  # to judge a drafter
 MIN_IN_BIN = 30  # to judge one bin
@@ -23,79 +38,7 @@ TRUSTED_ERROR = 0.05
 SLIGHT, FAR = 0.03, 0.1
 MAX_UNSEEN = 0.05  # a larger share of steps with unknown boundary is mentioned
 
-# Numbers; "—" means unknown.
-
-Write = Callable[[float | None], str]
-
-
-def percent(share: float | None) -> str:
-    """Returns a share as a whole percentage; with one decimal if it would round to 0% or 100%, but is neither."""
-    if share is None:
-        return "—"
-    whole = f"{share:.0%}"
-    if whole not in ("0%", "100%") or share in (0, 1):
-        return whole
-    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
-
-
-def digits(value: float | None, places: int = 3) -> str:
-    return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
-
-
-def decimal(value: float | None) -> str:
-    return digits(value, 2)
-
-
-def change(value: float | None, places: int = 3) -> str:
-    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
-
-
-def signed_decimal(value: float | None) -> str:
-    return change(value, 2)
-
-
-def signed(share: float | None) -> str:
-    """Returns a difference of shares in percentage points, with its sign."""
-    return change(None if share is None else 100 * share, 1)
-
-
-def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()") -> str:
-    """Returns a figure with its interval, if it has one.
-
-    write: writes a number.
-    brackets: the two characters around the interval.
-    """
-    if figure.low is None:
-        return write(figure.value)
-    return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
-
-
-def count(n: int, noun: str) -> str:
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
 # Reports.
-
-Tone = Literal["good", "bad", "mixed", "few", "note"]
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """A sentence about figures.
-
-    tone: how to display it: "good", "mixed", "bad", "few" (too few observations) or "note".
-    text: the sentence.
-    chart, places: id of the chart that the sentence describes, and indices of the described marks; empty without a chart.
-    """
-
-    tone: Tone
-    text: str
-    chart: str = ""
-    places: tuple[int, ...] = ()
 
 
 def read_report(report: Report) -> list[Sentence]:
@@ -104,7 +47,7 @@ def read_report(report: Report) -> list[Sentence]:
     report: result of ``calibrate``.
     """
     if not report.positions and report.by_position:
-        return [_unsure(report), *_gains(report), _unit(report)]
+        return [_without_confidences(report), *_gains(report), _unit(report)]
     if not report.positions:
         nothing = "no step drafted a block with a known boundary" if report.steps else "there are no steps"
         return [Sentence("few", f"Nothing to score: {nothing}.")]
@@ -124,8 +67,8 @@ def read_report(report: Report) -> list[Sentence]:
     ]
 
 
-def _unsure(report: Report) -> Sentence:
-    """Returns the sentence about runs without confidences, such as logs of most serving engines."""
+def _without_confidences(report: Report) -> Sentence:
+    """Returns the sentence about runs without confidences. Most logs of serving engines have none."""
     first, steps = report.by_position[0], report.gains.sources[0].present
     gained = (report.gains.sources[0].tokens.value or 0.0) * report.steps / steps
     return Sentence(
@@ -136,18 +79,14 @@ def _unsure(report: Report) -> Sentence:
 
 
 def _verdict(report: Report) -> Sentence:
-    where = (
-        f"{count(report.positions, 'node' if report.of_paths else 'scored position')} from {count(report.runs, 'run')}"
-    )
-    assert report.confidence is not None
-    assert report.accepted is not None
-    assert report.ece.value is not None
+    positions = count(report.positions, "node" if report.of_paths else "scored position")
+    where = f"{positions} from {count(report.runs, 'run')}"
     means = f"mean confidence {percent(report.confidence)}, accepted {percent(report.accepted)}"
     if report.positions < MIN_POSITIONS:
         return Sentence(
             "few", f"Too little data for a verdict: {where}; at least {MIN_POSITIONS} are needed. So far: {means}."
         )
-    gap, ece, chance = report.gap, report.ece.value, report.chance or 0.0
+    gap, ece, chance = report.gap, report.ece.value or 0.0, report.chance or 0.0
     off = f"ECE {with_interval(report.ece, digits)}, expected by chance {digits(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
@@ -167,36 +106,35 @@ def gap_words(gap: float) -> tuple[str, Tone]:
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
     """Yields one sentence per group of adjacent bins that are clearly over- or under-confident, and one about small bins."""
 
-    def side(place: int) -> str:
-        b = report.uniform[place]
+    def kind(b: Bin) -> str:
         if b.count < MIN_IN_BIN:
             return "few" if b.count else "empty"
         low, high = wilson(b.accepted, b.count, CLEAR)
         return "over" if b.confidence > high else "under" if b.confidence < low else "fine"
 
-    runs = [(kind, tuple(places)) for kind, places in groupby(range(len(report.uniform)), key=side)]
+    ranges = defaultdict[str, list[list[tuple[int, Bin]]]](list)
+    for name, adjacent in groupby(enumerate(report.uniform), key=lambda place: kind(place[1])):
+        ranges[name].append(list(adjacent))
     tones: dict[str, Tone] = {"over": "bad", "under": "mixed"}
     for word, tone in tones.items():
-        for places in (p for kind, p in runs if kind == word):
-            bins = [report.uniform[p] for p in places]
-            n = sum(b.count for b in bins)
-            says, gets = (sum(getattr(b, f) * b.count for b in bins) / n for f in ("confidence", "accepted"))
-            text = f"{word.capitalize()}-confident at confidences of {_span(bins)}: mean confidence {percent(says)}, accepted {percent(gets)} of {n} positions."
-            yield Sentence(tone, text, "uniform", places)
-    clear = [p for kind, p in runs if kind in ("over", "under")]
-    fine = [p for kind, p in runs if kind == "fine"]
+        for places in ranges[word]:
+            n = sum(b.count for _, b in places)
+            confidence = sum(b.confidence * b.count for _, b in places) / n
+            accepted = sum(b.accepted * b.count for _, b in places) / n
+            text = f"{word.capitalize()}-confident at confidences of {_span(places)}: mean confidence {percent(confidence)}, accepted {percent(accepted)} of {n} positions."
+            yield Sentence(tone, text, "uniform", tuple(place for place, _ in places))
+    clear, fine, few = ranges["over"] + ranges["under"], ranges["fine"], ranges["few"]
     if fine and not clear and verdict.tone == "good":
         yield Sentence("good", f"No bin with {MIN_IN_BIN} or more positions is clearly over- or under-confident.")
-    few = [p for kind, p in runs if kind == "few"]
     if few and not fine and not clear:
         yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet, so single bins cannot be judged.")
     elif few:
-        spans = listed([_span([report.uniform[p] for p in places]) for places in few])
+        spans = listed(list(map(_span, few)))
         yield Sentence("few", f"Too few positions at confidences of {spans}: fewer than {MIN_IN_BIN} per bin.")
 
 
-def _span(bins: list[Bin]) -> str:
-    return f"{bins[0].left:.1f}–{bins[-1].right:.1f}"
+def _span(places: Sequence[tuple[int, Bin]]) -> str:
+    return f"{places[0][1].left:.1f}–{places[-1][1].right:.1f}"
 
 
 def _boundary(report: Report) -> Iterator[Sentence]:
@@ -206,8 +144,10 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             yield Sentence("few", f"Too few rejected drafts to judge the predicted boundaries: {ranks.steps}.")
         return
     if ranks.chosen >= MIN_STEPS and ranks.chance_used is not None and ranks.mean_used is not None:
-        k, steps, chance = max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
+        k, steps, chance = ranks.num_branches or max(1, round(ranks.mean_used)), ranks.chosen, ranks.chance_used
         hits, what = ranks.used, f"the {k} re-drafted prefixes"
+        if not ranks.num_branches:
+            what = f"the re-drafted prefixes ({ranks.mean_used:.1f} a step)"
     else:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
@@ -231,9 +171,9 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     if advice is None:  # too few positions, or runs without probabilities at other temperatures
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
-    shown = [f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES]]
-    more = [] if len(advice.temperatures) <= SHOWN_TEMPERATURES else ["…"]
-    name = f"Softmax temperatures by position ({', '.join(shown + more)})"
+    shown = ", ".join(f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES])
+    more = ", …" if len(advice.temperatures) > SHOWN_TEMPERATURES else ""
+    name = f"Softmax temperatures by position ({shown}{more})"
     text = (
         f"{name} {'improve' if helps else 'do not clearly improve'} the calibration. They were fitted on one half of the data. On the "
         f"other half, they change the ECE from {digits(advice.error_before)} to {digits(advice.error_after)}. This is the ECE of the "
@@ -250,10 +190,8 @@ def _head(report: Report) -> Iterator[Sentence]:
     head = report.head
     if head is None or head.head.value is None:
         return
-    if not head.difference.excludes_zero:
-        verdict = "no clear difference"
-    else:
-        verdict = f"the {'head' if (head.difference.value or 0.0) < 0 else 'softmax'} is better"
+    better = "head" if (head.difference.value or 0.0) < 0 else "softmax"
+    verdict = f"the {better} is better" if head.difference.excludes_zero else "no clear difference"
     yield Sentence(
         "note",
         f"ECE of the trained confidence head: {with_interval(head.head, digits)}; of the softmax: "
@@ -266,17 +204,19 @@ def _gains(report: Report) -> Iterator[Sentence]:
     if not redrafts or report.steps < MIN_STEPS:
         return
     total, alpha = sum(s.tokens.value or 0.0 for s in redrafts), report.gains.tokens_per_step.value or 0.0
-    last = redrafts[-1]
+    last, last_tokens = redrafts[-1], redrafts[-1].tokens.value or 0.0
     text = f"Re-drafts add {total:.2f} of the {alpha:.2f} tokens per step"
     if total < 0.005:  # displayed as 0.00
         text += ", so the first draft alone does as well with fewer nodes"
     elif len(redrafts) > 1:
-        text += f"; the last one, number {last.branch}, adds {last.tokens.value or 0:.2f} tokens for {last.nodes:.1f} verified nodes"
+        text += (
+            f"; the last one, number {last.branch}, adds {last_tokens:.2f} tokens for {last.nodes:.1f} verified nodes"
+        )
         nodes = sum(s.nodes for s in report.gains.sources) or 1.0
-        if 2 * (last.tokens.value or 0.0) / max(alpha, 1e-9) < last.nodes / nodes:
-            text += ". Its share of the nodes is more than twice its share of the tokens, so "
+        if 2 * last_tokens / max(alpha, 1e-9) < last.nodes / nodes:
             text += (
-                f"a K below {len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
+                ". Its share of the nodes is more than twice its share of the tokens, so a K below "
+                f"{len(redrafts)} may do as well. To compare other K, use “why?” in Explore, or d2sd whatif"
             )
     yield Sentence("note", text + ".", "gains", (last.branch or 0,))
 
@@ -308,20 +248,32 @@ def _unit(report: Report) -> Sentence:
 # Comparisons: only significant differences are claimed.
 
 COUNTED, POINTS, RATED = ("more", "fewer"), ("points higher", "points lower"), ("higher", "lower")
-# For each compared figure its label, the functions that write the figure and a difference, and the words for a larger and a smaller value.
-COMPARED: dict[str, tuple[str, Write, Write, tuple[str, str]]] = {
-    "tokens": ("Tokens a step", decimal, signed_decimal, COUNTED),
-    "speed": ("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
-    "first": ("Right in the first draft", decimal, signed_decimal, COUNTED),
-    "nodes": ("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
-    "hit": ("Boundary found", percent, signed, POINTS),
-    "repaired": ("Rescued drafts", percent, signed, POINTS),
-    "redraft": ("Tokens of a re-draft", digits, change, COUNTED),
-    "gap": ("Accepted − confidence", signed, signed, POINTS),
-    "ece_above_chance": ("ECE above chance", digits, change, RATED),
+
+
+class ComparedFigure(NamedTuple):
+    """How a compared figure is written.
+
+    write, write_change: functions that write the figure, and a difference.
+    words: the words for a larger and for a smaller value.
+    """
+
+    label: str
+    write: Write
+    write_change: Write
+    words: tuple[str, str]
+
+
+COMPARED = {
+    "tokens": ComparedFigure("Tokens a step", decimal, signed_decimal, COUNTED),
+    "speed": ComparedFigure("Tokens a second", partial(digits, places=0), partial(change, places=0), COUNTED),
+    "first": ComparedFigure("Right in the first draft", decimal, signed_decimal, COUNTED),
+    "nodes": ComparedFigure("Tokens read a step", partial(digits, places=1), partial(change, places=1), COUNTED),
+    "hit": ComparedFigure("Boundary found", percent, signed, POINTS),
+    "repaired": ComparedFigure("Rescued drafts", percent, signed, POINTS),
+    "redraft": ComparedFigure("Tokens of a re-draft", digits, change, COUNTED),
+    "gap": ComparedFigure("Accepted − confidence", signed, signed, POINTS),
+    "ece_above_chance": ComparedFigure("ECE above chance", digits, change, RATED),
 }
-
-
 TOO_FEW = "An interval needs at least four prompts or blocks of text."
 
 
@@ -356,15 +308,15 @@ class Compared:
 
 def compare_sides(a: RunStatistics, b: RunStatistics, names: Sequence[str], doubt: str = "") -> Compared:
     """Compares two sets of runs. names: names of both sides. doubt: as in ``finding``."""
-    found = compare_runs(a, b)
+    comparison = compare_runs(a, b)
     tables = [side.counted().table for side in (a, b)]
     paces = [1000 * float(t.seconds.sum()) / len(t) if len(t) and t.seconds.sum() else None for t in tables]
-    title, more = finding(found, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
-    return Compared(found, title, more, how_compared(found))
+    title, more = finding(comparison, names, [len(t) for t in tables], paces, a.texts == b.texts, doubt)
+    return Compared(comparison, title, more, how_compared(comparison))
 
 
 def finding(
-    found: Comparison,
+    comparison: Comparison,
     names: Sequence[str],
     steps: Sequence[int],
     paces: Sequence[float | None],
@@ -378,32 +330,32 @@ def finding(
     same_text: whether both sides wrote the same texts, so that their numbers of steps can be compared.
     doubt: why times are not compared; empty if they are.
     """
-    figures = {d.name: d for d in found.figures}
+    figures = {d.name: d for d in comparison.figures}
     tokens, speed = figures["tokens"].difference, figures["speed"].difference
     ahead = int((tokens.value or 0.0) > 0)  # the side with more tokens a step
     faster = int((speed.value or 0.0) > 0)  # the side with more tokens a second
-    one, other = names[ahead], within(names[1 - ahead])
+    leader, other = names[ahead], within(names[1 - ahead])
     doubt = "" if None in paces else doubt
     if tokens.low is None:
         return f"Too few steps to compare {within(names[0])} with {within(names[1])}.", f"{TOO_FEW} {doubt}".rstrip()
     if not tokens.excludes_zero:
         title = f"{names[0]} and {within(names[1])}: no clear difference in tokens a step."
     elif same_text:
-        title = f"{one} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
+        title = f"{leader} needs {steps[ahead]} steps where {other} needs {steps[1 - ahead]}."
     else:
-        title = f"{one} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
-    own, others = paces[ahead], paces[1 - ahead]
-    if doubt or own is None or others is None:
+        title = f"{leader} writes {abs(tokens.value or 0.0):.1f} more tokens a step than {other}."
+    pace, other_pace = paces[ahead], paces[1 - ahead]
+    if doubt or pace is None or other_pace is None:
         return title, doubt
-    rates = [COMPARED["speed"][1](side.value) for side in (figures["speed"].a, figures["speed"].b)]
-    said = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
-    takes = f"a step takes {own:.1f} ms instead of {others:.1f}"
+    rates = [COMPARED["speed"].write(side.value) for side in (figures["speed"].a, figures["speed"].b)]
+    speeds = f"{rates[faster]} tokens a second instead of {rates[1 - faster]}"
+    takes = f"a step takes {pace:.1f} ms instead of {other_pace:.1f}"
     if not tokens.excludes_zero:
-        more = f"{names[faster]} is faster: {said}." if speed.excludes_zero else "No clear difference in time either."
+        more = f"{names[faster]} is faster: {speeds}." if speed.excludes_zero else "No clear difference in time either."
     elif not speed.excludes_zero:
-        more = f"{'But' if own > others else 'And'} {takes}: no clear difference in time."
+        more = f"{'But' if pace > other_pace else 'And'} {takes}: no clear difference in time."
     elif faster == ahead:
-        more = f"It is also faster: {said}{f', although {takes}' if own > others else ''}."
+        more = f"It is also faster: {speeds}{f', although {takes}' if pace > other_pace else ''}."
     else:
         more = f"But {takes}, so it is slower: {rates[ahead]} tokens a second instead of {rates[faster]}."
     return title, more

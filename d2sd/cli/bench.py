@@ -17,8 +17,13 @@ import torch
 import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
-from d2sd.bench.cpu_passes import pass_rows
-from d2sd.bench.gpu_stages import (
+from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
+from d2sd.bench.presets import PRESETS
+from d2sd.bench.provenance import as_markdown, circumstances, provenance
+from d2sd.bench.report import body, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.runner import collect, make_entry, run_bench, run_count
+from d2sd.bench.settings import SYNTAX, parse_settings, runnable
+from d2sd.bench.timings import (
     BANDWIDTH_BYTES,
     LAYERS,
     SHAPES,
@@ -26,16 +31,12 @@ from d2sd.bench.gpu_stages import (
     bandwidth,
     context_row,
     cost_rows,
+    pass_rows,
     random_engine,
     ratios,
 )
-from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
-from d2sd.bench.presets import PRESETS
-from d2sd.bench.provenance import as_markdown, circumstances, provenance
-from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import collect, entry, run_bench, run_count
-from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
+from d2sd.calibration.text import Columns, Table
 from d2sd.cli.common import (
     add_output,
     add_run_arguments,
@@ -146,19 +147,15 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
     engine, prompts = prepare_engine(arguments, base)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    entries = [entry(engine, s) for s in settings]
+    entries = [make_entry(engine, setting) for setting in settings]
     if arguments.baselines:
         names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
-    numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)]
-    runs, stopped = collect(
-        lambda progress: run_bench(entries, numbered, arguments.repeats, progress),
-        run_count(len(entries), len(prompts), arguments.repeats),
-        "bench",
-    )
+    with progress(total=run_count(len(entries), len(prompts), arguments.repeats), desc="bench", unit="run") as bar:
+        runs, stopped = collect(run_bench(entries, prompts, arguments.repeats, bar.update))
     if not runs:
         raise KeyboardInterrupt
     about = {
@@ -171,10 +168,10 @@ def _run_bench(arguments: argparse.Namespace) -> int:
         "left_out": left_out,
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
-    result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
-    _print(result, body(result, arguments.by_domain, published), arguments.json)
+    result = pooled(about, runs, entries, BOOTSTRAP_SEED)
+    _print(result, body(result, arguments.by_domain), arguments.json)
     if arguments.out:  # last, so that the results are printed even if writing fails
-        write_report(arguments.out, result, runs, published)
+        write_report(arguments.out, result, runs)
     return 130 if stopped else 0
 
 
@@ -183,6 +180,12 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
         print_json(result)
     else:
         print(printable(text))
+
+
+def _write(folder: Path | None, stem: str, result: dict[str, Any], text: str) -> None:
+    """Writes the result as JSON and as Markdown. folder: None to write nothing."""
+    if folder:
+        write_files(folder, {f"{stem}.json": to_json(result), f"{stem}.md": f"{text}\n"})
 
 
 # ``bench --check-lossless``: compares every method under many settings with plain greedy decoding.
@@ -205,22 +208,18 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
             raise InputError(reasons[0] if reasons else none)
     seeds = {"decoding": base.seed}
     origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
-    plain, *others = [entry(engine, s) for s in settings]
+    plain, *others = [make_entry(engine, setting) for setting in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
     exact = numbers in ("float32", "mixed")
     # with mixed weights, transformers' own model may write another text, so this model is left out
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
-    numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
-    results, stopped = collect(
-        lambda progress: run_check(plain, entries, numbered, twin, exact, progress),
-        len(entries) * len(prompts),
-        "lossless",
-    )
+    with progress(total=len(entries) * len(prompts), desc="lossless", unit="run") as bar:
+        results, stopped = collect(run_check(plain, entries, [ids for _, ids in prompts], twin, exact, bar.update))
     if not results:
         raise KeyboardInterrupt
-    rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)
+    rows = tally(results, [entry.label for entry in entries], None if exact else arguments.margin)
     passed = all(row["passed"] for row in rows)
     result = {
         "model": engine.models.name, "prompts_asked": len(prompts),
@@ -229,41 +228,44 @@ def _run_lossless(arguments: argparse.Namespace) -> int:
         "rows": rows, "provenance": origin,
     }  # fmt: skip
     text = _lossless_body(result, engine.texts)
-    if arguments.out:
-        files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
-        write_files(arguments.out, files)
+    _write(arguments.out, "lossless", result, f"{text}\n\n{as_markdown(origin)}")
     _print(result, text, arguments.json)
     return 130 if stopped else 0 if passed else 1
 
 
 def _lossless_body(result: dict[str, Any], texts: Any) -> str:
     """Returns the table of settings and a verdict. texts: maps token ids to their text."""
-    margin = result["margin"]
-    head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
-    lines = []
-    for row in result["rows"]:
-        line = [row["label"], f"{row['identical']} / {row['texts']}", str(row["tokens"]), _divergence(row, texts)]
-        if margin is not None:
-            far = row["largest_shortfall"]
-            line.append("–" if far is None else f"{far:.3f}{'' if far <= margin else ' > margin'}")
-        lines.append(line)
-    count, good = len(lines), sum(row["passed"] for row in result["rows"])
+    rows, margin = result["rows"], result["margin"]
+    columns: Columns[dict[str, Any]] = {
+        "setting": lambda row: row["label"],
+        "identical / texts": lambda row: f"{row['identical']} / {row['texts']}",
+        "tokens": lambda row: f"{row['tokens']}",
+        "first divergence": lambda row: _divergence(row["first_divergence"], texts),
+    }
+    if margin is not None:
+        columns["shortfall"] = lambda row: _shortfall(row["largest_shortfall"], margin)
     rule = (
         "every text must have the same token ids as plain greedy decoding (method autoregressive)"
         if margin is None
         else f"the logit of every token must be at most {margin} below the highest logit in a teacher-forced pass; {MARGIN_REASON}"
     )
-    verdict = f"{good} of {count} settings pass on {result['prompts_done']} of {result['prompts_asked']} prompts. To pass, {rule}."
-    return "\n\n".join([markdown_table(head, lines), *remarks(result), verdict])
+    verdict = (
+        f"{sum(row['passed'] for row in rows)} of {len(rows)} settings pass on {result['prompts_done']} of "
+        f"{result['prompts_asked']} prompts. To pass, {rule}."
+    )
+    return "\n\n".join([Table.of(columns, rows).markdown(), *remarks(result), verdict])
 
 
-def _divergence(row: dict[str, Any], texts: Any) -> str:
-    at = row["first_divergence"]
-    if at is None:
+def _divergence(difference: dict[str, Any] | None, texts: Any) -> str:
+    if difference is None:
         return "–"
-    expected, got = ("end" if i is None else repr(texts[i]) for i in (at["expected"], at["got"]))
-    gap = "" if at["gap"] is None else f", logit gap {at['gap']:.2g}"
-    return f"prompt {at['prompt'] + 1}, token {at['position'] + 1}: {expected} → {got}{gap}"
+    expected, got = ("end" if id is None else repr(texts[id]) for id in (difference["expected"], difference["got"]))
+    gap = "" if difference["gap"] is None else f", logit gap {difference['gap']:.2g}"
+    return f"prompt {difference['prompt'] + 1}, token {difference['position'] + 1}: {expected} → {got}{gap}"
+
+
+def _shortfall(largest: float | None, margin: float) -> str:
+    return "–" if largest is None else f"{largest:.3f}{'' if largest <= margin else ' > margin'}"
 
 
 # ``bench gpu``: time of every stage and its roofline bound, on models of known shape with random weights.
@@ -287,7 +289,7 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
     except torch.OutOfMemoryError:
         raise InputError(f"shape {arguments.shape} with {contexts[-1]} tokens does not fit into {device}") from None
     text = _gpu_body(result)
-    write_files(out, {f"{stem}.json": to_json(result), f"{stem}.md": text + "\n"})
+    _write(out, stem, result, text)
     _print(result, text, arguments.json)
     return 0
 
@@ -295,7 +297,8 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 def _measure(
     engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
 ) -> dict[str, Any]:
-    if wait := engine.first_use(engine.resolve(config).backend):
+    resolved, cascade = engine.resolve(config), replace(config, backend="cascade")
+    if wait := engine.first_use(resolved.backend):
         print(wait, file=sys.stderr)
     device, repeats = engine.models.target.device, arguments.repeats
     origin = circumstances(engine.models.target, arguments.argv)
@@ -304,19 +307,20 @@ def _measure(
     kinds = [arguments.layers] if arguments.layers else LAYERS
     cases = [(context, layers) for context in contexts for layers in kinds]
     rows = [context_row(engine, config, c, floors, repeats, layers) for c, layers in progress(cases, desc="contexts")]
-    cascade = [] if engine.resolve(config).backend == "cascade" else [replace(config, backend="cascade")]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)
     return {
         "shape": arguments.shape,
         "weights": "random",
         "method": config.method,
-        "block_size": engine.resolve(config).block_size,
+        "block_size": resolved.block_size,
         "num_branches": config.num_branches,
         "repeats": repeats,
         "rows": rows,
         "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
         "ratios": ratios(rows),
-        "cascade": [context_row(engine, c, n, floors, repeats, kinds[0]) for c in cascade for n in contexts],
+        "cascade": []
+        if resolved.backend == "cascade"
+        else [context_row(engine, cascade, context, floors, repeats, kinds[0]) for context in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats, kinds[0])},
         "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
         "provenance": {**origin, "device": origin["hardware"]["device"]},
@@ -368,16 +372,17 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
         f"Times after {contexts[0]} tokens, medians of {arguments.repeats} runs. floor: time of the matrix products alone, measured alternately with the pass.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
-    if arguments.out:
-        write_files(arguments.out, {"cpu.json": to_json(result), "cpu.md": text + "\n"})
+    _write(arguments.out, "cpu", result, text)
     _print(result, text, arguments.json)
     return 0
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    names = dict.fromkeys(name for row in rows for name in row)
+    """Returns a Markdown table with a column for every name in the rows."""
 
     def cell(value: Any) -> str:
         return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
-    return markdown_table([n.replace("_", " ") for n in names], [[cell(row.get(n)) for n in names] for row in rows])
+    names = dict.fromkeys(name for row in rows for name in row)
+    cells = tuple(tuple(cell(row.get(name)) for name in names) for row in rows)
+    return Table(tuple(name.replace("_", " ") for name in names), cells).markdown()

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from d2sd.calibration import Report, RunStatistics, read_report
-from d2sd.calibration.sentences import count, decimal, digits, with_interval
-from d2sd.calibration.thresholds import DraftCosts
+from d2sd.calibration import RunStatistics, read_report
+from d2sd.calibration.text import count, decimal, digits, with_interval
+from d2sd.calibration.thresholds import caption, stop_sentences, stop_table
 from d2sd.cli.common import (
     add_costs_argument,
     add_output,
@@ -29,11 +29,11 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
 )
-from d2sd.costs.machines import StageCosts, machine_of
+from d2sd.costs.machines import CHAINLESS, StageCosts, machine_of
 from d2sd.errors import InputError
-from d2sd.figures.thresholds import CHAINLESS, caption, draft_costs, stop_rows, stop_sentences
 from d2sd.trace.files import write_whole
-from d2sd.trace.text import aligned, escaped, printable
+from d2sd.trace.metrics import DraftCosts
+from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({name: runs.report().to_dict() for name, runs in groups.items()})
     else:
         for name, runs in groups.items():
-            print(printable("\n".join([_text(escaped(name), runs), *_stops_text(runs.report(), name == "all")])))
+            print(printable("\n".join(_text(name, runs))))
         if machine:
             print(f"Costs of {machine.name}: {machine.source}")
         if not arguments.traces and (empty := groups["all"].ended):
@@ -103,12 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _draft_costs(machine: StageCosts, methods: Sequence[str]) -> DraftCosts | None:
     """Returns costs of steps that verify only the first draft; None if no method drafts a chain. Raises ``InputError``."""
     drafting = [method for method in methods if method not in CHAINLESS]
-    if not drafting:
-        return None
-    method = drafting[0]
-    if len({name == "draft_model" for name in drafting}) > 1:
+    if len({method == "draft_model" for method in drafting}) > 1:
         raise InputError("--costs needs runs of one kind of drafter; calibrate runs with the draft model separately")
-    return draft_costs(machine, method)
+    return machine.draft_costs(drafting[0]) if drafting else None
 
 
 def _write_html(path: str, runs: RunStatistics, what: str) -> None:
@@ -129,34 +126,25 @@ def _write_html(path: str, runs: RunStatistics, what: str) -> None:
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
-def _text(name: str, runs: RunStatistics) -> str:
+def _text(name: str, runs: RunStatistics) -> Iterator[str]:
+    """Yields the lines of a prompt group. The group of all runs, ``all``, also has the table of thresholds and draft lengths."""
     report = runs.report()
-    title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
+    title = f"{escaped(name)}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
         title += f", α {with_interval(alpha, decimal)}"
     if short := len(runs) - report.runs:
         title += f"; {count(short, 'more run')} without a step"
-    lines = [title, *(f"  {s.text}" for s in read_report(report))]
+    yield title
+    yield from (f"  {s.text}" for s in read_report(report))
     if report.positions:
+        yield f"  ECE {with_interval(report.ece, digits)}"
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
-        hits = (
-            f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
-        )
-        lines += [
-            f"  ECE {with_interval(report.ece, digits)}",
-            f"  confidence → accepted (count): {', '.join(shares)}",
-        ]
+        yield f"  confidence → accepted (count): {', '.join(shares)}"
         if not report.of_paths:
-            lines.append(f"  true boundary within the top {', '.join(hits)}")
-    return "\n".join(lines)
-
-
-def _stops_text(report: Report, whole_table: bool) -> Iterator[str]:
-    """Yields lines: where drafting should stop, and the table of thresholds and draft lengths."""
+            rates = [(k, f.value) for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K]
+            hits = ", ".join(f"{k}: {rate:.0%}" for k, rate in rates if rate is not None)
+            yield f"  true boundary within the top {hits}"
     yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
-    if report.stops is None or not whole_table:
-        return
-    yield f"  {caption(report.stops)}"
-    head, rows = stop_rows(report.stops)
-    yield from (f"  {line}" for line in aligned([head, *rows]))
+    if report.stops is not None and name == "all":
+        yield from (f"  {line}" for line in (caption(report.stops), *stop_table(report.stops).lines()))

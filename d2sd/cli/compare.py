@@ -9,7 +9,8 @@ from dataclasses import asdict
 
 from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.sentences import COMPARED, compare_sides, count, difference_words
+from d2sd.calibration.sentences import COMPARED, compare_sides, difference_words
+from d2sd.calibration.text import count
 from d2sd.cli.common import add_output, print_json, read_sets
 from d2sd.methods import unused
 from d2sd.trace.files import write_whole
@@ -29,26 +30,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
     compared = compare_sides(a, b, "AB")
-    found = compared.comparison
+    comparison = compared.comparison
     differs = what_differs(a.headers, b.headers, unused)
-    said = [part for part in (compared.title, compared.more, differs) if part]
+    sentences = [part for part in (compared.title, compared.more, differs) if part]
     if arguments.html:
-        write_whole(arguments.html, _page(a, b, [*said, f"{compared.how} {SIDES}"], found))
+        write_whole(arguments.html, _page(a, b, [*sentences, f"{compared.how} {SIDES}"], comparison))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
     if arguments.json:
-        print_json({"what_differs": differs, **asdict(found)})
+        print_json({"what_differs": differs, **asdict(comparison)})
         return
-    for d in found.figures:
-        label, write, *_ = COMPARED[d.name]
+    for d in comparison.figures:
         if d.difference.value is not None:
-            said.append(f"{label}: {write(d.a.value)} → {write(d.b.value)}. B: {difference_words(d)}.")
-    for sentence in (*said, compared.how):
+            label, write, *_ = COMPARED[d.name]
+            sentences.append(f"{label}: {write(d.a.value)} → {write(d.b.value)}. B: {difference_words(d)}.")
+    for sentence in (*sentences, compared.how):
         print(printable(sentence))
 
 
-def _page(a: RunStatistics, b: RunStatistics, said: Sequence[str], found: Comparison) -> str:
-    from d2sd.figures.comparison import differences_panel
+def _page(a: RunStatistics, b: RunStatistics, sentences: Sequence[str], comparison: Comparison) -> str:
+    from d2sd.figures.intervals import differences_panel
     from d2sd.figures.report import report_page, settings
 
     title = f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)"
-    return report_page(title, said, [differences_panel(found)], facts=settings(a.headers, b.headers, names="AB"))
+    return report_page(
+        title, sentences, [differences_panel(comparison)], facts=settings(a.headers, b.headers, names="AB")
+    )

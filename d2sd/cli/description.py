@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 
-from d2sd.calibration.sentences import count
+from d2sd.calibration.text import count
 from d2sd.logs import UNKNOWN
 from d2sd.trace.events import Node, StepDone
 from d2sd.trace.metrics import verdict

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.sentences import count, decimal
+from d2sd.calibration.text import count, decimal
 from d2sd.cli.common import add_command, add_limit_argument, add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
@@ -95,7 +95,7 @@ def _validate(arguments: argparse.Namespace) -> None:
     print(f"valid: schema {first.header['schema']}, method {escaped(first.header['method'])}, {size}, {end}")
 
 
-def _one(arguments: argparse.Namespace) -> Trace:
+def _chosen_run(arguments: argparse.Namespace) -> Trace:
     """Returns the run that the arguments name; without ``--run``, the only run of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
@@ -109,16 +109,16 @@ def _one(arguments: argparse.Namespace) -> Trace:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     if arguments.step is None:
         lines = describe_run(trace)
     else:
-        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
+        lines = describe_step(trace.steps[_step_index(trace, arguments.step)], len(trace.steps))
     for line in lines:
         print(line)
 
 
-def _number(trace: Trace, step: int) -> int:
+def _step_index(trace: Trace, step: int) -> int:
     """Returns the index of a step that is counted from 1; -1 is the last step."""
     steps = len(trace.steps)
     number = steps if step == -1 else step
@@ -132,9 +132,9 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 
     from d2sd.trace.graph import forest, graph
 
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     steps, step = trace.steps, arguments.step
-    trees = forest(steps) if step is None else graph(steps[_number(trace, step)])
+    trees = forest(steps) if step is None else graph(steps[_step_index(trace, step)])
     text = BytesIO()
     networkx.write_graphml_xml(trees, text)
     write_whole(arguments.output, text.getvalue())
@@ -144,7 +144,7 @@ def _to_graphml(arguments: argparse.Namespace) -> None:
 def _to_html(arguments: argparse.Namespace) -> None:
     from d2sd.figures.viewer import standalone_page
 
-    trace = _one(arguments)
+    trace = _chosen_run(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
         # from the file, since a Trace lacks the measured speed of plain decoding
@@ -168,23 +168,25 @@ def _stats(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(figures)
         return
-    hits, repaired = (figures[f] for f in ("boundary_hit_rate", "repaired_rate"))
-    spent = sum(figures["stage_seconds"].values())
-    print(f"method                   {escaped(figures['method'])}")
-    print(f"steps                    {figures['steps']}")
-    proposers = ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
-    print(f"tokens                   {figures['tokens']}  {proposers}")
-    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
-    speed = f"{figures['tokens_per_second']:.1f}" if figures["seconds"] else "–"
-    print(f"tokens per second        {speed}")
-    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
-    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
-    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
-    print(f"tokens per re-draft      {decimal(figures['tokens_per_redraft'])}")
-    for stage, seconds in figures["stage_seconds"].items() if spent else ():
-        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent:.0%}")
+    hits, repaired, stages = (figures[name] for name in ("boundary_hit_rate", "repaired_rate", "stage_seconds"))
+    proposers = ", ".join(f"{proposer} {number}" for proposer, number in figures["tokens_by_proposer"].items())
     depths = (f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
-    print(f"accepted by depth        {', '.join(depths) or '–'}")
+    whole = sum(stages.values())
+    lines = {
+        "method": escaped(figures["method"]),
+        "steps": figures["steps"],
+        "tokens": f"{figures['tokens']}  {proposers}",
+        "mean acceptance length": f"{figures['mean_acceptance_length']:.2f}",
+        "tokens per second": f"{figures['tokens_per_second']:.1f}" if figures["seconds"] else "–",
+        "nodes per step": f"{figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)",
+        "boundary among prefixes": "–" if hits is None else f"{hits:.1%}",
+        "repaired": "–" if repaired is None else f"{repaired:.1%}",
+        "tokens per re-draft": decimal(figures["tokens_per_redraft"]),
+        **{stage.replace("_", " "): f"{time:.3f} s  {time / whole:.0%}" for stage, time in stages.items() if whole},
+        "accepted by depth": ", ".join(depths) or "–",
+    }
+    for name, text in lines.items():
+        print(f"{name:<24} {text}")
 
 
 def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
@@ -208,8 +210,8 @@ def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
 
 def statistics(trace: Trace) -> dict[str, Any]:
     """Returns the figures of ``trace stats --json``."""
-    first = trace.prefill.committed if trace.prefill else ()
-    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
+    by_prefill = trace.prefill.committed if trace.prefill else ()
+    proposers = Counter(c.proposer for tokens in (by_prefill, *(s.committed for s in trace.steps)) for c in tokens)
     totals = asdict(trace.totals)
     return {
         "method": trace.header["method"],
@@ -231,8 +233,7 @@ def _import(arguments: argparse.Namespace) -> None:
     out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
-    found = import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad)
-    written = _write_found(found, out, arguments)
+    written = _write_traces(import_log(arguments.file, open_texts(arguments.tokenizer), bad=bad), out, arguments)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
     if arguments.output and not written:
@@ -244,45 +245,41 @@ def _record(arguments: argparse.Namespace) -> None:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    found = (
-        complete(server, arguments.engine, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts
-    )
-    _write_found(found, Path(arguments.output), arguments)
+    replies = (complete(server, arguments.engine, prompt.text, arguments.max_new_tokens) for prompt in prompts)
+    _write_traces((reply.result(texts) for reply in replies), Path(arguments.output), arguments)
 
 
-def _write_found(found: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
+def _write_traces(requests: Iterable[Trace | Figures], out: Path, arguments: argparse.Namespace) -> int:
     """Writes the traces and prints a summary of traces and totals. Returns the number of traces."""
     rows: list[Figures] = []
-    counted, missing = Counter[str](), Counter[str]()
+    counts, missing = Counter({"steps": 0, "tokens": 0}), Counter[str]()
 
     def traces() -> Iterator[Trace]:
-        for one in found:
-            if isinstance(one, Figures):
-                rows.append(one)
+        checked = False
+        for request in requests:
+            if isinstance(request, Figures):
+                rows.append(request)
                 continue
-            if not counted:  # check the output only now: a log with only totals writes no file
+            if not checked:  # check the output only now: a log with only totals writes no file
                 check_output(arguments, out)
-            counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
-            missing.update(one.missing)
-            yield one
+                checked = True
+            counts.update({"steps": len(request.steps), "tokens": len(request.token_ids)})
+            missing.update(request.missing)
+            yield request
 
     written = write_traces(out, traces())
-    result = {
-        "traces": written,
-        "file": str(out) if written else None,
-        **{what: counted[what] for what in ("steps", "tokens")},
-        "missing": [what for what in MISSING if missing[what]],
-        "totals": [row.to_dict() for row in rows],
-    }
     if arguments.json:
-        print_json(result)
+        lacks = [what for what in MISSING if missing[what]]
+        totals = [row.to_dict() for row in rows]
+        file = str(out) if written else None
+        print_json({"traces": written, "file": file, **counts, "missing": lacks, "totals": totals})
         return written
     if written:
-        lacks = not_logged(missing)
-        print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
+        lacking = not_logged(missing)
+        print(f"{out}: {written} runs, {counts['steps']} steps, {counts['tokens']} tokens{lacking and f'; {lacking}'}")
     for row in rows[:MAX_ROWS]:
-        counts = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
-        print(f"{row}{counts}")
+        accepted = "" if row.accepted is None else f"; {row.accepted} of {row.drafted or '?'} drafted tokens accepted"
+        print(f"{row}{accepted}")
     if len(rows) > MAX_ROWS:
         print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
     if len(rows) > 1:

@@ -24,8 +24,8 @@ from d2sd.__about__ import __version__
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.comparison import first_difference
-from d2sd.calibration.replays import compare_replays, drafter_verdict, how_replayed
-from d2sd.calibration.sentences import count, decimal, percent
+from d2sd.calibration.replays import DrafterFigures, compare_replays, drafter_verdict, how_replayed
+from d2sd.calibration.text import Table, count, decimal, percent
 from d2sd.cli.common import (
     add_costs_argument,
     add_limit_argument,
@@ -49,7 +49,7 @@ from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config, recorded_outcome
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.metrics import weights_of
-from d2sd.trace.text import aligned, escaped, printable, progress
+from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of, training_step
 
@@ -106,26 +106,26 @@ class Row:
     costs: dict[str, Any] | None = None
 
 
-def run(a: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Replays the texts and prints the comparison. After Ctrl-C, it has only the drafters that were replayed."""
-    if a.methods not in (None, "all"):
-        parse_settings(a.methods, a.sweep, DecodeConfig("autoregressive"))  # before models are loaded
-    machine = machine_of(a.costs) if a.costs else None
-    if a.prompts and len(a.texts) > 1:
+    if arguments.methods not in (None, "all"):
+        parse_settings(arguments.methods, arguments.sweep, DecodeConfig("autoregressive"))  # before models are loaded
+    machine = machine_of(arguments.costs) if arguments.costs else None
+    if arguments.prompts and len(arguments.texts) > 1:
         raise InputError("--prompts writes the texts into one folder; name one folder")
-    prompts = read_prompts(a.prompts, a.limit) if a.prompts else []
-    traces = [] if prompts else list(read_sets(a.texts))
-    part, sources = _drafters(a)
-    single = {name: (getattr(a, name) or [None])[0] for name in ("drafter", "second_drafter")}
-    first = load_engine(argparse.Namespace(**{**vars(a), **single, part: sources[0]}))
-    rows, left_out, done, status = list[Row](), dict[str, str](), 0, 0
+    prompts = read_prompts(arguments.prompts, arguments.limit) if arguments.prompts else []
+    traces = [] if prompts else list(read_sets(arguments.texts))
+    part, sources = _drafters(arguments)
+    single = {name: (getattr(arguments, name) or [None])[0] for name in ("drafter", "second_drafter")}
+    engine = load_engine(argparse.Namespace(**{**vars(arguments), **single, part: sources[0]}))
+    rows, left_out, measured, status = list[Row](), dict[str, str](), 0, 0
     try:
-        traces = _written(a, first, prompts) if prompts else traces
-        _tell_of_target(first, traces)
-        for found, refused in _replays(a, first, part, sources, traces, machine):
-            done += 1
+        traces = _answers(arguments, engine, prompts) if prompts else traces
+        _warn_of_other_target(engine, traces)
+        for rows_of_drafter, refused in _replays(arguments, engine, part, sources, traces, machine):
+            measured += 1
             left_out |= refused
-            for row in found:
+            for row in rows_of_drafter:
                 if rows and row.key == rows[-1].key:  # such as the last checkpoint and the final drafter
                     rows[-1] = replace(rows[-1], name=f"{rows[-1].name} ({row.name})")
                 else:
@@ -133,46 +133,51 @@ def run(a: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         status = 130
         kept = " Texts and results are kept; the same command continues from them." if prompts else ""
-        print(f"Stopped: {done} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
+        print(f"Stopped: {measured} of {count(len(sources), 'drafter')} measured.{kept}", file=sys.stderr)
     if rows:
-        source = (
-            f"greedy answers to {count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]})"
-            if prompts
-            else "recorded runs"
-        )
-        _show(a, traces, rows, len(sources) == 1 and not prompts, machine, source)
+        source = "recorded runs"
+        if prompts:
+            sha256 = digest(arguments.prompts, prompts)[:16]
+            source = (
+                f"greedy answers to {count(len(prompts), 'prompt')} of {_public(arguments.prompts)} (sha256 {sha256})"
+            )
+        _show(arguments, traces, rows, len(sources) == 1 and not prompts, machine, source)
     for label, reason in left_out.items():
         print(printable(f"left out: {label} ({reason})"), file=sys.stderr)
     return status
 
 
-def _drafters(a: argparse.Namespace) -> tuple[str, list[str | None]]:
+def _drafters(arguments: argparse.Namespace) -> tuple[str, list[str | None]]:
     """Returns the option that names the drafters to compare, and the drafters. Checkpoints are in the order of training.
 
     Raises ``InputError`` if a VP-Drafter was named as first drafter.
     """
-    part = "second_drafter" if len(a.second_drafter or ()) > 1 else "drafter"
-    if part == "second_drafter" and len(a.drafter or ()) > 1:
+    firsts, seconds = arguments.drafter or [], arguments.second_drafter or []
+    if len(firsts) > 1 and len(seconds) > 1:
         raise InputError("compare several first drafters or several second drafters, not both")
-    for source in a.drafter or ():
+    for source in firsts:
         if drafter_kind(source) == "second":
             raise InputError(
                 f"{source} is a VP-Drafter, which drafts second: name it with --second-drafter, and its first drafter with --drafter"
             )
-    return part, sorted(getattr(a, part) or [None], key=lambda source: inf if (step := _step(source)) is None else step)
+    part, sources = ("second_drafter", seconds) if len(seconds) > 1 else ("drafter", firsts)
+    return part, sorted(sources or [None], key=lambda source: inf if (step := _step(source)) is None else step)
 
 
 def _step(source: str | None) -> int | None:
     return training_step(Path(source)) if source else None
 
 
-def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
+def _answers(arguments: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -> list[Trace]:
     """Returns the target's greedy answers to these prompts, without those that are too short for a draft.
 
     An answer is read if it was written before: its file's name is a digest of target, settings and prompt.
     """
-    config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-    alone, folder = Engine(Models(engine.models.target, name=engine.models.name), a.passes), Path(a.texts[0])
+    config = DecodeConfig("autoregressive", arguments.max_new_tokens, chat=arguments.chat, inspect=False)
+    alone, folder = (
+        Engine(Models(engine.models.target, name=engine.models.name), arguments.passes),
+        Path(arguments.texts[0]),
+    )
     tell_of_template(alone, config)
     encoded = [(prompt, alone.encode(prompt.text, config)) for prompt in prompts]
     make_folder(folder)
@@ -180,14 +185,14 @@ def _written(a: argparse.Namespace, engine: Engine, prompts: Sequence[Prompt]) -
     paths = [folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz" for _, ids in encoded]
     traces = list(record_runs(alone, encoded, config, "texts", paths, reuse=True))
     used = [trace for trace in traces if len(trace.token_ids) > 1]
-    if note := ended_at_once(len(traces) - len(used), len(traces), a.chat):
+    if note := ended_at_once(len(traces) - len(used), len(traces), arguments.chat):
         print(note, file=sys.stderr)
     if not used:
         raise InputError(f"no text is long enough for a draft. {note}")
     return used
 
 
-def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
+def _warn_of_other_target(engine: Engine, traces: Sequence[Trace]) -> None:
     """Prints a note if traces were recorded with other target weights than the loaded ones."""
     ours = weights_of([{"parts": engine.parts}], "target")
     others = sum(weights_of([trace.header], "target") not in ("", ours) for trace in traces)
@@ -202,7 +207,7 @@ def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
 
 
 def _replays(
-    a: argparse.Namespace,
+    arguments: argparse.Namespace,
     first: Engine,
     part: str,
     sources: Sequence[str | None],
@@ -214,40 +219,41 @@ def _replays(
     first: engine with the first of ``sources``.
     part, sources: result of ``_drafters``.
     """
-    path = Path(a.texts[0]) / RESULTS if a.prompts else None
-    known = _read(path)
+    path = Path(arguments.texts[0]) / RESULTS if arguments.prompts else None
+    outcomes = _read_outcomes(path)
     written = digest_of([[trace.prefill and trace.prefill.prompt_token_ids, trace.token_ids] for trace in traces])
     for source in sources:
         engine = first
         if source and source != sources[0]:
-            engine = Engine(with_drafter(first.models, source, a.dtype, part == "second_drafter"), a.passes)
-        methods, base = _settings(a, source, traces, engine.models)
-        settings, refused = runnable(engine, parse_settings(methods, a.sweep, base), lenient=methods == "all")
-        facts = {name: {**own, "name": ""} for name, own in engine.parts.items()}
-        origin = [written, facts, machine and machine.name, VERSIONS]
+            models = with_drafter(first.models, source, arguments.dtype, part == "second_drafter")
+            engine = Engine(models, arguments.passes)
+        methods, base = _settings(arguments, source, traces, engine.models)
+        settings, refused = runnable(engine, parse_settings(methods, arguments.sweep, base), lenient=methods == "all")
+        parts = {name: {**facts, "name": ""} for name, facts in engine.parts.items()}
+        origin = [written, parts, machine and machine.name, VERSIONS]
         keyed = [(digest_of([asdict(setting.config), *origin]), setting) for setting in settings]
-        missing = {key: setting.config for key, setting in keyed if key not in known}
+        missing = {key: setting.config for key, setting in keyed if key not in outcomes}
         if missing:
             replays = (Replay(engine, trace) for trace in progress(traces, desc="replay", unit="text", leave=False))
-            outcomes = [[replay.run(config, machine) for config in missing.values()] for replay in replays]
-            known |= zip(missing, map(list, zip(*outcomes, strict=True)), strict=True)
+            by_text = [[replay.run(config, machine) for config in missing.values()] for replay in replays]
+            outcomes |= zip(missing, map(list, zip(*by_text, strict=True)), strict=True)
             if path:
-                write_whole(path, msgspec.json.encode(known))
-        rows = []
+                write_whole(path, msgspec.json.encode(outcomes))
+        loaded, rows = engine.models.names(), []
         for key, setting in keyed:
-            method, loaded = METHODS[setting.config.method], engine.models.names()
-            used = "second_drafter" if a.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
+            method = METHODS[setting.config.method]
+            used = "second_drafter" if arguments.second_drafter else "eagle3" if method.eagle3 else "first_drafter"
             names = [str(loaded[used])] if len(sources) > 1 else []
             names += [setting.label] if len(settings) > 1 or not names else []
-            if (a.drafter or a.second_drafter) and method.second_drafter == "vp" and part == "drafter":
+            if (arguments.drafter or arguments.second_drafter) and method.second_drafter == "vp" and part == "drafter":
                 names.append(f"second drafter {loaded['second_drafter']}")
             costs = engine.costs(setting.config).to_dict() if setting.config.decides and machine is None else None
             weights = str(engine.parts.get(used, {}).get("weights", ""))
-            rows.append(Row(key, ", ".join(names), known[key], weights, _step(source), costs))
+            rows.append(Row(key, ", ".join(names), outcomes[key], weights, _step(source), costs))
         yield rows, refused
 
 
-def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
+def _read_outcomes(path: Path | None) -> dict[str, list[ReplayOutcome]]:
     """Returns the outcomes of earlier replays by key. Raises ``InputError`` if the file exists but cannot be read."""
     if path is None or not path.exists():
         return {}
@@ -258,7 +264,7 @@ def _read(path: Path | None) -> dict[str, list[ReplayOutcome]]:
 
 
 def _settings(
-    a: argparse.Namespace, drafter: str | None, traces: Sequence[Trace], models: Models
+    arguments: argparse.Namespace, drafter: str | None, traces: Sequence[Trace], models: Models
 ) -> tuple[str, DecodeConfig]:
     """Returns the methods to replay, and the settings to which their overrides are applied.
 
@@ -272,18 +278,18 @@ def _settings(
         base = replace(base, block_size=size or None, draft_depth=max(1, longest - 1))
     else:
         base = recorded_config(traces[0])
-        if recorded.drafts and not a.drafter and not a.second_drafter:
-            return a.methods or recorded.id, base
+        if recorded.drafts and not arguments.drafter and not arguments.second_drafter:
+            return arguments.methods or recorded.id, base
         base = replace(base, block_size=None, second_block_size=None)
     eagle3 = drafter_kind(drafter) == "eagle3" if drafter else models.eagle3 and not models.first
-    return a.methods or ("d2sd" if a.second_drafter else "eagle3" if eagle3 else "dflash"), base
+    return arguments.methods or ("d2sd" if arguments.second_drafter else "eagle3" if eagle3 else "dflash"), base
 
 
 # The comparison as text, JSON and a page.
 
 
 def _show(
-    a: argparse.Namespace,
+    arguments: argparse.Namespace,
     traces: Sequence[Trace],
     rows: Sequence[Row],
     to_recorded: bool,
@@ -298,91 +304,102 @@ def _show(
     if to_recorded:
         methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
         rows = [Row("", f"recorded: {escaped(methods)}", [*map(recorded_outcome, traces)]), *rows]
-    groups = [str(trace.header.get("domain") or "all") for trace in traces]
     figures = compare_replays(
         [row.name for row in rows],
         [[outcome.steps for outcome in row.outcomes] for row in rows],
-        groups,
+        [str(trace.header.get("domain") or "all") for trace in traces],
         0 if to_recorded else -1,
     )
-    more = [_more(row.outcomes, machine) for row in rows]
+    more = [_further_figures(row.outcomes, machine) for row in rows]
     costs = [machine.to_dict()] if machine else [row.costs for row in rows if row.costs]
     costs = [table for n, table in enumerate(costs) if table not in costs[:n]]
     reading = [
         *([drafter_verdict(figures)] if len(rows) > 1 and not to_recorded else []),
-        *(_of_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
-        f"{count(len(traces), 'text')}; only the drafters ran again. {how_replayed(figures, len(traces))}",
+        *(_compare_with_log(traces, rows[-1].outcomes) if traces[0].header["method"] not in METHODS else []),
+        *_conditions(traces, figures, costs, machine),
     ]
-    if (budget := recorded_config(traces[0]).node_budget) is not None:
-        reading.append(f"All settings without their own B verify at most {budget} nodes a step, as recorded.")
-    for table in costs:
-        milliseconds = orjson.dumps(table["milliseconds"]).decode()
-        reading.append(
-            f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}"
-        )
-    if machine:
-        reading.append(
-            "ms per step, tokens per second and speedup over plain decoding are calculated from these costs; nothing was timed."
-        )
-    origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, a.argv))}", "Versions": VERSIONS}
+    origin = {"Texts": source, "Command": f"d2sd {shlex.join(map(_public, arguments.argv))}", "Versions": VERSIONS}
     origin |= {f"Weights of {row.name}": row.weights for row in rows if row.weights}
-    if a.html:
-        from d2sd.figures.measured import replay_panels
+    if arguments.html:
+        from d2sd.figures.intervals import replay_panels
         from d2sd.figures.report import report_page, settings
-        from d2sd.figures.style import FigureTable
 
-        facts = [("Origin of the figures", FigureTable(("", ""), tuple(origin.items())))]
+        facts = [("Origin of the figures", Table(("", ""), tuple(origin.items())))]
         facts += ((f"The texts’ {name.lower()}", table) for name, table in settings([trace.header for trace in traces]))
-        panels, number = replay_panels(figures, [row.step for row in rows]), count(len(traces), "text")
-        write_whole(a.html, report_page(f"Replays of {number}", reading, panels, facts=facts))
-        print(f"{a.html}: a report of {number}", file=sys.stderr)
-    if a.json:
-        found = [
+        panels, texts = replay_panels(figures, [row.step for row in rows]), count(len(traces), "text")
+        write_whole(arguments.html, report_page(f"Replays of {texts}", reading, panels, facts=facts))
+        print(f"{arguments.html}: a report of {texts}", file=sys.stderr)
+    if arguments.json:
+        entries = [
             {**asdict(figure), **extra, "weights": row.weights, "step": row.step}
             for figure, extra, row in zip(figures, more, rows, strict=True)
         ]
-        print_json({"reading": reading, "rows": found, "costs": costs, "origin": origin})
+        print_json({"reading": reading, "rows": entries, "costs": costs, "origin": origin})
         return
     titles = (name.removeprefix("calculated_").replace("_", " ") for name in more[0])
-    cells = [("", "α", "− recorded" if to_recorded else "− last", "steps", *titles)]
-    for figure, extra in zip(figures, more, strict=True):
-        cells.append((figure.name, *figure.whole.words, str(figure.whole.steps), *map(decimal, extra.values())))
-    lines = [*aligned(cells), "Acceptance by position, among the steps that reach it:"]
+    cells = (
+        (figure.name, *figure.whole.words, str(figure.whole.steps), *map(decimal, extra.values()))
+        for figure, extra in zip(figures, more, strict=True)
+    )
+    table = Table(("", "α", "− recorded" if to_recorded else "− last", "steps", *titles), tuple(cells))
+    print(printable("\n".join([*table.lines(), *_by_position(figures), *reading])))
+
+
+def _conditions(
+    traces: Sequence[Trace],
+    figures: Sequence[DrafterFigures],
+    costs: Sequence[dict[str, Any]],
+    machine: StageCosts | None,
+) -> Iterator[str]:
+    """Yields sentences about the texts, the intervals, the limit on nodes, and the costs of stages."""
+    yield f"{count(len(traces), 'text')}; only the drafters ran again. {how_replayed(figures, len(traces))}"
+    if (budget := recorded_config(traces[0]).node_budget) is not None:
+        yield f"All settings without their own B verify at most {budget} nodes a step, as recorded."
+    for table in costs:
+        milliseconds = orjson.dumps(table["milliseconds"]).decode()
+        yield f"Costs of {table['machine']} in ms, by number of rows in a pass: {milliseconds}. {table['source']}"
+    if machine:
+        yield "ms per step, tokens per second and speedup over plain decoding are calculated from these costs; nothing was timed."
+
+
+def _by_position(figures: Sequence[DrafterFigures]) -> Iterator[str]:
+    """Yields lines with the acceptance by position of each drafter, and with its α by prompt group."""
+    yield "Acceptance by position, among the steps that reach it:"
     for figure in figures:
         shares = (f"{k}: {percent(share.value)}" for k, share in enumerate(figure.reached[:SHOWN_POSITIONS], 1))
-        lines.append(f"  {figure.name}: {', '.join(shares) or '—'}")
-        lines += (f"    {group}: α {'  '.join(own.words)}".rstrip() for group, own in figure.groups.items())
-    print(printable("\n".join([*lines, *reading])))
+        yield f"  {figure.name}: {', '.join(shares) or '—'}"
+        for name, group in figure.groups.items():
+            yield f"    {name}: α {'  '.join(group.words)}".rstrip()
 
 
-def _more(outcomes: Sequence[ReplayOutcome], machine: StageCosts | None) -> dict[str, float | None]:
+def _further_figures(outcomes: Sequence[ReplayOutcome], machine: StageCosts | None) -> dict[str, float | None]:
     """Returns further figures by column. With a machine, they include calculated times, which are None if unknown."""
     works = [work for outcome in outcomes for work in outcome.works]
     hits = [hit for outcome in outcomes for hit in outcome.hits]
-    found = {
+    figures = {
         "nodes_per_step": sum(work.nodes for work in works) / max(1, len(works)),
         "boundary_hit_rate": sum(hits) / len(hits) if hits else None,
     }
     if machine is None:
-        return found
+        return figures
     steps, tokens = machine.plain_steps(outcomes[0].config.method, works), sum(sum(o.committed) for o in outcomes)
     seconds = steps and machine.plain() * steps
-    return found | {
+    return figures | {
         "calculated_ms_per_step": seconds and 1e3 * seconds / len(works),
         "calculated_tokens_per_second": seconds and tokens / seconds,
         "calculated_speedup": steps and tokens / steps,
     }
 
 
-def _of_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
+def _compare_with_log(traces: Sequence[Trace], outcomes: Sequence[ReplayOutcome]) -> Iterator[str]:
     """Yields sentences that compare a server's log with its replay by the local drafter."""
     for run, (trace, outcome) in enumerate(zip(traces, outcomes, strict=True), 1):
         served = [len(step.committed) for step in trace.steps]
-        at = first_difference(served, [*outcome.committed])
-        if at is not None and at < min(len(served), len(outcome.committed)):
+        step = first_difference(served, [*outcome.committed])
+        if step is not None and step < min(len(served), len(outcome.committed)):
             yield (
-                f"The first step that differs is step {at + 1} of run {run}, after {1 + sum(served[:at])} tokens of output: the server "
-                f"committed {served[at]}, and with the local drafter, {outcome.committed[at]} would be committed."
+                f"The first step that differs is step {step + 1} of run {run}, after {1 + sum(served[:step])} tokens of output: the server "
+                f"committed {served[step]}, and with the local drafter, {outcome.committed[step]} would be committed."
             )
             break
     else:

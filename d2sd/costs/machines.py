@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from d2sd.errors import InputError
-from d2sd.trace.metrics import Work
+from d2sd.trace.metrics import DraftCosts, Work
 
 STAGES = ("first_draft", "second_draft", "verify")
+CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft, or whose first draft is not a chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +102,13 @@ class StageCosts:
         if first is None:
             raise InputError(f"the draft time of {method} on “{self.name}” is unknown; choose another machine")
         return replace(self, first_draft=first, drafts={})
+
+    def draft_costs(self, method: str) -> DraftCosts | None:
+        """Returns the costs of steps that verify only the first draft; None for the methods in ``CHAINLESS``. Raises like ``of``."""
+        if method in CHAINLESS:
+            return None
+        machine = self.of(method)
+        return DraftCosts(self.name, lambda rows, nodes: machine.seconds(method, Work(rows, (), nodes)) or 0.0)
 
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
         """Returns the total cost of these steps, in plain steps; None if unknown. The mean is the break-even α."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from d2sd.calibration.replays import LOW, DraftingRun
-from d2sd.calibration.sentences import count, decimal, with_interval
+from d2sd.calibration.text import count, decimal, with_interval
 from d2sd.doctor.evidence import UNRELATED
 from d2sd.doctor.exchange import RESTORED, Exchange, Reference, is_restored
 from d2sd.doctor.findings import Diagnosis, Findings

@@ -11,7 +11,7 @@ from itertools import groupby
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.replays import DraftingRun
-from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
+from d2sd.calibration.text import count, decimal, signed_decimal, with_interval
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.exchange import Reference
 from d2sd.doctor.findings import Findings

@@ -1,9 +1,9 @@
-"""Results of a calibration for the page and the reports, and figures of confidence and acceptance."""
+"""Results of a calibration for the page and the reports, and figures of confidence, acceptance and shorter drafts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
@@ -11,7 +11,8 @@ import plotly.graph_objects as go
 from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
 from d2sd.calibration.boundaries import Second
 from d2sd.calibration.scores import PositionAcceptance
-from d2sd.calibration.sentences import Write, count, digits, percent
+from d2sd.calibration.text import Table, Write, count, digits, percent
+from d2sd.calibration.thresholds import THRESHOLDS, Stop, Stops, caption, stop_sentences, stop_table, verdict
 from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel
 from d2sd.figures.style import (
     BAR,
@@ -20,7 +21,6 @@ from d2sd.figures.style import (
     FEW,
     INK,
     PANEL,
-    FigureTable,
     Legend,
     Panel,
     Stat,
@@ -29,12 +29,13 @@ from d2sd.figures.style import (
     bars,
     draw,
     fill,
+    hover_texts,
+    places_axis,
     scatter,
     share_axis,
     values_of,
     whiskers,
 )
-from d2sd.figures.thresholds import stop_sentences, stops_panel
 
 COUNTS = 0.13  # share of a figure's height for the bars of counts
 
@@ -69,22 +70,22 @@ def calibration_results(runs: RunStatistics) -> CalibrationFigures:
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    known = f"{_range(report.ece)}; chance {digits(report.chance)}"
+    """Yields the headline numbers of a report; those about re-drafts only if there were any."""
     yield Stat(
         "ECE",
         digits(report.ece.value),
-        "" if report.confidence is None else known,
+        "" if report.confidence is None else f"{_range(report.ece)}; chance {digits(report.chance)}",
         "Expected calibration error: the mean absolute difference between confidence and acceptance over ten bins of equal width. 0 is "
         "perfect. “Chance” is the error that a perfectly calibrated drafter would show with the same number of tokens.",
     )
     ranks = report.ranks
     if ranks.repaired.value is None:
         return
-    found = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
+    hits = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
     yield Stat(
         "Repaired",
         percent(ranks.repaired.value),
-        f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{found}",
+        f"{_range(ranks.repaired, percent)} of {count(ranks.chosen, 'step')}{hits}",
         "Share of steps in which a re-draft began exactly at the rejection boundary and added tokens. Only steps with re-drafts and a "
         "rejected token of the first draft count.",
     )
@@ -109,15 +110,15 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    occurring = _occurring([*report.uniform, *report.by_position])
-    yield _reliability("uniform", "Reliability", question, report.uniform, occurring)
+    legend = _legend([*report.uniform, *report.by_position])  # also explains the neighbouring figure by position
+    yield _reliability("uniform", "Reliability", question, report.uniform, legend)
     yield _by_position(report.by_position)
     if any(map(any, report.matrix.counts)):
-        yield matrix_panel(report)
-        yield ranks_panel(report)
+        yield matrix_panel(report.matrix)
+        yield ranks_panel(report.ranks)
     if report.stops is not None:
         yield stops_panel(report.stops)
-    yield gains_panel(report)
+    yield gains_panel(report.gains)
     if report.second is not None and report.second.positions:
         yield _second(report.second)
     if report.domains:
@@ -126,66 +127,8 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
 
 # Confidence and acceptance, by bin of confidence or by position.
 
-
-@dataclass(frozen=True, slots=True)
-class FigureColumn:
-    """One column of a figure: a bin of confidence, or a position in the draft.
-
-    place: the column's coordinate on the x axis; also identifies the column's mark in ``Panel.names``.
-    words: hover text of the column's bar.
-    """
-
-    place: int
-    name: str
-    count: int
-    confidence: float | None
-    accepted: Estimate
-    words: str
-
-
-def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[FigureColumn], name: str) -> Panel:
-    """Returns the panel of these columns. ``name``: prefix of the marks' names."""
-    rows = tuple(
-        (
-            c.name,
-            (f"{c.count}", c.place),
-            digits(c.confidence),
-            digits(c.accepted.value),
-            f"{digits(c.accepted.low)}–{digits(c.accepted.high)}",
-        )
-        for c in columns
-    )
-    head = (
-        "Position" if id == "positions" else "Confidence",
-        "Positions",
-        "Mean confidence",
-        "Accepted",
-        "95% interval",
-    )
-    return Panel(id, title, question, figure, FigureTable(head, rows), {c.place: f"{name} {c.name}" for c in columns})
-
-
-def _second(second: Second) -> Panel:
-    question = (
-        f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these re-drafts count, up to their first rejected token. "
-        "Of their tokens with this confidence, how many does the target accept?"
-    )
-    title = "Second drafter’s confidence"
-    return _reliability("second", title, question, second.uniform, _occurring(second.uniform), title)
-
-
-def _occurring(columns: Sequence[Bin | PositionAcceptance]) -> Legend:
-    """Returns the marks that occur in columns, for the legend."""
-    counted = [c for c in columns if c.count]
-    over = {(c.confidence or 0.0) > (c.accepted or 0.0) for c in counted if c.confidence is not None}
-    occurs = {
-        "accepted": any(c.count >= FEW for c in counted),
-        "few": any(c.count < FEW for c in counted),
-        "over-confident": True in over,
-        "under-confident": False in over,
-        "confidence": bool(over),
-    }
-    return tuple((look, f"n < {FEW}" if look == "few" else look) for look, there in occurs.items() if there)
+# By the place on the x axis, which also identifies the mark in ``Panel.names``: the name and figures of a bin or position.
+Groups = dict[int, tuple[str, Bin | PositionAcceptance]]
 
 
 def _reliability(
@@ -194,60 +137,95 @@ def _reliability(
     """Returns the reliability diagram of these bins.
 
     id: "second" for the second drafter.
-    legend: the marks in the legend, which also explains the neighbouring figure.
+    name: the first word of the marks' names.
     """
-    columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
         "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all labels fit
         "range": [-0.5, len(bins) - 0.5],
     }
-    figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
-    return replace(_panel(id, title, question, figure, columns, name), legend=legend)
+    groups: Groups = {n: (f"{b.left:g}–{b.right:g}", b) for n, b in enumerate(bins) if b.count}
+    table = _table("Confidence", groups)
+    figure = _figure(groups, table, "second" if id == "second" else "first", "confidence", **scale)
+    return Panel(id, title, question, figure, table, _names(name, groups), legend)
+
+
+def _second(second: Second) -> Panel:
+    question = (
+        f"{second.right} of {count(second.redrafts, 're-draft')} had a correct prefix. Only these re-drafts count, up to their first rejected token. "
+        "Of their tokens with this confidence, how many does the target accept?"
+    )
+    title = "Second drafter’s confidence"
+    return _reliability("second", title, question, second.uniform, _legend(second.uniform), title)
 
 
 def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
-    columns = [_column(p.position, f"{p.position}", "Position", p) for p in positions]
-    last = max((c.place for c in columns), default=1)
+    groups: Groups = {p.position: (f"{p.position}", p) for p in positions}
+    table, last = _table("Position", groups), max(groups, default=1)
     scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2}
-    figure = _column_figure(columns, "first", "position in the draft", **scale)
+    figure = _figure(groups, table, "first", "position in the draft", **scale)
     question = "If all earlier tokens of a draft are accepted, how often is the token at this position accepted too?"
-    return _panel("positions", "By position", question, figure, columns, "Position")
+    return Panel("positions", "By position", question, figure, table, _names("Position", groups))
 
 
-def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> FigureColumn:
-    few = "<br>too few to judge" if of.count < FEW else ""
-    between = f"{percent(of.low)} to {percent(of.high)}"
-    words = f"{kind} {name}: {count(of.count, 'position')}<br>mean confidence {percent(of.confidence)}, accepted {percent(of.accepted)} ({between}){few}"
-    return FigureColumn(place, name, of.count, of.confidence, Estimate(of.accepted, of.low, of.high), words)
+def _names(kind: str, groups: Groups) -> dict[int, str]:
+    return {place: f"{kind} {name}" for place, (name, _) in groups.items()}
 
 
-def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
+def _table(heading: str, groups: Groups) -> Table:
+    rows = (
+        (name, (f"{g.count}", place), digits(g.confidence), digits(g.accepted), f"{digits(g.low)}–{digits(g.high)}")
+        for place, (name, g) in groups.items()
+    )
+    return Table((heading, "Positions", "Mean confidence", "Accepted", "95% interval"), tuple(rows))
+
+
+def _legend(groups: Sequence[Bin | PositionAcceptance]) -> Legend:
+    """Returns the marks that occur in a figure of these bins or positions."""
+    counted = [g for g in groups if g.count]
+    over = {g.confidence > g.accepted for g in counted if g.confidence is not None}
+    occurs = {
+        "accepted": any(g.count >= FEW for g in counted),
+        "few": any(g.count < FEW for g in counted),
+        "over-confident": True in over,
+        "under-confident": False in over,
+        "confidence": bool(over),
+    }
+    return tuple((look, f"n < {FEW}" if look == "few" else look) for look, there in occurs.items() if there)
+
+
+def _figure(groups: Groups, table: Table, kind: str, title: str, **scale: Any) -> go.Figure:
     """Draws accepted shares as bars with intervals, mean confidence as diamonds, the gap between both, and counts below. Everything
     about fewer than ``FEW`` positions is pale.
 
+    kind: colour of the bars, a key of ``PATTERNS``.
     scale: options of the x axis.
     """
-    at = [c.place for c in columns]
+    of = {place: group for place, (_, group) in groups.items()}
+    places, counts = list(of), [group.count for group in of.values()]
+    hovers = dict(zip(places, hover_texts(table, counts), strict=True))
 
     def accepted(faint: bool) -> Trace:
-        shown = [c for c in columns if (c.count < FEW) == faint]
-        marks, found = [c.place for c in shown], [c.accepted for c in shown]
-        options = {"width": BAR, "customdata": marks, **whiskers(found, color=EDGE if faint else INK)}
-        return bars(marks, values_of(found), fill(kind, faint), [c.words for c in shown], **options)
+        drawn = [place for place in places if (of[place].count < FEW) == faint]
+        shares = [Estimate(of[place].accepted, of[place].low, of[place].high) for place in drawn]
+        options = {"width": BAR, "customdata": drawn, **whiskers(shares, color=EDGE if faint else INK)}
+        return bars(drawn, values_of(shares), fill(kind, faint), [hovers[place] for place in drawn], **options)
 
     def gap(colour: str, shape: str, over: bool) -> Trace:
-        shown = [c for c in columns if c.confidence is not None and (c.confidence > (c.accepted.value or 0.0)) == over]
-        ends = [(c.confidence or 0.0, c.accepted.value or 0.0) for c in shown]
+        ends = {
+            place: (group.confidence, group.accepted)
+            for place, group in of.items()
+            if group.confidence is not None and (group.confidence > group.accepted) == over
+        }
         dark, light = COLOURS[colour], COLOURS["sunken"]
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
-        strength = [0.25 if c.count < FEW else 0.85 for c in shown]
+        strength = [0.25 if of[place].count < FEW else 0.85 for place in ends]
         marker = {"color": dark, "opacity": strength, "pattern": pattern, "line": {"color": dark, "width": 1}}
-        sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
-        return bars([c.place for c in shown], sizes, marker, width=BAR, base=base)
+        sizes, base = [max(e) - min(e) for e in ends.values()], [min(e) for e in ends.values()]
+        return bars([*ends], sizes, marker, width=BAR, base=base)
 
-    edges = [EDGE if c.count < FEW else INK for c in columns]
+    edges = [EDGE if count < FEW else INK for count in counts]
     traces = [
         accepted(faint=False),
         accepted(faint=True),
@@ -255,16 +233,22 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
         gap("muted", ".", over=False),
         scatter(
             "lines+markers",
-            at,
-            [c.confidence for c in columns],
+            places,
+            [group.confidence for group in of.values()],
             line={"color": INK, "width": 1.25, "dash": "dash"},
             marker={"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": edges, "width": 1.5}},
         ),
-        bars(at, [c.count for c in columns], {"color": EDGE}, width=BAR, yaxis="y2"),
+        bars(places, counts, {"color": EDGE}, width=BAR, yaxis="y2"),
     ]
-    most = max((c.count for c in columns), default=1)
-    count: dict[str, Any] = {"tickvals": [most / 2], "ticktext": [f"n ≤ {most}"], "range": [0, most * 1.02]}
-    below = axis(domain=[0, COUNTS], showgrid=False, fixedrange=True, **count)
+    most = max(counts, default=1)
+    below = axis(
+        domain=[0, COUNTS],
+        showgrid=False,
+        fixedrange=True,
+        tickvals=[most / 2],
+        ticktext=[f"n ≤ {most}"],
+        range=[0, most * 1.02],
+    )
     return draw(
         traces,
         hovermode="x",
@@ -274,3 +258,85 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
         yaxis2=below,
     )
+
+
+# Where drafting should stop.
+
+LOOKS = {  # by rule: name, colour, dash pattern, marker
+    "product": ("product of confidences", "first", "solid", "circle"),
+    "single": ("single confidence", "second", "dash", "diamond"),
+    "length": ("fixed length", "target", "dot", "square"),
+}
+CHOSEN = "chosen on half the prompts"
+MOST_TIME = 1.5  # upper end of the time axis (1: time with whole drafts); very short drafts exceed it
+
+
+def stops_panel(stops: Stops) -> Panel:
+    """Returns the panel of α, nodes and, if costs are known, time per token. The left half is by threshold, the right half by draft
+    length.
+    """
+    table, (*cuts, whole) = stop_table(stops), stops.stops
+    hovers = dict(zip((whole, *cuts), hover_texts(table), strict=False))  # the table ends with rows of prompt groups
+    lines: list[Trace] = []
+    rings: list[Trace] = []
+    for rule in LOOKS:
+        shown = [s for s in stops.stops if s.rule == rule]
+        if rule != "length":
+            shown.insert(0, whole)
+        places = {stop: stop.value if rule == "length" else float(n) for n, stop in enumerate(shown)}
+        lines += _lines(rule, places, hovers)
+        chosen = {(advice.stop.rule, advice.stop.value) for advice in stops.advice or ()}
+        rings += _rings(rule, {stop: place for stop, place in places.items() if (stop.rule, stop.value) in chosen})
+    for ring in rings[1:]:
+        ring["showlegend"] = False
+    ticks = [name if n % 3 == 0 else "" for n, name in enumerate(["none", *(f"{t:g}" for t in THRESHOLDS)])]
+    bottom, heights = ("y3", [(0.62, 1), (0.33, 0.55), (0, 0.26)]) if stops.machine else ("y2", [(0.42, 1), (0, 0.34)])
+    lengths = {"showgrid": False, "range": [0.5, whole.value + 0.5], "dtick": max(1, round(whole.value / 5))}
+    axes: dict[str, Any] = {
+        "xaxis": places_axis(ticks, "threshold", anchor=bottom, domain=[0, 0.56]),
+        "xaxis2": axis("drafted tokens", anchor=bottom, domain=[0.6, 1], **lengths),
+        "yaxis": axis("α", domain=heights[0], nticks=6),
+        "yaxis2": axis("nodes", domain=heights[1], rangemode="tozero", nticks=4),
+    }
+    if stops.machine:
+        ends = [end for s in stops.stops for end in (s.slowdown.low, s.slowdown.high) if end is not None]
+        span = [min(ends, default=0.9) - 0.05, min(MOST_TIME, max(ends, default=1.1) + 0.02)]
+        axes["yaxis3"] = axis("time/token", domain=heights[2], nticks=4, tickformat=".0%", range=span)
+    height = 460 if stops.machine else 360
+    figure = draw([*lines, *rings], height=height, margin={"l": 46, "r": 12, "t": 24, "b": 90}, **axes)
+    question = f"{verdict(stops).text} {caption(stops)}"
+    return Panel("stops", "Where should drafting stop?", question, figure, table)
+
+
+def _rows(rule: str, places: Mapping[Stop, float]) -> Iterator[tuple[Trace, list[Any]]]:
+    """Yields the traces' common options and the values for each row of the plot, if all of the row's values are known."""
+    rows = {"y": [s.alpha for s in places], "y2": [s.nodes for s in places], "y3": [s.slowdown for s in places]}
+    for yaxis, figures in rows.items():
+        if figures and all(figure.value is not None for figure in figures):
+            yield {"xaxis": "x2" if rule == "length" else "x", "yaxis": yaxis}, figures
+
+
+def _lines(rule: str, places: Mapping[Stop, float], hovers: Mapping[Stop, str]) -> Iterator[Trace]:
+    """Yields the line of a rule for every row of the plot."""
+    name, colour, dash, symbol = LOOKS[rule]
+    for axes, figures in _rows(rule, places):
+        yield scatter(
+            "lines+markers",
+            [*places.values()],
+            values_of(figures),
+            [hovers[stop] for stop in places],
+            name=name,
+            legendgroup=rule,
+            showlegend=axes["yaxis"] == "y",
+            line={"color": COLOURS[colour], "dash": dash, "width": 2},
+            marker={"symbol": symbol, "size": 6, "color": COLOURS[colour]},
+            **axes,
+            **whiskers(figures, color=EDGE, thickness=1, width=2),
+        )
+
+
+def _rings(rule: str, places: Mapping[Stop, float]) -> Iterator[Trace]:
+    ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
+    for axes, figures in _rows(rule, places):
+        options = {"name": CHOSEN, "legendgroup": CHOSEN, "marker": ring, **axes}
+        yield scatter("markers", [*places.values()], values_of(figures), **options)

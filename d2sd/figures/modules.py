@@ -53,10 +53,10 @@ def read_module(path: Path) -> Module:
         raise ValueError(f"{path}: a template literal over several lines is not supported")
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
-        taken = imports.setdefault((path.parent / address).resolve(), {})
+        local_names = imports.setdefault((path.parent / address).resolve(), {})
         for name in filter(None, map(str.strip, names.split(","))):  # a trailing comma leaves an empty name
-            exported, _, own = name.partition(" as ")
-            taken[exported] = own or exported
+            exported, _, local = name.partition(" as ")
+            local_names[exported] = local or exported
     body = EXPORT.sub("", IMPORT.sub("", source))
     if other := OTHER_FORM.search(body):
         raise ValueError(f"{path}: this form of import or export is not supported: {other[0]}")
@@ -104,11 +104,11 @@ def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, An
 
 
 def _function(path: Path, module: Module) -> str:
-    taken = [
-        f"const {{ {', '.join(n if n == own else f'{n}: {own}' for n, own in names.items())} }} = {_name(source)};"
+    constants = [
+        f"const {{ {', '.join(n if n == local else f'{n}: {local}' for n, local in names.items())} }} = {_name(source)};"
         for source, names in module.imports.items()
     ]
-    inner = "\n".join([*taken, module.body, f"return {{ {', '.join(module.exports)} }};"])
+    inner = "\n".join([*constants, module.body, f"return {{ {', '.join(module.exports)} }};"])
     return f"const {_name(path)} = (() => {{\n{inner}\n}})();"
 
 

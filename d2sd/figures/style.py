@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 
 from d2sd.__about__ import HOME
 from d2sd.calibration import Estimate
-from d2sd.trace.text import escaped
+from d2sd.calibration.text import Table, cut
 
 VIEWER = HOME / "assets" / "viewer"
 
@@ -39,15 +39,6 @@ BAR = 0.64  # width of a bar; the centres of neighbouring bars are 1 apart
 
 Trace = dict[str, Any]
 Legend = tuple[tuple[str, str], ...]  # for each mark its look, a key of ``MARKS`` in ``figures.js``, and its name
-Cell = str | tuple[str, int]  # a text, or a text and a mark: a click on the text lists the mark's steps
-
-
-@dataclass(frozen=True, slots=True)
-class FigureTable:
-    """The numbers of a figure. The first cell of a row is the row's name."""
-
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +58,7 @@ class Panel:
     title: str
     question: str
     figure: go.Figure
-    table: FigureTable
+    table: Table
     names: dict[int, str] = field(default_factory=dict)
     legend: Legend = ()
 
@@ -94,10 +85,19 @@ def safe(text: str, most: int = 40) -> str:
     return html.escape(cut(text, most), quote=False).replace("$", "&#36;")
 
 
-def cut(text: str, most: int = 40) -> str:
-    """Returns untrusted text on one line, cut to ``most`` characters."""
-    shown = escaped(text[: most + 1])
-    return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+def hover_texts(table: Table, counts: Sequence[int] = ()) -> list[str]:
+    """Returns the hover text of each row of a figure's table: a line "heading: cell" for each column.
+
+    counts: number of positions of each row; a row with fewer than ``FEW`` gets a note.
+    """
+    texts = [
+        "<br>".join(
+            safe(f"{heading}: {cell}" if heading else cell, 160) for heading, cell in zip(table.head, row, strict=True)
+        )
+        for row in table.texts
+    ]
+    notes = ["<br>too few to judge" if n < FEW else "" for n in counts] or [""] * len(texts)
+    return [f"{text}{note}" for text, note in zip(texts, notes, strict=True)]
 
 
 def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
@@ -142,20 +142,25 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
+def rows_axis(names: list[str], title: str = "") -> dict[str, Any]:
+    """Returns a vertical axis with a row for every name, the first at the top."""
+    return places_axis(names, title, range=[max(1, len(names)) - 0.5, -0.5])
+
+
 def values_of(figures: Iterable[Estimate]) -> list[float]:
     """Returns the values of estimates, with 0 for unknown values."""
     return [figure.value or 0.0 for figure in figures]
 
 
-def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Trace:
-    """Returns the intervals of estimates as error bars around ``values_of(figures)``."""
+def whiskers(figures: Sequence[Estimate], direction: str = "y", **options: Any) -> Trace:
+    """Returns the intervals of estimates as error bars around ``values_of(figures)``. direction: "x" or "y"."""
     spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
     ends = {
         "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
         "arrayminus": [0.0 if f.low is None else max(0.0, v - f.low) for v, f in spans],
     }
     look = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.25, "width": 3}
-    return {f"error_{way}": {**look, **ends, **options}}
+    return {f"error_{direction}": {**look, **ends, **options}}
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
@@ -171,42 +176,42 @@ def fill(kind: str, faint: bool = False) -> Trace:
 
 
 def bars(
-    at: Sequence[int],
+    places: Sequence[int],
     values: Sequence[float],
     marker: Trace,
-    words: Sequence[str] | None = None,
+    hovers: Sequence[str] | None = None,
     across: bool = False,
     **options: Any,
 ) -> Trace:
     """Returns bars.
 
-    at: places of the bars along the axis.
+    places: places of the bars along the axis.
     values: lengths of the bars.
-    words: hover text of each bar.
+    hovers: hover text of each bar.
     across: whether the bars are horizontal.
     options: further plotly properties.
     """
-    x, y = (values, at) if across else (at, values)
-    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(words)}
+    x, y = (values, places) if across else (places, values)
+    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(hovers)}
     return {**shown, **({"orientation": "h"} if across else {}), **options}
 
 
 def scatter(
-    mode: str, x: Sequence[float], y: Sequence[Any], words: Sequence[str] | None = None, **options: Any
+    mode: str, x: Sequence[float], y: Sequence[Any], hovers: Sequence[str] | None = None, **options: Any
 ) -> Trace:
     """Returns points or lines.
 
     mode: "markers", "lines" or "lines+markers".
-    words: hover text of each point.
+    hovers: hover text of each point.
     options: further plotly properties.
     """
-    return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(words), **options}
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(hovers), **options}
 
 
-def _hover(words: Sequence[str] | None) -> Trace:
-    return {"hoverinfo": "skip"} if words is None else {"hovertext": words, "hoverinfo": "text"}
+def _hover(hovers: Sequence[str] | None) -> Trace:
+    return {"hoverinfo": "skip"} if hovers is None else {"hovertext": hovers, "hoverinfo": "text"}
 
 
 def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
-    line = {"color": colour, "width": 1.5, **({} if dash == "solid" else {"dash": dash})}
+    line = {"color": colour, "width": 1.5, "dash": dash}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -11,7 +11,7 @@ from math import inf
 from statistics import median, median_low
 from typing import Any, Literal
 
-from d2sd.calibration.sentences import count, percent
+from d2sd.calibration.text import count, percent
 from d2sd.errors import InputError
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace

@@ -13,7 +13,7 @@ from statistics import fmean, geometric_mean, median, variance
 from typing import Any, NamedTuple
 
 from d2sd.calibration.resampling import wilson
-from d2sd.calibration.sentences import count, percent
+from d2sd.calibration.text import count, percent
 from d2sd.logs.figures import ENOUGH, Figures, milliseconds, span
 from d2sd.trace.text import aligned
 

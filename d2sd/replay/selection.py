@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from d2sd.calibration.replays import compare_replays, how_replayed
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.sentences import count, signed_decimal, with_interval
+from d2sd.calibration.text import count, signed_decimal, with_interval
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.replay.recorded import Replay, ReplayOutcome, recorded_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -180,6 +180,13 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
         return ()
     kept = step.actual_boundary or 0
     return (kept > 0, min(gained, 5) + min(kept, 3) - max(0, kept - 4), -abs(kept - 2))
+
+
+class DraftCosts(NamedTuple):
+    """A machine's name, and a function from the numbers of draft rows and verified nodes (anchor included) to seconds."""
+
+    machine: str
+    seconds: Callable[[int, int], float]
 
 
 class Work(Struct, frozen=True, array_like=True, gc=False):

@@ -17,7 +17,7 @@ from d2sd.bench.lossless import (
     tally,
     teacher_forced,
 )
-from d2sd.bench.runner import entry
+from d2sd.bench.runner import make_entry
 from d2sd.bench.settings import make_setting, runnable
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION
@@ -32,11 +32,11 @@ def twin(engine):
 
 @pytest.fixture(scope="module")
 def prompts(engine):
-    return [(n, engine.encode(text, BASE)) for n, text in enumerate(("the cat", "a dog ran to"))]
+    return [engine.encode(text, BASE) for text in ("the cat", "a dog ran to")]
 
 
 def plain(engine, base=BASE):
-    return entry(engine, make_setting(engine.resolve(base), {}))
+    return make_entry(engine, make_setting(engine.resolve(base), {}))
 
 
 def test_stock_twin_shares_weights_without_changing_target(engine, twin):
@@ -52,7 +52,7 @@ def test_baselines_write_the_text_of_plain_decoding(engine, twin, prompts):
     baselines, left_out = make_baselines(engine, twin, list(BASELINES), BASE.max_new_tokens)
     assert [p.label for p in baselines] == [f"transformers {name}" for name in BASELINES]
     assert not left_out
-    for _, ids in prompts:
+    for ids in prompts:
         expected = plain(engine).run(ids)
         for baseline in baselines:
             run = baseline.run(ids)
@@ -130,8 +130,8 @@ def test_shortfalls_are_scaled_by_row_spread():
 
 
 def test_divergence_reports_first_difference_including_text_end(engine, twin, prompts):
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2]) is None
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 3]).position == 1
-    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2, 3]).position == 2
-    found = divergence(twin, 7, prompts[0][1], [1, 2], [1])
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 2]) is None
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 3]).position == 1
+    assert divergence(twin, 7, prompts[0], [1, 2], [1, 2, 3]).position == 2
+    found = divergence(twin, 7, prompts[0], [1, 2], [1])
     assert (found.prompt, found.position, found.expected, found.got, found.gap) == (7, 1, 2, None, None)

@@ -68,6 +68,7 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
     [
         ("--methods d2sd:K=99", "num_branches must be between"),
         ("--limit 0", "limit must be at least 1"),
+        ("--repeats 0", "repeats must be at least 1, not 0"),
         ("--baselines magic", "unknown baseline"),
         ("--baselines all --temperature 1", "the baselines decode greedily"),
         ("--check-lossless --temperature 1", "compares greedy texts"),
@@ -75,10 +76,17 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
         ("--check-lossless --methods d2sd --gamma 2 --branches 4", "needs a K below γ"),
         ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
         ("--out /proc/none", "cannot write into the folder"),
+        ("cpu --context 10,20", "bench cpu takes one context"),
+        ("cpu --context 0", "bench cpu takes one context of at least 1 token"),
+        ("cpu --dtype bfloat16", "needs a target and a drafter with packed layers"),
+        ("gpu --device cpu --out {} --shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),
+        ("gpu --device cpu --out {} --shape tiny --context 0", "contexts must be at least 1"),
+        ("gpu --device cpu --out {} --shape tiny --dtype int3", "unknown dtype"),
+        ("gpu --device cpu --out {} --shape tiny --passes captured", "need all models on one CUDA GPU"),
     ],
 )
-def test_bench_bad_input_is_one_sentence(capfd, arguments, sentence):
-    code, out, err = bench(capfd, arguments)
+def test_bench_bad_input_is_one_sentence(capfd, tmp_path, arguments, sentence):
+    code, out, err = bench(capfd, arguments.format(tmp_path))
     assert code == 2
     assert out == ""
     assert err.count("\n") == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from d2sd.__main__ import main
-from d2sd.bench.cpu_passes import alternating, operations
+from d2sd.bench.timings import median_times, operations
 
 MOST_PER_LAYER = 30
 
@@ -32,22 +32,9 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
     assert "floor: time of the matrix products alone" in written
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        ("--context 10,20", "bench cpu takes one context"),
-        ("--context 0", "bench cpu takes one context of at least 1 token"),
-        ("--dtype bfloat16", "needs a target and a drafter with packed layers"),
-    ],
-)
-def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):
-    assert main(["bench", "cpu", "--repeats", "1", *arguments.split()]) == 2
-    assert sentence in capsys.readouterr().err
-
-
-def test_alternating_interleaves_functions():
+def test_median_times_interleave_functions():
     turns = []
-    times = alternating([lambda: turns.append("a"), lambda: turns.append("b")], 2)
+    times = median_times([lambda: turns.append("a"), lambda: turns.append("b")], 2, torch.device("cpu"))
     assert turns == ["a", "b"] * (len(turns) // 2)
     assert len(times) == 2
 

@@ -17,6 +17,7 @@ from d2sd.replay.recorded import Replay, recorded_config, recorded_outcome
 from d2sd.replay.selection import replay_selections, selections_report
 from tests.nets import CHEAP_DRAFTS
 
+TINY = BUNDLED / "tiny"
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
 
 
@@ -44,6 +45,17 @@ def test_replay_equals_real_runs(engine, recorded, method):
         assert outcome == replace(recorded_outcome(real), config=outcome.config)
 
 
+def whatif(capsys, files, *options):
+    """Returns the rows of ``whatif --json``, and what it wrote to stderr."""
+    assert main(["whatif", *map(str, files), *map(str, options), "--json"]) == 0
+    printed = capsys.readouterr()
+    return json.loads(printed.out)["rows"], printed.err
+
+
+def names(rows):
+    return [row["name"] for row in rows]
+
+
 def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path, capsys):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(f'{{"prompt": "{p}", "domain": "{p[0]}"}}\n' for p in ("Once upon", "Tom has 2 pens")))
@@ -51,42 +63,34 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     assert main([*made, "--prompts", str(prompts), "--traces-out", str(tmp_path / "runs")]) == 0
     report = capsys.readouterr().out
     traces = sorted((tmp_path / "runs").glob("*.jsonl.gz"))
-    assert [load_trace(t).header["domain"] for t in traces] == ["O", "T"]
-
-    def asked(files, *options):
-        assert main(["whatif", *map(str, files), *options, "--json"]) == 0
-        printed = capsys.readouterr()
-        return json.loads(printed.out), printed.err
-
-    drafters = [str(BUNDLED / "tiny" / part) for part in ("eagle3", "dflash")]
-    first, last = asked(traces, "--drafter", *drafters)[0]["rows"]
-    assert (first["name"], last["name"]) == ("tiny/eagle3", "tiny/dflash")
+    runs = [load_trace(path) for path in traces]
+    assert [run.header["domain"] for run in runs] == ["O", "T"]
+    (first, last), _ = whatif(capsys, traces, "--drafter", TINY / "eagle3", TINY / "dflash")
+    assert names([first, last]) == ["tiny/eagle3", "tiny/dflash"]
     assert f"α {alpha(last):.2f}" in report
     assert list(first["groups"]) == ["O", "T"]
     assert first["whole"]["difference"]["value"] == pytest.approx(alpha(first) - alpha(last))
     assert last["whole"]["difference"] is None
     settings = ("--methods", "dflash", "--sweep", "gamma=2,4")
-    (both, said), *single = asked(traces, *settings), *(asked([one], *settings) for one in traces)
+    both, said = whatif(capsys, traces, *settings)
     assert "another target" not in said
-    assert [row["name"] for row in both["rows"]] == ["recorded: dflash", "dflash:gamma=2", "dflash:gamma=4"]
-    for n, row in enumerate(both["rows"]):
-        assert row["whole"]["steps"] == sum(one["rows"][n]["whole"]["steps"] for one, _ in single)
-    run = load_trace(traces[0])
-    target = run.header["parts"]["target"] | {"weights": "0"}
-    replace(run, header=run.header | {"parts": {"target": target}}).save(traces[0])
-    assert "1 of 2 traces were recorded with another target than the loaded one, tiny" in asked(traces, *settings)[1]
+    assert names(both) == ["recorded: dflash", "dflash:gamma=2", "dflash:gamma=4"]
+    assert both[0]["whole"]["steps"] == sum(len(run.steps) for run in runs)
+    target = runs[0].header["parts"]["target"] | {"weights": "0"}
+    replace(runs[0], header=runs[0].header | {"parts": {"target": target}}).save(traces[0])
+    _, said = whatif(capsys, traces, *settings)
+    assert "1 of 2 traces were recorded with another target than the loaded one, tiny" in said
 
 
 def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
     trace = load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 24, node_budget=5))
     trace.save(tmp_path / "run.jsonl")
+    rows, _ = whatif(capsys, [tmp_path / "run.jsonl"], "--sweep", "K=1,8")
+    assert all(row["nodes_per_step"] <= 6 for row in rows)
+    assert alpha(rows[0]) == trace.totals.mean_acceptance_length
     assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8"]) == 0
     printed = capsys.readouterr().out
     assert "All settings without their own B verify at most 5 nodes a step, as recorded." in printed
-    assert main(["whatif", str(tmp_path / "run.jsonl"), "--sweep", "K=1,8", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["rows"]
-    assert all(row["nodes_per_step"] <= 6 for row in rows)
-    assert alpha(rows[0]) == trace.totals.mean_acceptance_length
     for row in rows[1:]:
         assert row["whole"]["difference"]["value"] == pytest.approx(alpha(row) - alpha(rows[0]))
         assert f"{alpha(row):.2f}" in printed
@@ -94,37 +98,24 @@ def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
 
 def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
     """On d2sd runs, a named drafter replaces the recorded method; labels name the second drafter if it takes part."""
-    load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(tmp_path / "run.jsonl")
-    tiny = BUNDLED / "tiny"
-
-    def asked(*options):
-        assert main(["whatif", str(tmp_path / "run.jsonl"), *map(str, options), "--json"]) == 0
-        return json.loads(capsys.readouterr().out)["rows"]
-
-    dflash, eagle3 = (asked("--drafter", tiny / part)[1] for part in ("dflash", "eagle3"))
-    assert (dflash["name"], eagle3["name"]) == ("dflash", "eagle3")
-    names = [row["name"] for row in asked("--drafter", tiny / "dflash", "--methods", "d2sd,dflash")]
-    assert names == ["recorded: d2sd", "d2sd, second drafter tiny/vp", "dflash"]
-    rows = asked("--drafter", tiny / "dflash", tiny / "eagle3")
-    assert [row["whole"]["alpha"] for row in rows] == [row["whole"]["alpha"] for row in (dflash, eagle3)]
-    rows = asked("--drafter", tiny / "dflash", tiny / "eagle3", "--sweep", "gamma=2,4")
-    assert [row["name"] for row in rows] == [
-        "tiny/dflash, dflash:gamma=2", "tiny/dflash, dflash:gamma=4", "tiny/eagle3"
-    ]  # fmt: skip
+    run, first, eagle3 = tmp_path / "run.jsonl", TINY / "dflash", TINY / "eagle3"
+    load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(run)
+    alone = [whatif(capsys, [run], "--drafter", drafter)[0][1] for drafter in (first, eagle3)]
+    assert names(alone) == ["dflash", "eagle3"]
+    rows, _ = whatif(capsys, [run], "--drafter", first, "--methods", "d2sd,dflash")
+    assert names(rows) == ["recorded: d2sd", "d2sd, second drafter tiny/vp", "dflash"]
+    rows, _ = whatif(capsys, [run], "--drafter", first, eagle3)
+    assert [row["whole"]["alpha"] for row in rows] == [row["whole"]["alpha"] for row in alone]
+    rows, _ = whatif(capsys, [run], "--drafter", first, eagle3, "--sweep", "gamma=2,4")
+    assert names(rows) == ["tiny/dflash, dflash:gamma=2", "tiny/dflash, dflash:gamma=4", "tiny/eagle3"]
 
 
-def test_replay_refuses_sampled_runs(engine):
-    sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7))
+def test_replay_refuses_sampled_runs_and_runs_of_another_model(engine, recorded):
     with pytest.raises(InputError, match="temperature 0"):
-        Replay(engine, sampled)
-
-
-def test_replay_refuses_run_of_another_model(engine):
-    run = engine.generate("the cat", DecodeConfig("d2sd", 8))
+        Replay(engine, engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7)))
     other = engine.generate("a dog", DecodeConfig("d2sd", 8))
-    mixed = type(run)(run.header, run.prefill, other.steps, other.finished)
     with pytest.raises(InputError, match="was not written greedily by the model"):
-        Replay(engine, mixed)
+        Replay(engine, replace(recorded, steps=other.steps, finished=other.finished))
 
 
 def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):
@@ -146,16 +137,15 @@ def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):
 def test_replay_times_come_from_given_machine(engine, recorded):
     table = StageCosts(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
-    resolved = [engine.resolve(c) for c in configs]
     replay = Replay(engine, recorded)
-    plain, fixed, adaptive = (replay.run(config, table) for config in resolved)
+    plain, fixed, adaptive = (replay.run(engine.resolve(config), table) for config in configs)
     assert seconds(plain, table) == pytest.approx(len(plain.committed) * table.plain())
-    steps = [
-        table.verify.seconds(work.nodes) + 3e-3 for work in fixed.works
-    ]  # both drafts, and the fixed time of every step
-    assert seconds(fixed, table) == pytest.approx(sum(steps))
+    both_drafts_and_rest = 3e-3
+    assert seconds(fixed, table) == pytest.approx(
+        sum(table.verify.seconds(work.nodes) + both_drafts_and_rest for work in fixed.works)
+    )
     assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
-    assert Replay(engine, recorded).run(resolved[2], table) == adaptive
+    assert Replay(engine, recorded).run(engine.resolve(configs[2]), table) == adaptive
 
 
 def test_replay_times_count_tree_and_third_level(engine):

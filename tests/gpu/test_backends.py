@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from d2sd.bench.gpu_stages import SHAPES, Shape, random_engine
+from d2sd.bench.timings import SHAPES, Shape, random_engine
 from d2sd.config import DecodeConfig
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError

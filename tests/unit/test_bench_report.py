@@ -9,10 +9,12 @@ import re
 import numpy as np
 import pytest
 
-from d2sd.bench.presets import cost_aware_cells, cost_aware_ratios
+from d2sd.bench.presets import cost_aware_table
 from d2sd.bench.prompts import Prompt
-from d2sd.bench.report import cells, interval, markdown_table, page, remarks, summarise
+from d2sd.bench.report import interval, page, remarks, summarise, table
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
+from d2sd.calibration.text import Table
+from d2sd.config import DecodeConfig
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "load_average": 0, "system": "b"}  # fmt: skip
 
@@ -26,7 +28,7 @@ def timed(label, method, tokens, steps, seconds, calls):
         now = next(times)
         return BenchRun(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
 
-    return Entry(label, method, run=run)
+    return Entry(label, run, None if method is None else DecodeConfig(method))
 
 
 def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
@@ -35,7 +37,7 @@ def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
         timed("autoregressive", "autoregressive", 12, 12, seconds, calls),
         timed("d2sd:K=2", "d2sd", 12, 4, [s / 2 for s in seconds], calls),
     ]
-    prompts = [(0, Prompt("a", "x"), [1]), (1, Prompt("b", "y"), [2])]
+    prompts = [(Prompt("a", "x"), [1]), (Prompt("b", "y"), [2])]
     runs = [r for batch in run_bench(field, prompts, repeats, lambda: count.append(1)) for r in batch]
     assert len(count) == run_count(2, 2, repeats)
     return field, runs, calls
@@ -58,8 +60,8 @@ def data_of(written, name):
 def test_run_bench_order_is_reproducible_and_covers_permutations():
     def order():
         calls = []
-        field = [timed(label, label, 12, 4, [1.0] * 99, calls) for label in "abc"]
-        list(run_bench(field, [(n, Prompt("p", "x"), [1]) for n in range(20)], 2))
+        field = [timed(label, None, 12, 4, [1.0] * 99, calls) for label in "abc"]
+        list(run_bench(field, [(Prompt("p", "x"), [1])] * 20, 2))
         return calls
 
     calls = order()
@@ -89,7 +91,7 @@ def test_summarise_pools_tokens_and_compares_with_autoregressive():
     written = shown([plain, ours])
     dots = data_of(written, "panel-acceptance")["figure"]["data"][0]
     assert dots["x"] == [1, 3]
-    assert dots["hovertext"][1].startswith("d2sd:K=2: 3.00 (3.00 to 3.00)")
+    assert dots["hovertext"][1].startswith("d2sd:K=2<br>tokens per step: 3.00 (3.00 to 3.00)")
     assert "<td>2.00 [2.00–2.00]</td>" in written  # the table of all figures
 
 
@@ -105,7 +107,7 @@ def test_bench_report_prints_rows_without_baseline():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in markdown_table(*cells(rows))
+    assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in table(rows).markdown()
     speed = data_of(shown(rows), "panel-speed")
     assert speed["table"]["rows"] == [["d2sd:K=2", f"{rows[0]['tokens_per_second']:.2f}"]]
 
@@ -120,7 +122,7 @@ def test_bench_remarks_list_missing_results_once():
 
 
 def test_bench_report_escapes_labels():
-    assert markdown_table(["a"], [["c|d\n<b>"]]).splitlines()[2] == "| c\\|d \\<b> |"
+    assert Table(("a",), (("c|d\n<b>",),)).markdown().splitlines()[2] == "| c\\|d \\<b> |"
     field, runs, _ = measure(2)
     rows = summarise(runs, field)
     rows[1]["label"] = "<script>&${x}"
@@ -130,7 +132,7 @@ def test_bench_report_escapes_labels():
     assert tick == "&lt;script&gt;&amp;&#36;{x}"
 
 
-def test_cost_aware_ratios_against_plain_and_best_fixed():
+def test_cost_aware_table_compares_with_plain_and_best_fixed():
     def row(label, method, rate, cost_aware=False, speedup=None):
         config = {"cost_aware": cost_aware}
         return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,
@@ -142,7 +144,7 @@ def test_cost_aware_ratios_against_plain_and_best_fixed():
         "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
                  row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
     }  # fmt: skip
-    easy, hard = cost_aware_ratios(domains)
-    assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
-    assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # dflash is D²SD with K = 0
-    assert cost_aware_cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
+    easy, hard, worst = (row[1:5] for row in cost_aware_table(domains).rows)
+    assert easy == ("easy", "1.80", "0.90", "d2sd:K=4")
+    assert hard == ("hard", "0.99", "1.10", "dflash")  # dflash is D²SD with K = 0
+    assert worst == ("worst", "0.99", "0.90", "")

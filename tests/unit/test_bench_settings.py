@@ -16,8 +16,18 @@ def labels(methods, *sweeps):
     return [s.label for s in parse_settings(methods, sweeps, BASE)]
 
 
-def test_parse_settings_all_lists_every_method():
-    assert labels("all") == list(METHODS)
+@pytest.mark.parametrize(
+    ("methods", "sweeps", "expected"),
+    [
+        ("all", [], list(METHODS)),
+        ("autoregressive, dflash, d2sd:K=1", ["gamma=8,16"], ["autoregressive", "dflash:gamma=8", "dflash:gamma=16", "d2sd:gamma=8:K=1", "d2sd:gamma=16:K=1"]),
+        ("d2sd", ["K=1,4", "gamma=8,16"], ["d2sd:gamma=8:K=1", "d2sd:gamma=16:K=1", "d2sd:gamma=8:K=4", "d2sd:gamma=16:K=4"]),
+        ("d2sd:K=2,d2sd,d2sd:num_branches=4", ["K=4,8"], ["d2sd:K=2", "d2sd:K=4", "d2sd:K=8"]),
+    ],
+    ids=["all methods", "methods that use the field", "two fields", "fields that are set, duplicates"],
+)  # fmt: skip
+def test_parse_settings_combines_methods_and_sweeps(methods, sweeps, expected):
+    assert labels(methods, *sweeps) == expected
 
 
 def test_setting_label_round_trips_through_parse_settings():
@@ -26,22 +36,6 @@ def test_setting_label_round_trips_through_parse_settings():
     assert (c.block_size, c.num_branches, c.node_budget, c.second_block_size) == (8, 2, 40, 12)
     assert (c.cost_aware, c.backend) == (True, "dense")
     assert parse_settings(setting.label, [], BASE) == [setting]
-
-
-def test_parse_settings_sweep_applies_to_supporting_methods():
-    assert labels("autoregressive, dflash, d2sd", "K=1,4", "gamma=8,16") == [
-        "autoregressive",
-        "dflash:gamma=8",
-        "dflash:gamma=16",
-        "d2sd:gamma=8:K=1",
-        "d2sd:gamma=16:K=1",
-        "d2sd:gamma=8:K=4",
-        "d2sd:gamma=16:K=4",
-    ]
-
-
-def test_parse_settings_sweep_keeps_explicit_fields_without_duplicates():
-    assert labels("d2sd:K=2,d2sd,d2sd:num_branches=4", "K=4,8") == ["d2sd:K=2", "d2sd:K=4", "d2sd:K=8"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +61,7 @@ def test_bench_presets_parse_and_cite_published_figures(name):
     assert settings[0] == "autoregressive"
     assert len(settings) == len(preset.methods)
     if preset.published:
-        assert "arXiv" in preset.published.source
+        assert "arXiv" in preset.source
         assert all(len(row) == len(preset.published.head) for row in preset.published.rows)
 
 

@@ -107,20 +107,13 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
         assert report.gap.low is not None
 
 
-def test_compare_speed_is_tokens_over_time():
-    runs = [
-        [structs.replace(made_step([0.5] * 3, 1, (0,), n), elapsed=0.5 * (n + 1)) for n in range(4)] for _ in range(10)
-    ]
-    speed = figure(compare(side(runs), side(runs)), "speed")
-    assert (speed.a.value, speed.count_a) == (4.0, 40)
-
-
-def test_compare_redraft_gain_excludes_lower_ranked_choices():
+def test_compare_speed_is_tokens_over_time_and_redraft_gain_excludes_lower_ranked_choices():
     step = made_step([0.9, 0.8], 1, (0,))
     other = structs.replace(step.nodes[2], candidates=(), state="accepted")
     step = structs.replace(step, nodes=(*step.nodes[:2], other), accepted=(1, 2), branches=(step.first_draft,))
-    runs = [[step]] * 8
+    runs = [[structs.replace(step, elapsed=0.5 * (n + 1)) for n in range(4)]] * 8
     result = compare(side(runs), side(runs))
+    assert (figure(result, "speed").a.value, figure(result, "speed").count_a) == (4.0, 32)
     assert figure(result, "redraft").a.value == 0
     assert figure(result, "first").a.value == 1
 
@@ -154,10 +147,9 @@ def test_newcombe_keeps_interval_at_zero_and_one():
     assert hit.difference.low < 0 < hit.difference.high
 
 
-def test_compare_empty_sides_says_too_few():
+def test_compare_of_empty_sides_has_no_values():
     result = compare(side([]), side([]))
     assert all(d.difference.value is None for d in result.figures)
-    assert {difference_words(d) for d in result.figures} == {"no interval"}
 
 
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])

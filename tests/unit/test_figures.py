@@ -10,9 +10,10 @@ import pytest
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
+from d2sd.calibration import RunStatistics
 from d2sd.calibration.comparison import compare
 from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.comparison import differences_panel
+from d2sd.figures.intervals import differences_panel
 from d2sd.figures.report import report_page, settings
 from d2sd.figures.style import COLOURS, safe
 from d2sd.trace.trace import load_trace
@@ -72,19 +73,23 @@ def test_report_page_is_self_contained_and_escapes_texts(trace):
         assert json.loads(data)["figure"]["data"]
 
 
-def test_calibrate_and_compare_write_html_reports(tmp_path, capsys):
+def test_calibrate_and_compare_write_html_reports(trace, tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
-    trace = load_trace(OPENING)
     assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
     assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
     assert "No clear difference" in capsys.readouterr().out
-    for path, title in (
-        (one, "Calibration: 1 recorded run with d2sd"),
-        (two, "Comparison: 1 recorded run (A) with 1 (B)"),
-    ):
+    titles = "Calibration: 1 recorded run with d2sd", "Comparison: 1 recorded run (A) with 1 (B)"
+    for path, title in zip((one, two), titles, strict=True):
         page = path.read_text(encoding="utf-8")
         assert f"<h1>{title}</h1>" in page
         assert trace.header["models"]["target"] in page
         assert "transformers" in page
-    assert main(["compare", "--a", "gone.jsonl", "--b", "gone.jsonl"]) == 2
-    assert "gone.jsonl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("setting", "shown"), [({}, "K = 4: "), ({"cost_aware": True}, None)])
+def test_ranks_panel_marks_k_of_headers_if_every_step_has_it(trace, setting, shown):
+    runs = [replace(trace, header={**trace.header, "config": {**trace.header["config"], **setting}})]
+    panel = next(p for p in calibration_panels(RunStatistics(runs).report()) if p.id == "ranks")
+    labels = [label.text for label in panel.figure.layout.annotations]
+    assert [label.startswith(shown) for label in labels] == ([True] if shown else [])
+    assert panel.figure.data[0].hovertext[1].startswith("Rank = K: 2<br>Steps: ")

@@ -61,19 +61,19 @@ def test_hub_prompts_need_limit_for_many_rows(asked, monkeypatch):
         read_prompts("org/set:test:question")
 
 
-def test_hub_prompts_require_datasets_4(monkeypatch):
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(InputError, match="need the package datasets"):
-        read_prompts("org/set:test:question")
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="3.6.0"))
-    with pytest.raises(InputError, match=r"datasets 4 or newer, not 3\.6\.0"):
-        read_prompts("org/set:test:question")
+def no_route(*_, **__):
+    raise ConnectionError("no route\nto the hub")
 
 
-def test_hub_prompts_report_hub_error(monkeypatch):
-    def load_dataset(*_, **__):
-        raise ConnectionError("no route\nto the hub")
-
-    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="4.0.0", load_dataset=load_dataset))
-    with pytest.raises(InputError, match=r"cannot read the data set org/set:test:question: no route$"):
+@pytest.mark.parametrize(
+    ("package", "sentence"),
+    [
+        (None, "need the package datasets"),
+        (SimpleNamespace(__version__="3.6.0"), r"datasets 4 or newer, not 3\.6\.0"),
+        (SimpleNamespace(__version__="4.0.0", load_dataset=no_route), r"cannot read the data set org/set:test:question: no route$"),
+    ],
+)  # fmt: skip
+def test_hub_prompts_report_missing_or_old_package_and_hub_errors(monkeypatch, package, sentence):
+    monkeypatch.setitem(sys.modules, "datasets", package)
+    with pytest.raises(InputError, match=sentence):
         read_prompts("org/set:test:question")

@@ -13,10 +13,18 @@ from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import RunStatistics
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.thresholds import DraftCosts, Stop, StopAdvice, stop_report
+from d2sd.calibration.thresholds import (
+    Stop,
+    StopAdvice,
+    engine_settings,
+    stop_report,
+    stop_sentences,
+    stop_table,
+    verdict,
+)
 from d2sd.costs.machines import PAPER
-from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.thresholds import engine_settings, stop_rows, stop_sentences, stops_panel, verdict
+from d2sd.figures.calibration import calibration_panels, stops_panel
+from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import calibrated, made_step, simulated, tabulated
 
@@ -71,13 +79,6 @@ def test_stops_equal_plain_loops_over_recorded_steps(recorded):
     assert (whole.rule, whole.value, whole.nodes.value, whole.kept.value) == ("length", 15, 16, 1)
 
 
-def test_uncut_drafts_have_the_alpha_of_a_chain():
-    steps = simulated(9, 20)
-    ended = [structs.replace(run[-1], committed=run[-1].committed[:-1], actual_boundary=None) for run in steps]
-    report = calibrated([[*run[:-1], last] for run, last in zip(steps, ended, strict=True)])
-    assert report.stops.stops[-1].alpha.value == pytest.approx(report.gains.tokens_per_step.value)
-
-
 def test_cuts_shorten_draft_time_of_sequential_drafters_only():
     """The product falls below 0.5 at the second of three tokens, which a draft model has computed by then."""
     table = tabulated([[made_step([0.9, 0.4, 0.9], 3)] * 3])
@@ -101,12 +102,14 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
     """In the first half, unsure tokens are rejected, so cutting them is free; in the other they are accepted."""
     unsure = [0.9, 0.15, 0.9, 0.9]
     fit, judged = [made_step(unsure, 1)] * 5, [made_step(unsure, 4)] * 5
-    advice = stop_report(halves(fit, judged)).advice
-    assert {a.stop.rule for a in advice} == {"product", "single", "length"}
-    for a in advice:
-        assert (a.stop.nodes.value, a.stop.alpha.value) == (2, 2)
-        assert (a.whole.nodes.value, a.whole.alpha.value) == (5, 5)
+    unclear = stop_report(halves(fit, judged))
+    assert {a.stop.rule for a in unclear.advice} == {"product", "single", "length"}
+    for a in unclear.advice:
+        assert (a.stop.nodes.value, a.stop.alpha.value, a.whole.nodes.value, a.whole.alpha.value) == (2, 2, 5, 5)
         assert not a.clear
+    assert verdict(unclear).text.startswith(
+        "Nothing is clearly better than whole drafts. The best cut found: if drafting stops "
+    )
     swapped = stop_report(halves(judged, fit))
     assert swapped.advice == ()
     assert "Nothing is better than whole drafts" in verdict(swapped).text
@@ -114,10 +117,6 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
     assert all(a.clear and a.stop.kept.value == 1 for a in same.advice)
     assert verdict(same).tone == "good"
     assert "a step verifies 2.0 nodes instead of 5.0; α stays at 2.00." in verdict(same).text
-    unclear = stop_report(halves(fit, judged))
-    assert verdict(unclear).text.startswith(
-        "Nothing is clearly better than whole drafts. The best cut found: if drafting stops "
-    )
 
 
 def test_threshold_with_costs_is_the_fastest():
@@ -153,10 +152,10 @@ def test_stops_of_group_match_steps_of_group():
         kept = [left(s.first_draft.confidence, best.rule, best.value) for s in steps]
         assert cut.nodes.value == pytest.approx(1 + fmean(kept))
         assert whole.alpha.value == pytest.approx(fmean(s.actual_boundary + 1 for s in steps))
-    head, rows = stop_rows(stops)
-    assert rows[-1][0].startswith("sums: ")
-    assert {len(row) for row in rows} == {len(head)} == {4}
-    assert len(stop_rows(stop_report(table_of(runs), costs=VERIFY))[0]) == 6
+    table = stop_table(stops)
+    assert table.rows[-1][0].startswith("sums: ")
+    assert {len(row) for row in table.rows} == {len(table.head)} == {4}
+    assert len(stop_table(stop_report(table_of(runs), costs=VERIFY)).head) == 6
 
 
 def test_steps_without_confidences_give_no_stops():
@@ -197,22 +196,20 @@ def test_engine_settings_are_named_only_where_they_exist():
     *_, sglang = settings_for(["length"], sequential=True)
     assert "--speculative-num-steps 7 --speculative-eagle-topk 1 --speculative-num-draft-tokens 8;" in sglang
     # The thresholds apply to the softmax, but llama.cpp reads the confidence head of a DSpark drafter.
-    assert not any(
-        "p-min" in text or "num_speculative" in text for text in settings_for(["single", "length"], has_head=True)
-    )
-    assert any("enable_adaptive_verification" in text for text in settings_for(["single"], has_head=True))
+    with_head = " ".join(settings_for(["single", "length"], has_head=True))
+    assert "enable_adaptive_verification" in with_head
+    assert "p-min" not in with_head
+    assert "num_speculative" not in with_head
 
 
-def test_stops_panel_has_a_row_of_times_only_with_costs(recorded):
-    for costs in (None, VERIFY):
-        runs = RunStatistics(recorded)
-        runs.costs = costs
-        stops = runs.report().stops
-        panel = stops_panel(stops)
-        rows = {trace.yaxis for trace in panel.figure.data}
-        assert rows == {"y", "y2", "y3"} if costs else {"y", "y2"}
-        assert "Cuts are applied to the recorded steps" in panel.question
-        assert ("Drafting time does not shrink" in panel.question) == bool(costs)
+@pytest.mark.parametrize(("costs", "axes"), [(None, {"y", "y2"}), (VERIFY, {"y", "y2", "y3"})])
+def test_stops_panel_has_a_row_of_times_only_with_costs(recorded, costs, axes):
+    runs = RunStatistics(recorded)
+    runs.costs = costs
+    panel = stops_panel(runs.report().stops)
+    assert {trace.yaxis for trace in panel.figure.data} == axes
+    assert "Cuts are applied to the recorded steps" in panel.question
+    assert ("Drafting time does not shrink" in panel.question) == bool(costs)
 
 
 def test_calibrate_command_says_where_drafting_should_stop(recorded, capsys):

@@ -1,4 +1,4 @@
-"""Time of every stage of a D²SD cycle, and of plain decoding, after contexts of given lengths.
+"""Times of the stages of a D²SD cycle and of plain decoding after contexts of given lengths, and of passes through packed layers.
 
 Caches are set to the context's length but not filled, since times do not depend on their contents. Every figure is a median over
 repeats. Cycles run without a pause between them, as in a generation. All other measurements start and end with an idle device.
@@ -7,8 +7,10 @@ repeats. Cycles run without a pause between them, as in a generation. All other 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -16,16 +18,19 @@ import torch
 from msgspec import structs
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from torch import nn
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile, record_function
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.drafters import slots
+from d2sd.decoding.verifier import Verifier
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree, path_tree
@@ -39,18 +44,19 @@ PROFILED = 4  # steps
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
-def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
-    """Returns the median time of ``work``."""
+def median_times(works: Sequence[Callable[[], object]], repeats: int, device: torch.device) -> list[float]:
+    """Returns the median seconds of each function. The functions take turns, so that a disturbance affects all of them."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
-    times = []
+    times: list[list[float]] = [[] for _ in works]
     for turn in range(WARM_UP + repeats):
-        wait(device)
-        began = time.perf_counter()
-        work()
-        wait(device)
-        if turn >= WARM_UP:
-            times.append(time.perf_counter() - began)
-    return median(times)
+        for work, measured in zip(works, times, strict=True):
+            wait(device)
+            began = time.perf_counter()
+            work()
+            wait(device)
+            if turn >= WARM_UP:
+                measured.append(time.perf_counter() - began)
+    return list(map(median, times))
 
 
 def bandwidth(device: torch.device, repeats: int) -> float:
@@ -63,7 +69,13 @@ def bandwidth(device: torch.device, repeats: int) -> float:
         for _ in range(COPIES):
             target.copy_(source)
 
-    return 2 * COPIES * count / seconds(copies, device, repeats)
+    return 2 * COPIES * count / median_times([copies], repeats, device)[0]
+
+
+def verify(verifier: Verifier, tree: TokenTree) -> list[int]:
+    """Verifies a tree and returns the target's choices."""
+    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
+    return chosen
 
 
 def weight_bytes(module: nn.Module) -> int:
@@ -113,7 +125,10 @@ class Floors:
 
 
 class Bench:
-    """Measures an engine after one context. Cycles begin a little before the context's end: longer texts would need larger shapes."""
+    """Measures an engine after a context of given length.
+
+    Cycles begin a little before the context's end, so that all of them fit into it: longer texts would need passes of larger shapes.
+    """
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
@@ -128,8 +143,7 @@ class Bench:
 
     def verify(self, tree: TokenTree) -> float:
         """Returns the seconds of verifying a tree, including the choice of tokens."""
-        verifier = self.run.verifier
-        return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
+        return median_times([partial(verify, self.run.verifier, tree)], self.repeats, self.device)[0]
 
     def cycle(self) -> dict[str, Any]:
         """Returns medians over cycles: seconds of each stage and of the whole cycle, and number of nodes in its tree."""
@@ -150,15 +164,14 @@ class Bench:
         """
         if self.device.type != "cuda":
             return None
-        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-        with torch.profiler.profile(activities=activities) as profile:
+        with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
             for _ in range(PROFILED):
                 self.run.step()()
             torch.cuda.synchronize(self.device)
-        return counted((event.name, event.device_type.name) for event in profile.events())
+        return count_launches((event.name, event.device_type.name) for event in recorded.events())
 
 
-def counted(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
+def count_launches(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
     """Returns kernels and launches per step, from the (name, device) events of ``PROFILED`` steps.
 
     Copies and fills by the driver do not count as kernels.
@@ -187,9 +200,9 @@ def context_row(
     captured = counts = None
     if mode == "captured":
         bench = Bench(engine, plain, context, mode, repeats, layers)
-        taken = bench.cycle()["cycle"]
+        measured = bench.cycle()
         if bench.passes.mode == mode:  # differs if capture failed midway
-            captured, counts = taken, bench.kernels()
+            captured, counts = measured["cycle"], bench.kernels()
     bench = Bench(engine, config, context, mode, repeats, layers)
     measured = bench.cycle()
     of_cycle = bench.kernels()
@@ -213,12 +226,12 @@ def context_row(
 
 def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Returns each time with plain layers ÷ the time with fused layers, for contexts that were measured with both."""
-    by = {layers: {row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS}
+    fused, plain = ({row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS)
     names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
     return [
-        {"context": at, **{n: row[n] and by["fused"][at][n] and row[n] / by["fused"][at][n] for n in names}}
-        for at, row in by["plain"].items()
-        if at in by["fused"]
+        {"context": context, **{n: row[n] and fused[context][n] and row[n] / fused[context][n] for n in names}}
+        for context, row in plain.items()
+        if context in fused
     ]
 
 
@@ -242,6 +255,63 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, 
         row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
         rows.append({**row, "nodes": count, "passes": bench.passes.mode})
     return rows
+
+
+# Passes through packed layers on a CPU, compared with a lower bound: the time of their matrix products alone.
+
+TREES = (4, 8, 16, 24)  # nodes
+
+
+def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
+    """Returns how many torch operations each function calls, without nested operations."""
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for name, work in works.items():
+            with record_function(name):
+                work()
+    parents = Counter(event.cpu_parent.name for event in recorded.events() if event.cpu_parent is not None)
+    return {name: parents[name] for name in works}
+
+
+@torch.inference_mode()
+def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+    """Returns one row for a plain step, one for a draft, and one for each tree size in ``TREES``, after ``context`` tokens.
+
+    ``ms`` is the time of the pass including the choice of tokens; ``floor_ms`` is the time of the pass's matrix products alone. Raises
+    ``InputError`` if the layers of the target or of the drafter are not packed.
+    """
+    config = engine.resolve(config)
+    passes = Passes("eager", config.backend, slots(config, context), engine.models.target.device)
+    run = engine.generation([1] * (context + 1), config, passes)
+    target, verifier, drafter = engine.models.target, run.verifier, run.drafters.first
+    packed, drafting = target.packed, None if drafter is None else drafter.model.packed()
+    if packed is None or drafting is None or drafter is None:
+        raise InputError(
+            "bench cpu needs a target and a drafter with packed layers: small models on a CPU, in float32 or mixed precision"
+        )
+    for cache in (verifier.cache, drafter.cache):
+        cache.length = context
+    size = config.block_size or 1
+    cases: list[tuple[str, PackedLayers, int, Callable[[], object]]] = []
+    for nodes in (1, *TREES):
+        name = "plain step" if nodes == 1 else f"tree of {nodes}"
+        cases.append((name, packed, nodes, partial(verify, verifier, path_tree(nodes))))
+    draft = partial(drafter.draft, 1, [()], size, 1)
+    cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
+    rows: list[dict[str, Any]] = []
+    for name, layers, count, work in cases:
+        head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
+        pass_, floor = median_times(
+            [work, partial(_multiply, layers.products(count), target, head)], repeats, target.device
+        )
+        times = {"ms": 1e3 * pass_, "floor_ms": 1e3 * floor, "ratio": pass_ / floor}
+        rows.append({"pass": name, **times, "layers": len(layers.layers)})
+    counts = operations({name: work for name, _, _, work in cases})  # after the first passes, which do more
+    return [{**row, "operations": counts[row["pass"]]} for row in rows]
+
+
+def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Tensor:
+    products()
+    return target.scores(head)
 
 
 # Models of published shapes with random weights: times do not depend on weight values.
