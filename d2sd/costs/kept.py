@@ -34,7 +34,7 @@ class KeptTimes(msgspec.Struct, frozen=True):
     measured: Annotated[str, msgspec.Meta(max_length=40)] = ""
     context: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
-    def machine(self) -> StageCosts:
+    def costs(self) -> StageCosts:
         first, second, verify = (Curve.through(getattr(self, stage)) for stage in STAGES)
         return StageCosts(first, second, verify, self.other, measured=self.measured, context=self.context)
 
@@ -55,7 +55,7 @@ def find(file: Path, key: Sequence[object]) -> StageCosts | None:
 
     key: everything that the costs depend on: hardware, versions, models, shapes. Its items are compared as text.
     """
-    return next((table.machine() for table in _tables(file) if table.key == _text(key)), None)
+    return next((table.costs() for table in _tables(file) if table.key == _text(key)), None)
 
 
 def keep_costs(file: Path, key: Sequence[object], costs: StageCosts) -> None:

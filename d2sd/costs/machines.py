@@ -47,8 +47,8 @@ class Curve:
         points = self.points
         if rows <= points[0][0] or len(points) == 1:
             return points[0][1]
-        at = min(bisect_left(points, (rows, 0.0)), len(points) - 1)
-        (x0, y0), (x1, y1) = points[at - 1], points[at]
+        index = min(bisect_left(points, (rows, 0.0)), len(points) - 1)
+        (x0, y0), (x1, y1) = points[index - 1], points[index]
         return y0 + (y1 - y0) * (rows - x0) / (x1 - x0)
 
     def next_row(self, rows: int) -> float:

@@ -140,14 +140,14 @@ class LevelDrafter:
 
     def _levels(self, numbers: list[float]) -> list[Level]:
         """Returns the levels from the outputs of ``_grow``."""
-        k, at, out = self.top_k, 0, []
+        k, begin, out = self.top_k, 0, []
         for level in range(self.depth + 1):
             size = k * k if level else k
-            scores = numbers[at : at + size]
-            tokens = [int(n) for n in numbers[at + size : at + 2 * size]]
-            continued = [int(n) for n in numbers[at + 2 * size : at + 2 * size + k]]
+            scores = numbers[begin : begin + size]
+            tokens = [int(n) for n in numbers[begin + size : begin + 2 * size]]
+            continued = [int(n) for n in numbers[begin + 2 * size : begin + 2 * size + k]]
             out.append(Level([n // k for n in range(size)], tokens, scores, continued))
-            at += 2 * size + k
+            begin += 2 * size + k
         return out
 
 
@@ -207,8 +207,8 @@ class ChainDrafter:
             raise not_finite(f"the draft model {self.model.name}")
         block = Block("first", 0, tuple(chosen), tuple(confidence), [[t] for t in chosen], [[c] for c in confidence])
         if seen:
-            scores, own = map(torch.stack, zip(*seen, strict=True))
-            block = replace(block, tempered=rows_of(tempered(scores, own)))
+            scores, picked = map(torch.stack, zip(*seen, strict=True))
+            block = replace(block, tempered=rows_of(tempered(scores, picked)))
         return block, chosen
 
     def _forward(self, rows: Tensor) -> Tensor:

@@ -104,18 +104,18 @@ class BlockDrafter:
         """
         # with a shift of 1, a row predicts the token of the next position
         starts = [b * (block_size - self.shift) - self.shift for b in range(len(prefixes))]
-        masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
+        masked = [start + k for start, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
         if self.passes.fixed:
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
         rows = torch.tensor(masked, device=self.device)
         best, logits = self.run(("draft",), self.forward, anchor, prefixes, block_size, top, rows)
-        drafted, at = best[:count].tolist(), 0  # one copy from the device
+        drafted, begin = best[:count].tolist(), 0  # one copy from the device
         blocks = []
         for prefix in prefixes:
-            end = at + block_size - 1 - len(prefix)
-            blocks.append(replace(self.block(len(prefix), drafted[at:end]), whole=self.whole(logits[at:end])))
-            at = end
+            end = begin + block_size - 1 - len(prefix)
+            blocks.append(replace(self.block(len(prefix), drafted[begin:end]), whole=self.whole(logits[begin:end])))
+            begin = end
         if not prefixes[0]:
             logits = logits[: block_size - 1]
             if self.inspect:

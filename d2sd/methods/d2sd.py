@@ -53,15 +53,15 @@ def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]
     branches = redraft_once(drafters, draft, prefixes)
     assert draft.block is not None
     whole = chains([draft.block, *branches])
-    known = {chain[: block.prefix] for chain, block in zip(whole[1:], branches, strict=True)}
+    redrafted = {chain[: block.prefix] for chain, block in zip(whole[1:], branches, strict=True)}
     starts: list[tuple[int, tuple[int, ...]]] = []
     for number, block in enumerate(branches, 1):
         boundary = drafters.boundary(block, 1)
         usable = open_prefixes(block.ids, drafters.end_ids) - 1
         for best in select_prefixes(boundary.posterior[:usable], 1):
             prefix = whole[number][: block.prefix + 1 + best]
-            if prefix not in known:
-                known.add(prefix)
+            if prefix not in redrafted:
+                redrafted.add(prefix)
                 starts.append((number, prefix))
     third = drafters.second_blocks([prefix for _, prefix in starts]) if starts else []
     return [*branches, *(replace(b, base=number) for b, (number, _) in zip(third, starts, strict=True))]

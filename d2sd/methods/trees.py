@@ -62,10 +62,10 @@ def grow(
     trie: dict[tuple[int, int], int] = {}
     source_at: dict[int, int] = {}
     for number, block in enumerate(blocks):
-        at = 0
+        trie_node = 0
         for token in whole[number][: block.prefix]:
-            at = trie.setdefault((at, token), len(trie) + 1)
-        source_at[at] = number
+            trie_node = trie.setdefault((trie_node, token), len(trie) + 1)
+        source_at[trie_node] = number
     heap: list[tuple[float, int, float, int, int, int, int, int]] = []
     pushed = 0
 
@@ -73,33 +73,37 @@ def grow(
         block, position = blocks[source], depth - blocks[source].prefix
         if position >= len(offered[source]):
             return None
-        return offered[source][position] if block.after is None else known(source, position, builder.tokens[parent])
+        return (
+            offered[source][position]
+            if block.after is None
+            else given_previous(source, position, builder.tokens[parent])
+        )
 
     @cache
-    def known(source: int, position: int, before: int) -> Offer:
+    def given_previous(source: int, position: int, before: int) -> Offer:
         after = blocks[source].after
         assert after is not None
         tokens, probabilities, logs = after(position, before)
         return Offer(tokens, probabilities, logs, [source] * len(tokens))
 
-    def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
+    def push(above: float, parent: int, depth: int, rank: int, source: int, trie_node: int) -> None:
         """Push the token of this rank at ``depth`` (0 = directly below the anchor), below a path of log probability ``above``."""
         nonlocal pushed
         offer = follows(source, depth, parent)
         if offer is not None and rank < len(offer.tokens):
             pushed += 1
             score = -above - offer.logs[rank]
-            heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
+            heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, trie_node))
 
     push(0.0, 0, 0, 0, source_at[0], 0)
     while heap and len(builder.tokens) <= budget and -heap[0][0] >= min_log_probability:
-        score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
+        score, _, above, parent, depth, rank, source, trie_node = heapq.heappop(heap)
         offer = follows(source, depth, parent)
         assert offer is not None
         token = offer.tokens[rank]
         node = builder.add(parent, token, offer.owners[rank], offer.probabilities[rank])
-        push(above, parent, depth, rank + 1, source, at)
-        below = trie.get((at, token), -1)
+        push(above, parent, depth, rank + 1, source, trie_node)
+        below = trie.get((trie_node, token), -1)
         push(-score, node, depth + 1, 0, source_at.get(below, source), below)
     return builder.build(whole)
 

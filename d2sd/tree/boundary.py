@@ -44,10 +44,10 @@ def boundary_posteriors(confidence: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
     confidence: (N, G), G the length of the longest draft; NaN after the end of a draft.
     """
-    known = ~np.isnan(confidence)
-    alive = np.cumprod(np.where(known, confidence, 1.0), axis=1)
+    drafted = ~np.isnan(confidence)
+    alive = np.cumprod(np.where(drafted, confidence, 1.0), axis=1)
     before = np.concatenate([np.ones((len(confidence), 1)), alive[:, :-1]], axis=1)[:, : confidence.shape[1]]
-    posterior = np.where(known, before * (1 - np.nan_to_num(confidence)), -1.0)
+    posterior = np.where(drafted, before * (1 - np.nan_to_num(confidence)), -1.0)
     return posterior, alive[:, -1] if confidence.shape[1] else np.ones(len(confidence))
 
 

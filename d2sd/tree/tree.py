@@ -147,8 +147,8 @@ def merge_drafts(anchor: int, blocks: Sequence[Block]) -> TokenTree:
     for number, (block, chain) in enumerate(zip(blocks, whole, strict=True)):
         node = 0
         for depth, token in enumerate(chain, 1):
-            at = depth - 1 - block.prefix
-            node = builder.add(node, token, number, block.confidence[at] if at >= 0 else 1.0)
+            position = depth - 1 - block.prefix
+            node = builder.add(node, token, number, block.confidence[position] if position >= 0 else 1.0)
     return builder.build(whole)
 
 

@@ -107,10 +107,11 @@ def test_block_drafter_reads_skipped_tokens_before_drafting(bundled, method, mon
     monkeypatch.setattr(drafting, "Controller", late_controller)
     monkeypatch.setattr(BlockDrafter, "extend", counted)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 112, cost_aware=True, node_budget=3)))
+    config = DecodeConfig(method, 80, inspect=False)
+    late = drafts(bundled.generate("Once upon a time", replace(config, cost_aware=True, node_budget=3)))
     monkeypatch.undo()
     # with a budget of one node, a step begins at every position or every other one
-    at_once = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 112, node_budget=1)))
+    at_once = drafts(bundled.generate("Once upon a time", replace(config, node_budget=1)))
     compared = [(ids, at_once[key]) for key, ids in late.items() if key in at_once]
     assert len(compared) > 3
     assert all(one == other for one, other in compared)

@@ -197,7 +197,7 @@ def test_decision_takes_little_work():
 
     for _ in range(20):
         step()
-    assert calls(step) < 900
+    assert calls(step) < 800
 
 
 def test_acceptance_by_depth_starts_from_usual_text():
