@@ -29,7 +29,8 @@ console.log(JSON.stringify({ paper: prices(PAPER), "h200-measured": prices(MEASU
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "d2sd_three_level", "d2sd_tree"])
-def test_run_price_is_equal_in_all_views(engine, method):
+def test_run_price_is_equal_in_all_views(engines, method):
+    engine = engines("llama")
     config = engine.resolve(DecodeConfig(method, 40))
     trace = engine.generate("the cat sat", config)
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))

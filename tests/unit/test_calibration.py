@@ -100,13 +100,10 @@ def cut(steps, budget):
     """The steps with trees of at most ``budget`` nodes; the target's token at the cut is committed."""
     out = []
     for step in steps:
-        boundary = step.actual_boundary
-        kept = min(boundary, budget)
-        right = [Committed(1, "a", "first", k + 1) for k in range(kept)]
-        last = Committed(1 if boundary > budget else 2, "a", "target", None)
-        ends = boundary > budget
-        out.append(structs.replace(step, committed=(*right, last), actual_boundary=None if ends else boundary, nodes=step.nodes[: budget + 1],
-                           accepted=tuple(range(1, kept + 1))))  # fmt: skip
+        if step.actual_boundary > budget:
+            committed = (*step.committed[:budget], Committed(1, "a", "target", None))
+            step = structs.replace(step, committed=committed, accepted=step.accepted[:budget], actual_boundary=None)
+        out.append(structs.replace(step, nodes=step.nodes[: budget + 1]))
     return out
 
 
@@ -126,13 +123,11 @@ def test_calibration_is_unbiased_under_node_budget():
 
 
 def test_observed_boundary_falls_back_to_committed_tokens():
-    step = structs.replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
-    assert steps.observed(step) == (3, 3)
-    assert steps.observed(structs.replace(step, committed=step.committed[:3])) == (3, 3)  # whole draft, no bonus token
-    parted = structs.replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
-    assert steps.observed(parted) == (1, 1)
-    ended = structs.replace(parted, committed=parted.committed[:1])
-    assert steps.observed(ended) == (1, steps.UNSEEN)
+    # the last two end without a bonus token: after the whole draft, and within the draft
+    for boundary, committed, expected in ((3, 4, (3, 3)), (1, 2, (1, 1)), (3, 3, (3, 3)), (1, 1, (1, steps.UNSEEN))):
+        step = made_step([0.9, 0.8, 0.7], boundary)
+        step = structs.replace(step, committed=step.committed[:committed], actual_boundary=None)
+        assert steps.observed(step) == expected
     assert steps.observed(made_step([], None)) == (steps.UNSEEN, steps.UNSEEN)
 
 

@@ -51,9 +51,9 @@ def test_graphml_preserves_any_text(steps, text, tmp_path):
     assert read.strip("\n") == text.strip("\n") or not text.isprintable()
 
 
-def test_graph_of_tree_built_by_levels_has_levels(engine):
+def test_graph_of_tree_built_by_levels_has_levels(engines):
     config = DecodeConfig("eagle3", 3, draft_depth=2, draft_top_k=4, node_budget=9)
-    step = engine.generate("the cat", config).steps[0]
+    step = engines("llama").generate("the cat", config).steps[0]
     kept = {node for level in step.levels for node in level.nodes}
     found = {node: (known["level"], known["kept"]) for node, known in d2sd.graph(step).nodes(data=True) if node}
     assert found == {node.id: (node.depth, node.id in kept) for node in step.nodes[1:]}
