@@ -6,11 +6,8 @@ from app.methods import LANES, NAMES, lane_title, ordered
 from d2sd import METHODS
 
 
-def test_method_names_are_unique():
+def test_method_names_are_unique_and_lists_are_ordered():
     assert len(set(NAMES.values())) == len(METHODS)
-
-
-def test_grouped_lists_further_methods_without_empty_groups():
     assert lane_title("dflash") == "DFlash"
     assert lane_title("d2sd cost-aware") == "D²SD, “quickest here”"
     assert ordered(["ddtree", "d2sd"]) == [("D²SD", "d2sd"), ("DDTree", "ddtree")]

@@ -36,20 +36,19 @@ def report():
 
 
 @pytest.fixture
-def calibrate(shown: Page) -> Page:
+def calibrate(module_page: Page) -> Page:
     """The tab Calibrate with the recorded run measured, no selection and no files, whatever earlier tests have done."""
-    shown.get_by_role("tab", name="Calibrate").click()
-    for clear in shown.locator("#traces button[aria-label=Clear]").all():
-        choose_files(shown)
-        clear.click()
-    measure_what(shown, "The run in Explore")
-    expect(title(shown)).to_contain_text("The run in Explore", timeout=PATIENCE)
-    if shown.locator("#calibration .members .icon").is_visible():
-        shown.locator("#calibration .members .icon").click()
-    for table in shown.locator("#calibration .figure .tools button[aria-pressed=true]").all():
+    page = module_page
+    page.get_by_role("tab", name="Calibrate").click()
+    fold(page)
+    if not re.search("The run in Explore", title(page).text_content() or ""):
+        measure_what(page, "The run in Explore")
+        expect(title(page)).to_contain_text("The run in Explore", timeout=PATIENCE)
+    if page.locator("#calibration .members .icon").is_visible():
+        page.locator("#calibration .members .icon").click()
+    for table in page.locator("#calibration .figure .tools button[aria-pressed=true]").all():
         table.click()
-    drawn_figure(shown, "uniform")
-    return shown
+    return page
 
 
 def title(page: Page) -> Locator:
@@ -83,6 +82,9 @@ def send(page: Page, *files: tuple[str, bytes]) -> None:
 
 
 def test_figure_mark_lists_steps_and_theme_change_redraws_in_place(calibrate: Page, report):
+    with calibrate.expect_download() as saved:
+        calibrate.locator("#calibration [data-save=json]").click()
+    assert json.loads(saved.value.path().read_text(encoding="utf-8"))["report"] == report
     surest = "Steps worth seeing"
     rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in presets.opening().trace().steps)
     listed(calibrate, surest, rejected)
@@ -134,12 +136,6 @@ def test_figure_table_lists_steps_by_keyboard_and_step_opens_in_explore(calibrat
     expect(drawn_figure(calibrate, "positions").locator(".shapelayer path").first).to_be_attached()
 
 
-def test_saved_calibration_file_holds_figures(calibrate: Page, report):
-    with calibrate.expect_download() as saved:
-        calibrate.locator("#calibration [data-save=json]").click()
-    assert json.loads(saved.value.path().read_text(encoding="utf-8"))["report"] == report
-
-
 def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Page, report):
     figures, notice = calibrate.locator("#calibration .figures"), calibrate.locator("#calibrate-notice textarea")
     before = figures.text_content()
@@ -185,24 +181,16 @@ def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
     expect(report).to_be_hidden()
 
 
-def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
-    measure_what(calibrate, "Prompts: heldout")
-    set_number(calibrate, "how-many", 3)
-    set_number(calibrate, "max-tokens", 16)
-    calibrate.locator("#measure").click()
-    expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached(
-        timeout=PATIENCE
-    )
-    expect(title(calibrate)).to_have_text("3 prompts of heldout with D²SD")
-    expect(calibrate.locator("#calibration .more").first).to_contain_text("3 runs")
-    before = view(calibrate).get_attribute("data-run")
-    step = shown_step(rows(calibrate).first)
-    rows(calibrate).first.click()
-    expect(view(calibrate)).not_to_have_attribute("data-run", before or "")
-    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
+def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Page):
+    measure_own(calibrate, "They were happy. The end.\n" + "🙂\n" * 99, done=1)  # the first text ends soon
+    expect(calibrate.locator("#calibration progress")).to_be_visible()
+    calibrate.locator("#stop-measuring").click()
+    expect(title(calibrate)).to_contain_text("stopped: ", timeout=PATIENCE)
+    expect(calibrate.locator("#calibration progress")).to_be_hidden()
+    expect(rows(calibrate).first).to_be_visible()
 
 
-def test_measured_set_is_compared_with_an_earlier_one_prompt_by_prompt(calibrate: Page):
+def test_measured_set_is_compared_with_an_earlier_one_and_its_step_opens_in_explore(calibrate: Page):
     measure_what(calibrate, "Prompts: heldout")
     set_number(calibrate, "how-many", 3)
     set_number(calibrate, "max-tokens", 16)
@@ -210,6 +198,8 @@ def test_measured_set_is_compared_with_an_earlier_one_prompt_by_prompt(calibrate
         choose_from(calibrate, "calibrate-method", method)
         calibrate.locator("#measure").click()
         expect(title(calibrate)).to_have_text(f"3 prompts of heldout with {method}", timeout=PATIENCE)
+    expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached()
+    expect(calibrate.locator("#calibration .more").first).to_contain_text("3 runs")
     calibrate.locator("#against input").click()
     calibrate.get_by_role("option", name=re.compile("^against 3 prompts of heldout with D²SD")).click()
     compared = calibrate.locator("#compared")
@@ -222,15 +212,12 @@ def test_measured_set_is_compared_with_an_earlier_one_prompt_by_prompt(calibrate
     compared.locator(".about button").first.click()
     expect(view(calibrate)).to_be_visible(timeout=PATIENCE)
     expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
+    compared_run = view(calibrate).get_attribute("data-run") or ""
     calibrate.get_by_role("tab", name="Calibrate").click()
     choose_from(calibrate, "against", "against …")
     expect(compared).to_be_hidden()
-
-
-def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Page):
-    measure_own(calibrate, "They were happy. The end.\n" + "🙂\n" * 99, done=1)  # the first text ends soon
-    expect(calibrate.locator("#calibration progress")).to_be_visible()
-    calibrate.locator("#stop-measuring").click()
-    expect(title(calibrate)).to_contain_text("stopped: ", timeout=PATIENCE)
-    expect(calibrate.locator("#calibration progress")).to_be_hidden()
-    expect(rows(calibrate).first).to_be_visible()
+    step = shown_step(rows(calibrate).last)
+    rows(calibrate).last.click()
+    expect(view(calibrate)).to_be_visible()
+    expect(view(calibrate)).not_to_have_attribute("data-run", compared_run)
+    expect(view(calibrate)).to_have_attribute("data-pinned", str(step))

@@ -77,8 +77,6 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?", timeout=PATIENCE)
     expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens per step.")
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
-    page.evaluate("location.hash = 'chapter=4'")
-    expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", "4", timeout=PATIENCE)
 
 
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
