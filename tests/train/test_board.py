@@ -13,7 +13,6 @@ from d2sd.__main__ import main
 from d2sd.calibration.replays import best, compare_replays, drafter_verdict
 from d2sd.cli.board import checkpoints
 from d2sd.cli.whatif import _drafters
-from d2sd.folders.fingerprint import changes_since
 from d2sd.replay.recorded import Replay
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
@@ -47,13 +46,6 @@ def trained(tmp_path_factory):
 def folder(trained, tmp_path):
     """A copy of the first drafter's training run, without measurements."""
     return shutil.copytree(trained / "dflash", tmp_path / "dflash")
-
-
-def test_training_writes_fingerprint_of_target(trained):
-    source = str(trained / "target")
-    for part in ("dflash", "vp", "eagle3", "dflash/step-2"):
-        models = load(target=source, drafter=str(trained / part)).models
-        assert changes_since(str(trained / part), models.first or models.eagle3, models.target, source) == (), part
 
 
 def board(trained, folder, *more):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import re
 import shutil
-import signal
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -82,39 +80,6 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     assert (
         "| temperature | the logits of `dflash` are unchanged: fitting and judging a temperature needs 60 resp" in card
     )
-
-
-def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
-    batch_of, calls = pair.batch_of, count(1)
-
-    def interrupted(*given):
-        if next(calls) == 25:
-            signal.raise_signal(signal.SIGINT)
-        return batch_of(*given)
-
-    monkeypatch.setattr(pair, "batch_of", interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also if tests run in the background
-    given = settings(target, tmp_path, minutes=0.06)
-    with pytest.raises(KeyboardInterrupt):
-        train_pair(given, Ticking(TICK))
-    signal.signal(signal.SIGINT, before)
-    state = json.loads((tmp_path / "training" / "checkpoint" / "state.json").read_text())
-    assert 0 < state["step"] <= 25
-    load(str(tmp_path))
-    responses = (tmp_path / "responses.jsonl").read_bytes()
-    train_pair(given, Ticking(TICK))
-    assert (tmp_path / "responses.jsonl").read_bytes() == responses
-    steps = [row["step"] for row in rows(tmp_path)]
-    assert steps == sorted(set(steps))
-    assert steps[-1] > state["step"]
-    card = (tmp_path / "README.md").read_text()  # there was no time for ten held-out texts
-    assert re.search(
-        r"α of `dflash` and `d2sd` was not measured: \d held-out texts? could be used, but at least 10 are needed\.",
-        card,
-    )
-    assert "α `dflash`" not in card
-    with pytest.raises(InputError, match="made with other settings"):
-        train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
 
 
 @pytest.fixture(scope="module")
@@ -225,15 +190,6 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
 )  # fmt: skip
 def test_points_of_needs_ten_texts_per_point(lengths, seconds, expected):
     assert plan.points_of(lengths, 0.1, seconds) == expected
-
-
-def test_acceptance_without_figure_names_number_of_texts():
-    assert (
-        pair.acceptance([], 1)
-        == "α of dflash and d2sd was not measured: 1 held-out text could be used, but at least 10 are needed"
-    )
-    row = {"held_out_acceptance_length": 1.5, "d2sd_acceptance_length": 2}
-    assert pair.acceptance([{}, row], 12) == "α 1.50 with dflash and 2.00 with d2sd on 12 held-out texts"
 
 
 def outcomes_of(temperatures, count=60):

@@ -1,4 +1,4 @@
-"""Text that the target writes, locally and on a server: conversations, resuming, too little memory, bad input."""
+"""Text that the target writes, locally and on a server: conversations, questions, resuming, bad input."""
 
 from __future__ import annotations
 
@@ -15,14 +15,22 @@ from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
 from d2sd.logs.serving import Server
-from d2sd.train import text as texts
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
-from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, write_on_server
+from d2sd.train.text import (
+    ask,
+    load_tokenizer,
+    prompt_ids,
+    regenerate_responses,
+    respond_to,
+    user_header,
+    write_on_server,
+    write_questions,
+)
 from d2sd.train.writer import Rows, WriterRequest, write
 from tests.stub_server import stub_server
-from tests.train.kills import Killed, survives
-from tests.train.test_questions import TEMPLATE
+from tests.train.kills import survives
 
+TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6)
 PROMPTS = ("Once upon a time", "Tom had 3 pens and", "def add(", "One day, Mia", "The cat")
 
@@ -30,6 +38,13 @@ PROMPTS = ("Once upon a time", "Tom had 3 pens and", "def add(", "One day, Mia",
 @pytest.fixture(scope="module")
 def tiny():
     return load_target(TINY, torch.float32, "cpu")
+
+
+@pytest.fixture
+def chat_target():
+    target = load_target(TINY, torch.float32, "cpu")
+    target.tokenizer.chat_template = TEMPLATE
+    return target
 
 
 def rows(path):
@@ -67,13 +82,13 @@ def test_write_cuts_texts_at_time_limit(tiny):
     assert len(found) == 2
 
 
-def test_regenerate_answers_every_turn_of_conversation(tmp_path, monkeypatch):
-    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: load(tmp_path))
+def test_regenerate_answers_every_turn_of_conversation(chat_target, tmp_path, monkeypatch):
+    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: chat_target)
     turns = [["What is 1 + 2?", "And 3 more?", "And 4?"], ["Hello"]]
     with pytest.raises(InputError, match="add --chat"):
         regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG)
     assert regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG, chat=True)[1] == 4
-    tokenizer = load(tmp_path).tokenizer
+    tokenizer = chat_target.tokenizer
     answers = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows(tmp_path / "r.jsonl")}
     history = []
     for turn in turns[0]:
@@ -86,9 +101,9 @@ def test_regenerate_answers_every_turn_of_conversation(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def numbered(monkeypatch, tmp_path):
+def numbered(chat_target, monkeypatch):
     """A fake writer that numbers its texts; returns a function that has it write questions to ``out``."""
-    target, numbers = load(tmp_path), count(1)
+    target, numbers = chat_target, count(1)
 
     def write(_, requests, config, stop=None):
         for request in requests:
@@ -135,32 +150,6 @@ def test_regenerate_resumes_between_answers_to_equal_prompts(tmp_path, numbered)
 
 def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
     assert resume_after_every_kill(tmp_path, numbered, "prompt") > 4
-
-
-def test_questions_are_saved_one_by_one(tmp_path, numbered, monkeypatch):
-    out, write = tmp_path / "q.jsonl", texts.write
-
-    def killed(*given):
-        for number, found in enumerate(write(*given)):
-            assert len(rows(out)) == number
-            if number == 3:
-                raise Killed
-            yield found
-
-    monkeypatch.setattr("d2sd.train.text.write", killed)
-    with pytest.raises(Killed):
-        numbered(out)
-    before = out.read_bytes()
-    monkeypatch.setattr("d2sd.train.text.write", write)
-    numbered(out)
-    assert out.read_bytes().startswith(before)
-    assert [row["prompt"].split()[0] for row in rows(out)] == ["What", "Add", "What", "Add", "What"]
-
-
-def load(_):
-    target = load_target(TINY, torch.float32, "cpu")
-    target.tokenizer.chat_template = TEMPLATE
-    return target
 
 
 @pytest.fixture
@@ -257,21 +246,32 @@ def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     assert "there is no prompt file" in capsys.readouterr().err
 
 
-def test_regenerate_reads_hub_dataset_column(tmp_path, monkeypatch):
-    monkeypatch.setattr("d2sd.bench.prompts._stream", lambda *_: [{"text": p} for p in PROMPTS[:2]])
-    out = tmp_path / "r.jsonl"
-    command = ["train", "regenerate", "--target", "tiny", "--out", str(out), "--prompts", "org/name:train:text"]
-    assert main([*command, "--max-new-tokens", "4"]) == 0
-    assert len(rows(out)) == 2
+def test_write_questions_start_as_given_without_repeats(chat_target):
+    assert user_header(chat_target) == "<|endoftext|>user: "
+    config = RegenerateConfig(8, 60, temperature=0.7, top_k=20)
+    found = list(write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config))
+    assert found
+    assert len(set(found)) == len(found)
+    assert all(q.startswith(("Question: Tom has 3", "What is")) for q in found)
 
 
-def test_train_help_shows_defaults(capsys):
-    for stage, shown in (
-        ("dflash", "(default: 0.002)"),
-        ("pair", "(default: 10.0)"),
-        ("regenerate", "(default: 64)"),
-        ("eagle3", "--seed SEED seed of all random choices (default: 0)"),
-    ):
-        with pytest.raises(SystemExit):
-            main(["train", stage, "--help"])
-        assert shown in " ".join(capsys.readouterr().out.split())
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        (None, "has no chat template"),
+        ("{% for m in messages %}{{ m['content'] }}{% endfor %}", "writes nothing before a message"),
+    ],
+)
+def test_user_header_needs_template_with_words_before_message(chat_target, template, sentence):
+    chat_target.tokenizer.chat_template = template
+    with pytest.raises(InputError, match=sentence):
+        user_header(chat_target)
+
+
+def test_prompt_ids_add_special_tokens_once(chat_target):
+    tokenizer = chat_target.tokenizer
+    end = tokenizer.eos_token_id
+    assert prompt_ids(tokenizer, "tiny", "<|endoftext|>Once", chat=False)[:2] != [end, end]
+    plain, begun = (prompt_ids(tokenizer, "tiny", text, chat=False) for text in ("Once", "<|endoftext|>Once"))
+    assert plain == begun
+    assert prompt_ids(tokenizer, "tiny", "Once", chat=True).count(end) == 1

@@ -323,14 +323,6 @@ def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypa
     assert Examination(other, bundled.models.target).run().remarks == ()
 
 
-def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
-    monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
-    monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
-    found = Examination(Asked("d", PROMPTS), bundled.models.target).run()
-    assert found.run is None
-    assert found.diagnosis.sentence == "The folder has a fault: it is wrong."
-
-
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
     monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
 

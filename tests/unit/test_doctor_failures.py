@@ -21,7 +21,7 @@ from d2sd.folders.checks import Check
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied
-from tools.doctor_faults import FAULTS, Prober, random_fault
+from tools.doctor_faults import Prober, random_fault
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
@@ -150,15 +150,6 @@ def test_doctor_reports_random_fault(bundled, tmp_path, monkeypatch, number):
     found = Prober(bundled.models.target, 1).report(random_fault(number), tmp_path)
     assert found.diagnosis is not None
     assert found.failures == ()
-
-
-def test_random_fault_follows_from_its_number():
-    weights = {name: torch.randn(8, 4) for name in "abcd"}
-    assert {random_fault(n).kind for n in range(len(FAULTS))} == set(FAULTS)
-    for number in range(len(FAULTS)):
-        one, other = (random_fault(number).change(weights) for _ in range(2))
-        assert any(not torch.equal(one[n], w) for n, w in weights.items()), number
-        assert all(torch.equal(one[n].nan_to_num(), other[n].nan_to_num()) for n in weights)
 
 
 def test_mend_writes_nothing_without_proof(bundled, tmp_path):

@@ -203,28 +203,11 @@ def test_mend_restores_original_weights(bundled, tmp_path, name, monkeypatch):
         assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
 
 
-def test_doctor_mend_drafts_with_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
-    monkeypatch.setattr(examination, "TOKENS", 8)
-    folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
-    assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == FAULT_NAMED
-    out = capsys.readouterr().out
-    assert "contain module." in out
-    assert f"{mended}: remove module. from the tensor names; α " in out
-    assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
-    assert "it is at least 1" in capsys.readouterr().err
-
-
 def test_doctor_refuses_names_that_are_neither_folders_nor_published(capsys):
     assert main(["doctor", "tiny", "nosuch"]) == 2
     assert "error: cannot load the drafter nosuch" in capsys.readouterr().err
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp-reference", str(TINY / "vp")]) == 2
     assert "--vp-reference names the reference of --vp" in capsys.readouterr().err
-
-
-def test_doctor_config_only_knows_bundled_names(capsys):
-    assert main(["doctor", "tiny", str(TINY / "dflash"), "--config-only"]) == 0
-    assert "refused" not in capsys.readouterr().out
 
 
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):

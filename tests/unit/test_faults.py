@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from d2sd import DecodeConfig, InputError, load_trace
+from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
 from d2sd.trace.files import whole_file, write_whole
@@ -79,11 +79,8 @@ def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
     assert list(load_trace(path).steps) == list(whole.steps[: file.lines - 2])
 
 
-@pytest.mark.parametrize(
-    "fault", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EROFS, "Read-only file system")]
-)
-def test_whole_file_replaces_completely_or_not_at_all(tmp_path, fault):
-    path = tmp_path / "report.md"
+def test_whole_file_replaces_completely_or_not_at_all(tmp_path):
+    path, fault = tmp_path / "report.md", OSError(errno.ENOSPC, "No space left on device")
     path.write_text("before")
     with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"), whole_file(path) as file:  # noqa: PT012 (it fails while it is written)
         file.write(b"half of what comes after")
@@ -106,13 +103,9 @@ def test_write_whole_follows_devices_and_links(tmp_path, capfd):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["trace", "to-html", str(OPENING), "-o", "{}/gone/x.html"],
         ["trace", "to-graphml", str(OPENING), "-o", "/proc/x.graphml"],
         ["trace", "validate", "{}/gone.jsonl"],
-        ["bench", "--out", "/proc/nothing/here", "--limit", "1"],
-        ["generate", "--prompt", "a", "--trace", "/sys/x.jsonl"],
         ["generate", "--prompt", "a", "--model", "{}/gone"],
-        ["generate", "--prompt-file", "{}/gone.txt"],
         ["calibrate", "--traces", "{}/gone.jsonl"],
         ["whatif", "{}/gone.jsonl"],
     ],
@@ -122,18 +115,6 @@ def test_commands_report_missing_or_closed_folders(capfd, tmp_path, arguments):
     err = capfd.readouterr().err
     assert err.startswith(("error: cannot ", "error: unknown model"))
     assert err.count("\n") == 1
-
-
-def test_trace_file_survives_vanished_folder(tmp_path, bundled):
-    folder = tmp_path / "own"
-    folder.mkdir()
-    with TraceFile(folder / "run.jsonl") as file:
-        run = bundled.generate("One day", DecodeConfig("autoregressive", 4))
-        file.write(run.header)
-        (folder / "run.jsonl").unlink()
-        folder.rmdir()
-        for event in run.events():
-            file.write(event)
 
 
 def interrupted(after: int, real):
@@ -162,14 +143,10 @@ def test_generate_ctrl_c_keeps_trace(capfd, tmp_path, monkeypatch):
 
 def test_calibrate_ctrl_c_reports_finished_prompts(capfd, monkeypatch):
     monkeypatch.setattr(Engine, "generate", interrupted(2, Engine.generate))
-    arguments = ["calibrate", "--limit", "5", "--max-new-tokens", "8"]
-    assert main(arguments) == 130
+    assert main(["calibrate", "--limit", "5", "--max-new-tokens", "8"]) == 130
     out, err = capfd.readouterr()
     assert "all: 2 runs of 2 prompts" in out
     assert err.endswith("Stopped: only 2 of 5 prompts are counted.\n")
-    monkeypatch.setattr(Engine, "generate", interrupted(0, Engine.generate))
-    assert main(arguments) == 130
-    assert capfd.readouterr().out == ""
 
 
 def test_train_ctrl_c_tells_how_to_resume(capsys, tmp_path, monkeypatch):
@@ -202,14 +179,10 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
     ("arguments", "sentence"),
     [
         (["calibrate", "--method", "nope"], "unknown method"),
-        (["whatif", str(OPENING), "--methods", "nope"], "unknown method"),
         (["whatif", str(OPENING), str(OPENING), "--methods", "nope"], "unknown method"),
         (["calibrate", "--limit", "0"], "limit must be at least 1"),
         (["board", "{}", "--target", "tiny", "--limit", "0"], "limit must be at least 1"),
         (["generate", "--prompt", "a", "--drafter", "{}/gone"], "there is no such folder"),
-        (["calibrate", "--second-drafter", "{}/gone"], "there is no such folder"),
-        (["generate", "--prompt", "a", "--draft-model", "{}/gone"], "there is no such folder"),
-        (["whatif", str(OPENING), "--drafter", "{}/gone"], "there is no such folder"),
         (["doctor", "tiny", "{}/gone"], "there is no such folder"),
     ],
 )

@@ -9,8 +9,7 @@ import pytest
 
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.calibration import RunStatistics, calibrate, read_report
-from d2sd.calibration.comparison import compare
+from d2sd.calibration import calibrate, read_report
 from d2sd.logs import import_log
 from d2sd.logs.steps import UNKNOWN
 from d2sd.trace.trace import parse_trace, read_traces
@@ -22,10 +21,11 @@ DETAILED = {
     "per_step_accepted": [2, 3, 1, 4, 2, 0, 3, 3], "per_step_drafted": [4, 4, 4, 4, 4, 4, 4, 4],
 }  # fmt: skip
 SUMMARY = {
-    "mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.07751937984496124,
-    "acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_accepted_draft_tokens": 10, "num_draft_tokens": 129,
-    "num_spec_tokens": 3,
-}  # fmt: skip
+    "acceptance_histogram": [39, 1, 0, 3],
+    "num_spec_steps": 43,
+    "num_accepted_draft_tokens": 10,
+    "num_draft_tokens": 129,
+}
 TWO_STEPS = {
     "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1, 0], "num_spec_steps": 2,
     "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [1, 2],
@@ -133,22 +133,16 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
     [
         (VLLM, ["per_step_accepted", 2], 5, "per_step_accepted[2]: 5 tokens accepted of 4 drafted"),
         (VLLM, ["per_step_accepted", 2], 2, "per_step_accepted has 19 accepted tokens, but 18 are reported"),
-        (VLLM, ["per_step_drafted", 0], 9, "per_step_drafted has 37 drafted tokens, but 32 are reported"),
         (VLLM, ["per_step_drafted"], None, "per_step_drafted has 0 steps, but 8 are reported"),
         (VLLM, ["per_step_drafted", 0], 4096, "per_step_drafted[0]: expected `int` <= 4095"),
-        (VLLM, ["acceptance_histogram"], [1, 1, 3, 2, 1], "the histogram has 17 accepted tokens, but 18"),
         (VLLM, ["acceptance_histogram"], [1, 0, 4, 2, 1], "the histogram does not match per_step_accepted"),
-        (VLLM, ["acceptance_histogram"], [], "the histogram has 0 steps, but 8"),
         (VLLM, ["num_spec_steps"], 9, "mean_acceptance_length: 3.25, but the counts give 3"),
-        (VLLM, ["draft_acceptance_rate"], 0.9, "draft_acceptance_rate: 0.9, but the counts give 0.5625"),
         (VLLM, ["num_draft_tokens"], -1, "num_draft_tokens: expected `int` >= 0"),
         (VLLM, ["acceptance_histogram"], {"0": 8, "x": 1}, "acceptance_histogram: expected `int`, got `str`"),
         (SGLANG, ["spec_verify_ct"], 34, "the histogram has 33 steps, but 34 are reported"),
-        (SGLANG, ["spec_num_correct_drafts"], 0, "spec_accept_rate: 0.298701, but the counts give 0"),
         (LLAMACPP, ["draft_n_accepted"], 17, "17 tokens, but the output has 12"),
         (DUMP, ["n_accepted"], 1, "acc must be true only in the first n_accepted = 1"),
         (DUMP, ["n_draft"], 4, "pos: it must have n_draft = 4 entries"),
-        (DUMP, ["n_accepted"], 4, "pos: it must have n_draft = 3 entries"),
         (DUMP, ["pos", 1, "i"], 2, "i must count from 0"),
         (DUMP, ["pos", 1, "p"], 1.5, "pos[1].p: expected `float` <= 1.0"),
     ],
@@ -169,13 +163,11 @@ def test_import_log_refuses_inconsistent_figures(tmp_path, record, path, value, 
         (b'{"a": 1}', "line 1: unknown log format (fields: a)"),
         (b'{"metrics": null}', "it is missing; start the server with --per-request-spec-decode-metrics detailed"),
         (b'{"metrics": ', "not valid JSON, and no figures of speculative decoding"),
-        (b"vllm:spec_decode_num_drafts e\n", "no figures of speculative decoding"),
         (b'{"error": {"message": "no"}}', "the server answered with an error; --skip-bad skips"),
         (b"data: {\n", "line 1: not JSON"),
         (b'{"timings": {"predicted_n": 1, "predicted_ms": 1}}', "nothing was drafted"),
         (b'{"timings": {}, "parts": 5}', "line 1: parts: expected array, got int"),
         (b'{"sglext": {}}', 'send "return_spec_tokens_details": true'),
-        (b'{"sglext": {"spec_tokens_details": 1}}', "expected object, got int"),
         (b'{"event": "Header"}', "this is a line of a trace"),
     ],
 )
@@ -206,14 +198,6 @@ def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     assert "of 8 steps with a known outcome" in read_report(report)[0].text
 
 
-def test_logs_without_confidences_are_compared(tmp_path):
-    other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
-    a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
-    figures = compare(RunStatistics([a]).side(), RunStatistics([b]).side()).figures
-    (first,) = (d for d in figures if d.name == "first")
-    assert (first.a.value, first.b.value, first.count_b) == (18 / 8, 18 / 8, 8)
-
-
 def test_import_log_joins_captured_stream(tmp_path):
     parts = [
         {"id": "a", "choices": [{"index": 0, "text": "x", "token_ids": [7], "prompt_token_ids": [3, 4]}]},
@@ -232,18 +216,12 @@ def test_import_log_joins_captured_stream(tmp_path):
 
 
 def test_trace_import_skips_bad_records_and_reads_domain(tmp_path, capsys):
-    lines = ["not JSON", json.dumps({"error": "busy"}), json.dumps({"response": VLLM, "prompt": "Hi", "domain": "sums"}),
+    lines = [json.dumps({"error": "busy"}), json.dumps({"response": VLLM, "prompt": "Hi", "domain": "sums"}),
              json.dumps({"metrics": None}), "[1]", json.dumps(VLLM)]  # fmt: skip
-    (tmp_path / "log.jsonl").write_text("\n".join(lines[1:]), encoding="utf-8")
+    (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
     out = tmp_path / "o.jsonl"
     assert main(["trace", "import", str(tmp_path / "log.jsonl"), "-o", str(out)]) == 2
     assert "--skip-bad skips such records" in capsys.readouterr().err
     assert main(["trace", "import", str(tmp_path / "log.jsonl"), "--skip-bad", "-o", str(out)]) == 0
     assert "3 records skipped; the first: line 1: the server answered with an error" in capsys.readouterr().err
     assert [t.header.get("domain") for t in read_traces(out)] == ["sums", None]
-    capsys.readouterr()
-    assert main(["calibrate", "--traces", str(out), "--json"]) == 0
-    assert {name: figures["runs"] for name, figures in json.loads(capsys.readouterr().out).items()} == {
-        "all": 2,
-        "sums": 1,
-    }

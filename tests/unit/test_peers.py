@@ -10,7 +10,6 @@ import pytest
 
 from d2sd.errors import InputError
 from d2sd.folders.store import REMOTE, place
-from tools import peers
 from tools.peers import PEER, Decoded, alternate, gguf_file, table
 
 REMOTE_FILE = next(file for file in REMOTE["smollm2"].files if file.name == "model.safetensors")
@@ -20,10 +19,6 @@ def installed(monkeypatch, name, origin=None):
     module = ModuleType(name)
     module.__spec__ = ModuleSpec(name, None, origin=origin)
     monkeypatch.setitem(sys.modules, name, module)
-
-
-def test_speed_leaves_out_the_first_token():
-    assert Decoded("", 11, 2.0).speed == 5
 
 
 def test_ratios_are_of_the_same_prompt():
@@ -37,11 +32,6 @@ def test_ratios_are_of_the_same_prompt():
         ["here", "80.0", "10.0–150.0", "1.50"],
     ]
     assert lines[4].startswith("3 of 3 texts")
-
-
-def test_table_counts_texts_that_begin_alike():
-    texts = {PEER: Decoded("A dog", 9, 1.0), "plain": Decoded("A cat", 9, 1.0)}
-    assert "0 of 1 texts" in table([texts])
 
 
 def test_sides_take_turns_and_one_token_has_no_speed():
@@ -80,7 +70,3 @@ def test_gguf_file_errors_name_missing_parts(monkeypatch, tmp_path):
         file.truncate(REMOTE_FILE.size)
     with pytest.raises(InputError, match="is from the hub"):
         gguf_file("smollm2")
-
-
-def test_the_tool_names_the_package_of_its_file():
-    assert REMOTE["smollm2"].package in (peers.__doc__ or "")

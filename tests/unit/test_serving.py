@@ -98,33 +98,35 @@ def test_trace_record_sglang_gives_totals(tmp_path, server, capsys):
     assert "69 of 231 drafted tokens accepted" in said
 
 
-@pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:80", "http://user:secret@127.0.0.1", "http://"])
-def test_server_refuses_invalid_address(address):
-    with pytest.raises(InputError, match="is not the address of a server"):
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("ftp://127.0.0.1", "is not the address of a server"),
+        ("127.0.0.1:80", "is not the address of a server"),
+        ("http://user:secret@127.0.0.1", "is not the address of a server"),
+        ("http://", "is not the address of a server"),
+        ("http://192.168.0.2:80", "--allow-remote"),
+        ("http://localhost.example.org", "--allow-remote"),
+    ],
+)
+def test_server_refuses_invalid_and_remote_addresses(address, sentence):
+    with pytest.raises(InputError, match=sentence):
         Server(address)
 
 
-@pytest.mark.parametrize("address", ["http://example.org", "http://192.168.0.2:80", "http://localhost.example.org"])
-def test_server_refuses_remote_host_unless_allowed(address):
-    with pytest.raises(InputError, match="--allow-remote"):
-        Server(address)
-    assert Server(address, allow_remote=True).address == address
+def test_server_allows_remote_host_if_asked():
+    assert Server("http://example.org", allow_remote=True).address == "http://example.org"
 
 
-def test_served_model_refuses_empty_list(server, monkeypatch):
-    monkeypatch.setitem(REPLIES, "/v1/models", {"data": []})
-    with pytest.raises(InputError, match="/v1/models: no model is listed"):
-        served_model(Server(server[0]))
-
-
-def test_server_refuses_reply_above_limit(server, monkeypatch):
-    monkeypatch.setattr(serving, "MAX_REPLY", 8)
-    with pytest.raises(InputError, match="/v1/models: the reply is larger than"):
-        Server(server[0]).request("/v1/models")
-
-
-def test_server_reports_redirect_and_missing_answer(server):
+def test_server_refuses_unusable_replies(server, monkeypatch):
+    asked = Server(server[0])
     with pytest.raises(InputError, match="answered 302"):
-        Server(server[0]).request("/moved")
+        asked.request("/moved")
     with pytest.raises(InputError, match="does not answer"):
         Server("http://127.0.0.1:9").request("/")
+    monkeypatch.setitem(REPLIES, "/v1/models", {"data": []})
+    with pytest.raises(InputError, match="/v1/models: no model is listed"):
+        served_model(asked)
+    monkeypatch.setattr(serving, "MAX_REPLY", 8)
+    with pytest.raises(InputError, match="/v1/models: the reply is larger than"):
+        asked.request("/v1/models")
