@@ -36,9 +36,9 @@ class KeyValueCache:
         self._at: dict[int, tuple[int, int]] = {}
         alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
         for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
-            own = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
-            self._at |= {layer: (number, index) for index, layer in enumerate(own)}
-            self._whole.append(torch.zeros(len(own), 2, batch, heads, capacity, size, dtype=dtype, device=home))
+            layers = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
+            self._at |= {layer: (number, index) for index, layer in enumerate(layers)}
+            self._whole.append(torch.zeros(len(layers), 2, batch, heads, capacity, size, dtype=dtype, device=home))
 
     @classmethod
     def uniform(

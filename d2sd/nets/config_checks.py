@@ -82,8 +82,8 @@ def check_config(config: Raw, supported: Sequence[str]) -> None:
         check_token_ids(config.get("eos_token_id"), vocabulary, "eos_token_id")
     if (method := config.get("quantization_config")) is not None:
         method = method.get("quant_method") if isinstance(method, Mapping) else method
-        known = method in list(AUTO_QUANTIZER_MAPPING)
-        require(known, f"its quantization_config names the unknown method {short(method)}")
+        known_method = method in list(AUTO_QUANTIZER_MAPPING)
+        require(known_method, f"its quantization_config names the unknown method {short(method)}")
 
 
 def check_values(part: Raw, where: str = "") -> None:
@@ -129,9 +129,9 @@ def is_whole(value: Any) -> bool:
 
 def object_at(config: Raw, path: str) -> Raw:
     """Returns the JSON object with this name; the config itself for "", and an empty object if it is missing or null."""
-    found = config.get(path) if path else config
-    require(found is None or isinstance(found, Mapping), f"its {path} is not a JSON object")
-    return found or {}
+    part = config.get(path) if path else config
+    require(part is None or isinstance(part, Mapping), f"its {path} is not a JSON object")
+    return part or {}
 
 
 def require(ok: bool, sentence: str) -> None:
@@ -159,8 +159,8 @@ def refuse_others(raw: Raw) -> None:
         if one
     ]
     for pattern, (what, engine) in UNSUPPORTED.items():
-        found = any(re.fullmatch(pattern, line, re.DOTALL) for line in lines)
-        require(not found, f"it is {what}, which is not supported here; run it with {engine}")
+        matches = any(re.fullmatch(pattern, line, re.DOTALL) for line in lines)
+        require(not matches, f"it is {what}, which is not supported here; run it with {engine}")
 
 
 def refuse_options(*parts: Raw, neutral: Raw) -> None:
@@ -171,8 +171,8 @@ def refuse_options(*parts: Raw, neutral: Raw) -> None:
     """
     for key, value in chain.from_iterable(part.items() for part in parts):
         if key in neutral or "attention_sink" in key:
-            known = value in (None, neutral.get(key, False))
-            require(known, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
+            is_neutral = value in (None, neutral.get(key, False))
+            require(is_neutral, f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run this drafter")  # fmt: skip
         elif value is True:
             require(key in (*BOOLEANS, *HARMLESS), f"its config sets {key}, which this version does not know and which may change the drafter's output")  # fmt: skip
 

@@ -54,10 +54,10 @@ def taken_here() -> str:
 def can_mix() -> bool:
     """Returns whether torch can multiply float32 by float16 weights on this machine's CPU (with FBGEMM)."""
     try:
-        found = half_product(torch.ones(8, 8, dtype=torch.float32))(torch.ones(1, 8, dtype=torch.float32))
+        sums = half_product(torch.ones(8, 8, dtype=torch.float32))(torch.ones(1, 8, dtype=torch.float32))
     except (AttributeError, RuntimeError):
         return False
-    return bool((found == 8).all())
+    return bool((sums == 8).all())
 
 
 @cache

@@ -270,9 +270,9 @@ def _value(raw: Raw, path: str) -> Any:
     return object_at(raw, outer).get(key)
 
 
-def _agreed(found: Mapping[str, Any], verb: str = "is") -> Any:
+def _agreed(values: Mapping[str, Any], verb: str = "is") -> Any:
     """Returns the value that several keys have, by path; None if no key has one. Raises ``InputError`` if two values differ."""
-    held = [(path, value) for path, value in found.items() if value is not None]
+    held = [(path, value) for path, value in values.items() if value is not None]
     for path, value in held:
         one, first = held[0]
         require(
@@ -283,15 +283,15 @@ def _agreed(found: Mapping[str, Any], verb: str = "is") -> Any:
 
 def _taps(raw: Raw) -> tuple[int, ...]:
     """Returns the tapped layers, by their outputs, from the keys that name them, which must agree; empty if there is none."""
-    found: dict[str, tuple[int, ...]] = {}
+    by_path: dict[str, tuple[int, ...]] = {}
     for path, first in TAPS.items():
         if (numbers := _value(raw, path)) in (None, []):
             continue
         few = isinstance(numbers, list) and len(numbers) <= MAX_TAPS
         good = few and all(is_whole(number) and number >= first for number in numbers)
         require(good, f"its {path} must be a list of 1 to {MAX_TAPS} layer numbers, counted from {first}; reading the embeddings ({first - 1}) is not supported")  # fmt: skip
-        found[path] = tuple(number - first for number in numbers)
-    taps, layers = _agreed(found, "means the layers") or (), raw.get("num_target_layers")
+        by_path[path] = tuple(number - first for number in numbers)
+    taps, layers = _agreed(by_path, "means the layers") or (), raw.get("num_target_layers")
     if taps and layers is not None:
         require(max(taps) < layers, f"it reads target layer {max(taps)}, but its num_target_layers is {layers}")
     return taps
