@@ -55,9 +55,7 @@ def attend_dense(
         above = torch.ones(context, dtype=torch.bool, device=device) if seen is None else seen
         own = torch.ones(rows, rows, dtype=torch.bool, device=device) if block_mask is None else block_mask
         mask = torch.cat([above.expand(rows, -1), own], dim=1)
-    if sinks is not None:
-        return attend_with_sinks(query, key, value, mask, scale, sinks)
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
+    return attend_masked(query, key, value, mask, scale, sinks)
 
 
 def attend_cascade(
@@ -121,15 +119,17 @@ def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tenso
     return weight * a + (1 - weight) * b
 
 
-def attend_with_sinks(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
+def attend_masked(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor | None
 ) -> Tensor:
-    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D). torch's own function has no sinks.
+    """Returns scaled dot-product attention, (B, H, R, D). torch's own function is used if there are no sinks.
 
     key, value: (B, KV heads, S, D).
     mask: (R, S) or (B, 1, 1, S) bool, True = visible; None if all keys are visible.
-    sinks: (H,).
+    sinks: (H,); None without sinks.
     """
+    if sinks is None:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
     batch, heads, rows, dim = query.shape
     kv_heads = key.shape[1]
     grouped = (query * scale).reshape(batch, kv_heads, -1, dim)

@@ -80,7 +80,7 @@ def _forward(
         refuse_unknown("linear layers", {"attention_mask": attention_mask})
     state = cache.states[net.layer_idx]
     rows = rows or PassRows.chain(hidden_states.shape[1], hidden_states.device)
-    ancestors = rows.ancestors(hidden_states.device)
+    ancestors = rows.mask.to(hidden_states.device)
     places = rows.convolved(net.conv_kernel_size, hidden_states.device)
     mixed, gate, b, a = _projected(net, hidden_states)
     inputs = torch.cat([state.inputs, mixed.transpose(1, 2)], -1)

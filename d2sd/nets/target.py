@@ -25,7 +25,7 @@ from d2sd.nets.lean import Attend, Kernels, MergedLayers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
-from d2sd.nets.tree_attention import ATTENTION, PassAttention, PassRows, pass_attention
+from d2sd.nets.tree_attention import ATTENTION, LayerOptions, PassAttention, PassRows, TreeAttention, attend_chain
 from d2sd.nets.types import (
     check_supported,
     eager_reason,
@@ -261,7 +261,7 @@ class Target:
         """Returns the hidden states of the rows after the final norm, (R, hidden). Writes the rows' keys and values to the cache.
 
         ids, positions: (R,) int64.
-        tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A ``CacheWindow`` needs a mask and a backend.
+        tree_mask: (R, R) bool; None for a prompt on an empty cache, or for one row. A ``CacheWindow`` needs a mask and a backend.
         merged: the layers that the method ``merged`` returned; only with a ``CacheWindow``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
@@ -272,8 +272,8 @@ class Target:
             hidden, outputs = packed.run(self._embed(ids), positions, cache.capacity, views, mask, self.taps.layers)
             self.taps.restore(outputs)
             return hidden
-        rows = PassRows(positions, tree_mask) if self.rows_differ else None
-        attend = pass_attention(len(ids), backend, tree_mask, rows, shown)
+        rows = None if tree_mask is None else PassRows(positions, tree_mask)
+        attend = attend_chain if rows is None or backend is None else TreeAttention(backend, rows, shown)
         if merged is not None and shown is not None:
             in_window = self._in_window(merged, shown, attend)
 
@@ -307,7 +307,7 @@ class Target:
 
         def in_layer(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             size = self._window if self.kinds[layer] == "sliding" else None
-            return attend(query, *window.update(key, value, layer), merged.scale, size, None)
+            return attend(query, *window.update(key, value, layer), LayerOptions(merged.scale, size))
 
         return in_layer
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd.nets import tree_attention as windowed
+from d2sd.nets import tree_attention
 from d2sd.nets.attention import BACKENDS
-from d2sd.nets.tree_attention import attend_windowed
+from d2sd.nets.tree_attention import LayerOptions, attend_chain
 from tests.unit.drafts import merge_candidates
 
 SINKS = [None, torch.tensor([0.5, -1.0, 3.0, 0.0])]
@@ -91,13 +91,13 @@ def test_attention_backend_ignores_masked_prefix_slots(backend, context, sinks):
 @pytest.mark.parametrize("sinks", SINKS)
 @pytest.mark.parametrize("window", [None, 1, 4, 50])
 @pytest.mark.parametrize("rows", [1, 11])
-def test_attend_windowed_in_chunks_matches_definition(monkeypatch, window, sinks, rows):
-    monkeypatch.setattr(windowed, "ROWS", 4)
+def test_attend_chain_in_chunks_matches_definition(monkeypatch, window, sinks, rows):
+    monkeypatch.setattr(tree_attention, "CHUNK", 4)
     query, _, (key, value) = inputs(2, 4, 2, 11, 0, 16)
     query = query[:, :, -rows:]
     distance = torch.arange(11)[-rows:, None] - torch.arange(11)
     mask = (distance >= 0) & (distance < (window or 11))
     wanted = naive(query, (key[:1, :, :0], value[:1, :, :0]), (key, value), mask, 0.25, sinks=sinks)
     torch.testing.assert_close(
-        attend_windowed(query, key, value, 0.25, window, sinks).double(), wanted, atol=1e-5, rtol=1e-5
+        attend_chain(query, key, value, LayerOptions(0.25, window, sinks)).double(), wanted, atol=1e-5, rtol=1e-5
     )

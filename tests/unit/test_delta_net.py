@@ -37,7 +37,7 @@ def test_tree_delta_and_commit_match_recurrence(parents, seed):
     value, first = torch.randn(2, 3, count, 5, generator=generator), torch.randn(2, 3, 4, 5, generator=generator)
     g, beta = -torch.rand(2, 3, count, generator=generator) * 3, torch.rand(2, 3, count, generator=generator)
     rows = tree_rows(parents)
-    out, update, total = tree_delta(query, key, value, g, beta, first, rows.ancestors(CPU))
+    out, update, total = tree_delta(query, key, value, g, beta, first, rows.mask)
     states = []
     for row, parent in enumerate(parents):
         before = states[parent] if row else first
@@ -47,7 +47,7 @@ def test_tree_delta_and_commit_match_recurrence(parents, seed):
     for row, wanted in enumerate(states):
         state = LinearState(torch.zeros(2, 1, 3), first)
         inputs, places = torch.arange(3.0 + count).expand(2, 1, -1), rows.convolved(4, CPU)
-        state.rows = DeltaRows(inputs, places, key, update, total, rows.ancestors(CPU))
+        state.rows = DeltaRows(inputs, places, key, update, total, rows.mask)
         state.commit(row)
         assert torch.allclose(state.matrix, wanted, atol=1e-4, rtol=1e-4)
         path = [row]
@@ -60,5 +60,5 @@ def test_tree_delta_stable_under_strong_decay():
     rows = PassRows.chain(40, CPU)
     key = torch.nn.functional.normalize(torch.randn(1, 1, 40, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
     g, beta, value = torch.full((1, 1, 40), -60.0), torch.ones(1, 1, 40), torch.ones(1, 1, 40, 5)
-    out, _, _ = tree_delta(key, key, value, g, beta, torch.ones(1, 1, 4, 5), rows.ancestors(CPU))
+    out, _, _ = tree_delta(key, key, value, g, beta, torch.ones(1, 1, 4, 5), rows.mask)
     torch.testing.assert_close(out, torch.ones(1, 1, 40, 5))  # with unit keys, each row reads its own value back
