@@ -127,8 +127,10 @@ class _Chains:
         whole = np.minimum(table.matched + table.boundary_known, table.committed)
         # a sequential drafter also drafts the token whose confidence is too low; a block drafter always drafts the whole block
         rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
-        works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
-        times = np.array([self.costs.seconds(*w) if self.costs else np.nan for w in works.T.tolist()])[which.ravel()]
+        width = table.confidence.shape[1] + 2  # one integer for each pair of rows and nodes, since sorting pairs is slow
+        works, which = np.unique(rows * width + 1 + kept, return_inverse=True)
+        costs = self.costs
+        times = np.array([costs.seconds(*divmod(w, width)) if costs else np.nan for w in works.tolist()])[which.ravel()]
         values = np.stack([np.ones(len(kept)), np.minimum(whole, 1 + kept), 1 + kept, times], axis=1)
         return np.concatenate([values.sum(0)[None], self.resampler.sums(values, self.unit)]).T
 
