@@ -45,7 +45,7 @@ def inside(block: Any) -> Iterator[None]:
 
 
 def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
-    """Exclude functions, by their keys in ``page.fns``, from the published API."""
+    """Exclude functions from the published API. hidden: their keys in ``page.fns``."""
     for key in hidden:
         page.fns[key].api_visibility = "private"
 
@@ -56,7 +56,7 @@ def set_poll_interval(page: gr.Blocks) -> None:
 
 
 def waiting(concurrency_id: str) -> list[str]:
-    """Returns the windows with queued calls of a concurrency id, in queue order. Outside a call, the list is empty."""
+    """Returns the windows that wait for a call with this concurrency id, in queue order. Outside a call, the list is empty."""
     page = LocalContext.blocks.get()
     line = page._queue.event_queue_per_concurrency_id.get(concurrency_id) if page else None
     return [event.session_hash for event in line.queue] if line else []
@@ -86,10 +86,11 @@ class View(gr.HTML):
         return "html"
 
     def __getattr__(self, name: str) -> Any:
-        """Returns the listener of an event, if the event's name occurs in quotes in the script.
+        """Returns the listener of an event. The event's name must occur in quotes in the script.
 
-        When Gradio describes a component, it looks up many missing attributes and searches the whole script for each of them.
-        That takes up to 10 ms per window and per update of a property.
+        Gradio would search the whole script for each of the many attributes that it looks up when it describes a component. That
+        takes up to
+        10 ms per window and per update of a property.
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)

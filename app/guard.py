@@ -45,7 +45,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware around Gradio's app.
+    """ASGI middleware around Gradio's app: refuses large and invalid requests, and drops the data of closed windows.
 
     later: schedules a call, given seconds, function and arguments; by default, the event loop's ``call_later``.
     """

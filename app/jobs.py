@@ -47,11 +47,11 @@ TURNS_COUNTED = 9  # number of latest requests of each kind from which waiting t
 
 @dataclass(frozen=True, slots=True)
 class Update(Generic[T]):
-    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` has text.
+    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` is not empty.
 
-    value: new content of the view; None leaves it unchanged.
+    value: new content of the view; None leaves the view unchanged.
     problem: an error message.
-    news: the current activity.
+    news: what the job is doing now.
     note: a remark about the content.
     """
 
@@ -68,13 +68,14 @@ class Update(Generic[T]):
 class Job:
     """One request for work.
 
-    work: the generator function of the job. It distinguishes jobs of views that share a ticket.
+    work: the generator function that does the work. If several events share a ticket, it tells which of them requested the job.
     data: data of the event that requested the job; empty unless a custom component sent the event.
     reports_end: whether the notice shows the job's updates even after the job was cancelled.
     quiet: whether the notice stays unchanged until the job has news.
-    place: last reported number of requests ahead of the job in the queue; None if not reported yet.
+    place: number of requests ahead of the job in the queue, as last shown; None if it was not shown yet.
     said: problem, news and note that the notice shows; None before the first update.
-    call: number of the page's latest call when ``said`` was shown.
+    call: number of the page's latest call at the time when ``said`` was shown. A higher number means that another call may have
+        changed the notice since.
     """
 
     work: object = None
@@ -114,7 +115,7 @@ class Job:
 
 @dataclass(slots=True)
 class Ticket:
-    """The newest job of a view, and the number of the page's latest call about the view."""
+    """The newest job of a view, and the number of the latest call that the page made about the view."""
 
     job: Job | None = None
     call: int = 0
@@ -157,7 +158,7 @@ class Ticket:
 
 
 class ModelTurns:
-    """The turns of requests that run the models, one request at a time.
+    """Records who runs the models, one request at a time, and estimates waiting times from the durations of the latest requests.
 
     clock: returns the time in seconds.
     """
@@ -171,9 +172,9 @@ class ModelTurns:
 
     @contextmanager
     def turn(self, by: object, kind: object = None) -> Iterator[None]:
-        """Context of one request, whose duration is recorded.
+        """Context in which a request runs the models. Its duration is recorded.
 
-        by: identifies the requester, for ``news``.
+        by: the requester.
         kind: kind of work. Requests of one kind take a similar time.
         """
         self._whose, self._kind, self._began = by, kind, self._clock()
@@ -189,7 +190,8 @@ class ModelTurns:
         return self._whose is not None
 
     def news(self, asking: object, waiting: int = 0) -> str:
-        """Returns a sentence for a request that has to wait; empty if no request runs, or if ``asking`` made the running request.
+        """Returns a sentence for a request that has to wait; empty if no request is running, or if the running one was made by
+        ``asking``.
 
         waiting: number of requests in the queue ahead of this one.
         """
@@ -225,7 +227,7 @@ TURNS = ModelTurns()
 
 
 def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
-    """Returns a sentence about failed work. The sentence begins with ``what``. Unexpected errors are also logged."""
+    """Returns a sentence that begins with ``what`` and says why work failed. Unexpected errors are also logged."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return f"{what}: there was not enough memory. Use fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):
@@ -234,7 +236,9 @@ def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
 
 
 def notice_box(elem_id: str) -> gr.Textbox:
-    """Returns the box that shows a ``sentence``, and adds a hidden live region, so that screen readers announce new sentences."""
+    """Returns the box for the texts of ``sentence``. Also adds a hidden live region, through which screen readers announce new
+    sentences.
+    """
     gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
     box = gr.Textbox(
         visible=False, interactive=False, elem_id=elem_id, elem_classes="notice", lines=2, max_lines=6, label="Notice"
@@ -245,7 +249,9 @@ def notice_box(elem_id: str) -> gr.Textbox:
 
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
-    """Returns the box with one of the three texts, hidden if all are empty. A note may have several lines."""
+    """Returns an update of the notice: it shows one of the three texts, and is hidden if all are empty. A note may have several
+    lines.
+    """
     return gr.Textbox(
         without_paths(problem) or news or note,
         max_lines=16,
@@ -266,8 +272,9 @@ def _counted(
 ) -> Any:
     """Wire an event so that the last argument of its function is the number of the call, from 1.
 
-    The browser numbers the calls of the page, since answers may arrive in a different order. ``trigger_mode`` makes Gradio send a
-    call while an earlier one is pending; by default, Gradio would ignore the newer call.
+    The browser numbers the calls, since their answers may arrive in a different order. ``trigger_mode`` makes Gradio send a call
+    even
+    while an earlier one is pending; by default, Gradio would ignore the newer call.
     """
     number = gr.Number(visible=False, precision=0)
     count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
@@ -275,11 +282,11 @@ def _counted(
 
 
 class Jobs:
-    """The jobs of one view. They share a ticket, so that a new job cancels the previous one. Subclasses are kinds of jobs.
+    """The jobs of one view. They share a ticket, so that a new job cancels the previous one. Each subclass is a kind of job.
 
     ticket: state that holds the view's ``Ticket``.
     notice: box for the sentences of the jobs, see ``notice_box``.
-    stop: button that cancels the newest job, visible while there is one.
+    stop: button that cancels the newest job. It is visible while there is one.
     """
 
     queue: ClassVar[dict[str, Any]] = BESIDE  # options of the queued call
@@ -366,8 +373,10 @@ class FileJobs(Jobs):
 
 
 class ModelJobs(Jobs):
-    """The jobs of one view that run the models, one job at a time on the whole server. The notice of a waiting window shows its place in
-    the queue."""
+    """The jobs of one view that run the models, one job at a time on the whole server. The notice of a waiting window shows its
+    place in
+    the queue.
+    """
 
     queue = IN_TURN
 
@@ -392,8 +401,11 @@ class ModelJobs(Jobs):
 
 
 class QuestionJobs(ModelJobs):
-    """Jobs that answer questions about the shown run. The view itself shows their state, so the notice only reports waiting and loading.
-    A question that was stopped while it waited is answered too. The visibility of ``stop`` does not change."""
+    """Jobs that answer questions about the shown run.
+
+    The view itself shows whether a question is being answered, so the notice only reports waiting and loading. A question that was
+    stopped while it waited gets an answer too. The visibility of ``stop`` does not change.
+    """
 
     in_view = True
 
@@ -413,8 +425,10 @@ def _hidden_at_rest(ticket: Ticket) -> Any:
 def _notice_of(update: Update[Any], job: Job, ticket: Ticket) -> Any:
     """Returns the change of the notice for an update of a job.
 
-    Each update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
-    After another call of the page, it is not repeated: that call may have shown a newer sentence. An empty update changes nothing.
+    Every update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
+    After
+    another call of the page, a sentence is no longer repeated: that call may have shown a newer one. An empty update changes
+        nothing.
     """
     now = update.problem, update.news, update.note
     job.quiet = job.quiet and not update.news

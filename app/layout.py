@@ -85,7 +85,9 @@ def theme() -> gr.themes.Base:
 
 
 def launch_options() -> dict[str, Any]:
-    """Returns the arguments of ``launch``. The run history is off: Gradio would write every update of a run to the browser's storage."""
+    """Returns the arguments of ``launch``. The run history is off: Gradio would write every update of a run to the browser's
+    storage.
+    """
     css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
     return {
         "theme": theme(),

@@ -30,10 +30,11 @@ class Link:
     """The content of a link.
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
-    selection: ``step``, counted from 0, and ``node``: the place to select; ``text``: a hash of the original run's text, which the
-        page compares with the text of the shown run. None if the link has no step.
+    selection: the place to select: ``step``, counted from 0, and ``node``. Its ``text`` is a hash of the original run's text,
+        which the page
+        compares with the text of the shown run. None if the link has no step.
     ignored: the invalid values, each with the reason.
-    of_run: whether the link has the settings of a run or race, so that settings it lacks were not set.
+    of_run: whether the link was made from a run or race. A setting that such a link lacks was not set.
     """
 
     values: dict[str, Any] = field(default_factory=dict)

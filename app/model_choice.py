@@ -45,10 +45,11 @@ def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) 
 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
-    """When the user selects other models, reset the block sizes to the default of the new drafters. Turn the chat template on
-    for chat models, and off for other offered models.
+    """When the user selects other models, reset the block sizes to the default of the new drafters, and set the chat template: on
+    for chat
+    models, off for other models of the list.
 
-    Nothing changes if a link or a shown run sets the models.
+    Nothing changes when a link or a shown run selects the models.
     """
 
     def follow(chosen: str | None) -> list[Any]:
@@ -59,7 +60,7 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
 
 
 def follow_block(inputs: Mapping[str, Any]) -> gr.Number:
-    """Change B with γ, as long as both are equal, when the user selects other models or another γ.
+    """When the user selects other models or another γ, change B to γ, as long as B was equal to γ before.
 
     Returns a hidden field with the current γ. Unlike a ``gr.State``, hidden fields stay in the browser.
     """
@@ -115,7 +116,9 @@ def build_models(model: gr.Dropdown) -> dict[str, gr.components.Component]:
 
 
 def download_label(remote: Remote) -> str:
-    """Returns the button's text with the sizes of both possible downloads: a wheel, and the hub's file, which is tried first."""
+    """Returns the text of the download button. It has the sizes of both possible downloads: the hub's file, which is tried first,
+    and a wheel.
+    """
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
 

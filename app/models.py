@@ -72,9 +72,9 @@ def _listed() -> dict[str, ModelSet]:
 
 @cache
 def read_list(source: str) -> list[ModelSet]:
-    """Returns the model sets of the owner's list. The ``obstacle`` of an invalid entry is its fault.
+    """Returns the model sets of the owner's list. An invalid entry becomes a set whose ``obstacle`` says what is wrong.
 
-    source: value of ``D2SD_MODELS``, a path or the list as JSON.
+    source: value of ``D2SD_MODELS``: a path, or the list as JSON.
     """
     source = source.strip()
     if not source:
@@ -113,7 +113,7 @@ def _read_entry(entry: Any, name: str) -> ModelSet:
 
 
 def _fault(entry: Mapping[str, Any], texts: Mapping[str, str]) -> str:
-    """Returns the fault of an entry; empty if it is valid. texts: the entry's strings."""
+    """Returns what is wrong with an entry; empty if nothing is. texts: the entry's strings, by field."""
     for field, value in entry.items():
         if field not in FIELDS:
             return f"unknown field {str(field)[:40]!r}; an entry has {', '.join(FIELDS)}"
@@ -138,7 +138,7 @@ def is_folder(source: str) -> bool:
 
 
 def offered() -> dict[str, ModelSet]:
-    """Returns the model sets of the page's list by name. ``obstacle`` of a set: why this machine cannot run it."""
+    """Returns the model sets of the page's list by name. A set that this machine cannot run has an ``obstacle``."""
     return {name: _with_obstacle(models) for name, models in _listed().items()}
 
 
@@ -165,7 +165,7 @@ def offered_remotes() -> list[Remote]:
 
 
 def to_get() -> Remote | None:
-    """Returns a target that is not downloaded yet, or None. A public page downloads nothing."""
+    """Returns a target that can be downloaded and is not yet; None without one, and on a public page, which downloads nothing."""
     return None if public() else next((r for r in offered_remotes() if downloaded(r.name) is None), None)
 
 
@@ -213,7 +213,7 @@ def _wholly_cached(source: str) -> bool:
 
 
 def from_form(model: str | None, folder: str | None, vp: str | None) -> ModelSet:
-    """Returns the model set that the form's values name. folder: used if ``model`` is ``FOLDER``."""
+    """Returns the model set that the form's values name. folder: the folder, if ``model`` is ``FOLDER``."""
     return model_set(((folder if model == FOLDER else model) or "").strip(), (vp or "").strip())
 
 
@@ -274,7 +274,7 @@ def loaded(models: ModelSet) -> bool:
 
 
 def loaded_for(header: Mapping[str, Any]) -> ModelSet | None:
-    """Returns the loaded models whose weights match the fingerprints in a run's header, or None."""
+    """Returns the loaded models, if their weights match the fingerprints in a run's header; otherwise None."""
     parts = ("target", "first_drafter", "second_drafter")
     wanted = {part: digest for part in parts if (digest := weights_of([header], part))}
     for models, engine in list(_engines.items()):

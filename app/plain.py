@@ -23,16 +23,18 @@ LEAST_PLAIN_STEPS = 4  # minimum number of steps, also for slow models
 
 
 class PlainStep:
-    """The step time of plain decoding, the baseline of a run.
+    """The step time of plain decoding, with which a run is compared.
 
-    Iterating over this object decodes and measures the time of a step; it yields None after each event of the run. If the time is
-    already stored, nothing is measured.
+    Iterating over this object decodes and measures the time of a step; it yields None after each event. If the time is stored
+    already,
+    nothing is measured.
 
     run: the run that is compared with plain decoding.
     stop: returns True to end the measurement before its next step.
     clock: returns the time in seconds.
 
-    Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether that time is reliable. Only reliable times are stored.
+    Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether that time is reliable. Only reliable times are
+        stored.
     """
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,7 +42,9 @@ class PlainStep:
         self.costs, self.clean = run.engine.plain(run.request.config.backend), True
 
     def __iter__(self) -> Iterator[None]:
-        """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` times are steady or time is up."""
+        """Decode after ``PLAIN_CONTEXT`` tokens of the repeated prompt, until the last ``PLAIN_STEPS`` times are steady or time is
+        up.
+        """
         ids, backend = self._run.request.ids, self._run.request.config.backend
         self.costs = self._run.engine.plain(backend)  # another run may have measured it in the meantime
         if self.costs is not None:
@@ -62,9 +66,9 @@ class PlainStep:
                     return
 
     def correct(self, times: Sequence[StageSeconds]) -> None:
-        """Replace the stored time by the time of a whole run of plain decoding, if the run has enough steps and steady times.
+        """Replace the stored time by the step time of a whole run of plain decoding, if the run has enough steps and steady times.
 
-        times: step times of the run, which must be undisturbed.
+        times: step times of the run. No other work may have disturbed them.
         """
         if len(times) >= PLAIN_STEPS:
             self._take(times, len(self._run.request.ids) + len(times), False)
@@ -80,8 +84,11 @@ class PlainStep:
             self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
-        """Returns the speeds of plain decoding and of the run. The run's time excludes periods in which other programs, such
-        as the browser, displaced the run's thread. An impossible stored time is deleted, unless the run was disturbed.
+        """Returns the speeds of plain decoding and of the run.
+
+        The run's time excludes periods in which other programs, such as the browser, displaced the run's thread. A stored time of
+        plain decoding
+        that the run proves impossible is deleted, unless the run was disturbed.
 
         tokens: number of tokens committed by the steps of the run.
         times: times of these steps.

@@ -68,7 +68,7 @@ def prompt_set(model: str) -> str:
 
 
 def opening() -> RecordedRun:
-    """Returns the recorded run that the page opens with, and its replays with other K and γ, if they are replays of this run."""
+    """Returns the recorded run that the page opens with. If there are replays of this run with other K and γ, they are included."""
     run = _recorded(OPENING_TRACE)
     if (replays := lesson()).get("run") == run.header.get("run"):
         run.append([replays])

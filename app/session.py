@@ -31,7 +31,7 @@ NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def _same_run(known: RecordedRun, run: RecordedRun) -> bool:
-    """Returns whether a run equals a known run. A cut-off run does not equal a known run with further lines."""
+    """Returns whether two runs are the same. If ``run`` was cut off, it must have as many lines as ``known``."""
     return known.holds(run) and (run.ended or run.lines() == known.lines())
 
 
@@ -43,7 +43,10 @@ def _free(title: str, others: list[RunSet]) -> str:
 
 @dataclass(slots=True)
 class History:
-    """Runs, newest first; the last race; and measured sets, newest first. ``most``: maximum number of runs."""
+    """The runs of a window, newest first; its last race; and its measured sets, newest first.
+
+    most: maximum number of runs.
+    """
 
     most: int = MAX_RUNS
     runs: list[Recording] = field(default_factory=list)
@@ -51,7 +54,9 @@ class History:
     sets: list[RunSet] = field(default_factory=list)
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
-        """Add a run unless it is already in the list, and return the run in the list. If a limit is exceeded, the oldest runs are dropped."""
+        """Add a run unless it is already in the list, and return the run in the list. If a limit is exceeded, the oldest runs are
+        dropped.
+        """
         kept = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if kept is not None:
             return kept
@@ -106,7 +111,7 @@ class Histories:
         return len(self._histories)
 
     def of(self, name: object, new: History) -> History:
-        """Returns the history of the window with this name. If there is none, returns ``new``, and stores it if the name is valid."""
+        """Returns the history of the window with this name. Without one, returns ``new``, and stores it if the name is valid."""
         if not isinstance(name, str) or not NAME.fullmatch(name):
             return new
         with self._lock:
@@ -128,13 +133,14 @@ class Session(Ticket):
 
     shown: the run shown in Explore.
     link: the parsed query string that the window was opened with.
-    fetched: fields of a link with ``?trace=URL``, such as the step to open. The browser fetches and uploads the trace.
+    fetched: step and node of a link with ``?trace=URL``, until the browser has fetched the trace and uploaded it.
     history: runs of the window.
-    own: the user's settings by control while the form shows the settings of a run; None if the form shows the user's settings.
-    beside: runs of the list that Race shows; None: it shows a race.
+    own: the user's settings by control, while the form shows the settings of a run; None if the form shows the user's settings.
+    beside: runs of the list that the Race tab shows instead of a race; None: it shows a race.
     followed: key of the run whose settings the form shows.
-    filled: settings of recent runs that were sent to the form, by control. Several runs are included, because the settings of
-        the latest may not have reached the page yet when the next run is chosen.
+    filled: settings of recent runs that were sent to the form, by control. There are several, because the settings of the latest
+        run
+        may not have reached the page yet when the user chooses the next run.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -147,10 +153,11 @@ class Session(Ticket):
     filled: list[dict[str, Any]] = field(default_factory=list)
 
     def put_aside(self, values: dict[str, Any]) -> None:
-        """Store the user's settings before the form follows a run.
+        """Store the user's settings before the form shows the settings of a run.
 
-        values: the form's current values by control. The first call stores all of them; later calls store only values that
-            differ from the settings of runs that were sent to the form.
+        values: the form's current values by control. The first call stores all of them. Later calls store only values that the
+            user has
+            changed since: those that differ from the settings of runs that were sent to the form.
         """
         if self.own is None:
             self.own, self.filled = dict(values), []

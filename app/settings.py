@@ -68,7 +68,7 @@ def readable(error: InputError) -> str:
 
 
 def used_by(method: str) -> frozenset[str]:
-    """Returns the names of the settings that affect this method: common settings, and the tree settings that it uses."""
+    """Returns the names of the settings that affect this method: the settings of all methods, and the tree settings that it uses."""
     return frozenset(s.name for s in SETTINGS) - TREE_SETTINGS | METHODS[method].settings
 
 

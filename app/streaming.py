@@ -36,7 +36,7 @@ _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A validated run. ``chosen``: the run's models, from which another process can load the engine."""
+    """A run that was validated and can start. ``chosen``: its models, from which another process can load the engine."""
 
     chosen: ModelSet
     engine: Engine
@@ -62,7 +62,9 @@ class Pacer:
         self._seconds, self._since = seconds, time.monotonic()
 
     def due(self) -> bool:
-        """Returns whether the work should yield now. The time starts again at the next call, after the work has yielded."""
+        """Returns whether the work should yield now. The next interval begins at the next call, when the work continues after its
+        yield.
+        """
         now = time.monotonic()
         self._since = self._since or now
         if now - self._since <= self._seconds:

@@ -94,7 +94,9 @@ def drawer_button() -> View:
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
-    """Returns style sheets by element id: the shared sheet, then these files of ``app``, whose rules override the shared rules."""
+    """Returns style sheets by element id: the sheet that all panels share, then the given files of ``app``, whose rules override
+    it.
+    """
     viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "parts.css")
     shared = viewer.replace(".explorer", ".panels") + read_source(STATIC / "shared" / "panels.css")
     return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read_source(APP / sheet) for sheet in sheets}}

@@ -40,7 +40,8 @@ def listen_options() -> dict[str, Any]:
 
 
 def public() -> bool:
-    """Returns whether people other than the owner of this machine may visit the page. Such visitors may not name folders or hub ids.
+    """Returns whether people other than the owner of this machine may visit the page. Such visitors may not name folders or hub
+    ids.
 
     True on a Hugging Face Space, with a share link of Gradio, and on any address except loopback. ``FOLDERS=allow`` makes it
     False. ``FOLDERS=refuse`` makes it True, for a page on the loopback address behind a proxy.

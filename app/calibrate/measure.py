@@ -53,8 +53,9 @@ def calibration_drawing(
     total: int | None = None,
     running: bool = False,
 ) -> str:
-    """Returns the value of the Calibrate view as JSON: sentences, figures, and for each step the marks that the step belongs to.
-    With these marks, the page can list the steps of a clicked mark without the server.
+    """Returns the value of the Calibrate view as JSON: sentences, figures, and the steps that each mark of a figure counts.
+
+    With these steps, the page lists the steps of a clicked mark without asking the server.
 
     measured, runs: the finished runs, as measurements and as recordings.
     total: number of planned runs; None: the number of ``runs``.
@@ -81,7 +82,7 @@ def measure_shown(recordings: Recordings, run: RecordedRun) -> str:
 
 
 def measure_recorded(recordings: Recordings) -> str | None:
-    """Use the bundled measurement, which the tab shows first. Returns the drawing; None if the file is missing."""
+    """Use the recording that comes with the page and is shown first. Returns the drawing; None if the file is missing."""
     if not RECORDED.exists():
         return None
     recordings.runs, drawn = _recorded()
@@ -142,7 +143,9 @@ def left_out(bad: Sequence[str], count: int) -> str:
 
 
 def by_paragraph(pasted: str) -> str:
-    """Returns pasted prompts for ``parse_prompts``. Prompts of several lines, separated by empty lines, become JSON lines."""
+    """Returns pasted prompts in the form that ``parse_prompts`` reads. Prompts of several lines, separated by empty lines, become
+    JSON lines.
+    """
     blocks = [block.strip() for block in re.split(r"\n[ \t\r]*\n", pasted.strip())]
     if len(blocks) < 2 or blocks[0].startswith("{"):
         return pasted
@@ -189,10 +192,11 @@ def measure_prompts(
     method: str,
     values: dict[str, Any],
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield drawings, at first after every prompt, then at growing intervals.
+    """Run a prompt set and yield drawings: after every prompt at first, later whenever the number of finished prompts has doubled.
 
-    If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more
-    drawings are yielded. Raises ``InputError`` before the first drawing if a value is invalid.
+    If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more drawings
+    are
+    yielded. Raises ``InputError`` before the first drawing if a value is invalid.
 
     values: settings by name.
     """
@@ -243,10 +247,11 @@ def measure_prompts(
 
 
 def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: ModelSet) -> Iterator[Update[str]]:
-    """Replay the measured runs with other choices of prefixes.
+    """Replay the measured runs, re-drafting from other prefixes than those that the confidence selected.
 
-    Yields progress sentences, then a report about the gain from perfect confidence as Markdown. If the job is cancelled, the
-    report covers the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
+    Yields progress sentences, then a report as Markdown: what perfect confidence would gain. If the job is cancelled, the report
+        covers
+    the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
     """
     if not runs:
         raise InputError("nothing is measured yet; press Measure first")

@@ -49,7 +49,7 @@ def runs_prompts(kind: str) -> bool:
 def figures_view() -> View:
     """Returns the view that draws ``measure.calibration_drawing``.
 
-    Event ``select``: opens ``step`` of ``run`` in Explore; ``loaded``: whether Explore shows this run already.
+    Its event ``select`` opens ``step`` of ``run`` in Explore. ``loaded`` tells whether Explore shows this run already.
     """
     sheets = ("calibrate/calibrate.css",)
     return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
@@ -164,7 +164,7 @@ def _measure(
 ) -> tuple[Any, Any, Any]:
     """Returns figures of the run in Explore or of trace files, and the findings of logs. Cancels a running measurement.
 
-    For sources of prompts, changes nothing: ``_measure_prompts`` runs them.
+    For sources whose prompts have to be run, nothing changes: ``_measure_prompts`` runs them.
     """
     measured, bad, said = Recordings(), "", ""
     if runs_prompts(kind):
@@ -238,7 +238,7 @@ def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Recorde
 
 @opens_run
 def _open_side(call: Call, session: Session, recordings: Recordings) -> tuple[RecordedRun, str, str]:
-    """Returns the run with this ``key``, of the measured set or of another set."""
+    """Returns the run whose key the call contains. It belongs to the measured set, or to a set with which it is compared."""
     runs = [*recordings.runs, *(kept for kept_set in session.history.sets for kept in kept_set.runs)]
     return _stored(next((kept for kept in runs if kept.run.key == call.data.get("key")), None))
 
@@ -255,7 +255,7 @@ ALONE = ("against …", "")
 
 
 def compare_sets(call: Call, session: Session, recordings: Recordings, against: str | None) -> tuple[Any, Any, Any]:
-    """Returns the sets that share a prompt with the measured one, and the comparison with the chosen set."""
+    """Returns the list of sets that share a prompt with the measured set, and the comparison with the chosen one of them."""
     if not recordings.runs:  # a measurement has begun
         return gr.skip(), "", gr.skip()
     runs = tuple(recordings.runs)
@@ -273,7 +273,9 @@ def compare_sets(call: Call, session: Session, recordings: Recordings, against: 
 
 
 def sets_drawing(a: RunSet, b: RunSet) -> str:
-    """Returns the comparison of two sets for the page: the finding, the rows that differ, and the prompts with the texts of both."""
+    """Returns the comparison of two sets as JSON: the finding, the figures that differ, and the common prompts with the texts of
+    both sets.
+    """
     names = side_names([a.statistics.headers, b.statistics.headers])
     doubt = "" if same_machine(a.statistics.headers, b.statistics.headers) else OTHER_MACHINE
     pair = pair_drawing(names, a.statistics, b.statistics, doubt)

@@ -47,10 +47,10 @@ class Controls:
     """Components of the form.
 
     inputs: the components with values for a run, by name.
-    bar, buttons: where other tabs add to the bar.
-    race, calibrate: columns of the drawer for their fields.
-    notice: of runs in Explore.
-    told: of the list of runs and the download, in every tab.
+    bar, buttons: column and row of the bar, to which other tabs add their own parts.
+    race, calibrate: columns of the drawer with the fields of these tabs.
+    notice: shows sentences about runs in Explore.
+    told: shows sentences about the list of runs and the download, in every tab.
     """
 
     inputs: dict[str, Any]
@@ -73,7 +73,9 @@ class Controls:
         return list(self.inputs.values())
 
     def restored(self, link: Link) -> list[Any]:
-        """Returns an update for each input: the link's value, if any. Settings that its method does not use are hidden in Explore."""
+        """Returns an update of each input: it gets the link's value, if the link has one. Settings that the link's method does not
+        use are hidden.
+        """
         values = filled_in(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
@@ -87,7 +89,10 @@ class Controls:
 
 
 def filled_in(link: Link) -> dict[str, Any]:
-    """Returns the values that a link gives to the form. The link of a run or race has no B if the run or race had none."""
+    """Returns the values that a link gives to the form.
+
+    A link of a run or race contains all settings that were set. If it has no B, the run or race had no limit on nodes.
+    """
     budget = None if link.of_run else default_budget()
     return {**dict.fromkeys(OPTIONAL), "node_budget": budget, **link.values}
 
@@ -235,7 +240,8 @@ def opens_run(find: Callable[..., tuple[RecordedRun, str, str] | None]) -> Calla
 
     The answer has updates of the view, the tabs and the notice. The tab stays the same if the data has a false ``open``.
 
-    find: called with the ``Call``, the ``Session`` and further values; returns the run with its source and its label, or None if the
+    find: called with the ``Call``, the ``Session`` and further values; returns the run with its source and its label, or None if
+        the
         view shows the run already.
     """
 
@@ -276,7 +282,10 @@ class ExploreTab:
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
-        """Returns updates. If another run is shown, they fill in its settings, and the user's settings are stored."""
+        """Returns updates of the form, the list of runs and the notice. If another run is shown than before, the form gets its
+        settings, and the
+        user's settings are stored.
+        """
         listed = runs_drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]

@@ -33,13 +33,14 @@ Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the G
 
 
 def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
-    """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
+    """Yield the answer for the page: the ``number`` of the question, and either a ``problem`` or the fields of the result.
 
-    Yields nothing if the job is cancelled while it computes the answer, for example by a newer question.
+    Yields nothing if the job is cancelled while the answer is computed, for example by a newer question.
 
     name: a key of ``QUESTIONS``.
-    job: its ``data`` comes from the page and is untrusted: ``key`` of the run, ``number`` and arguments of the question.
-    shown: the run on the page; the answer to a question about another run is a ``problem``.
+    job: its ``data`` comes from the page and is untrusted. It holds the ``key`` of a run, the ``number`` of the question and its
+        arguments.
+    shown: the run on the page. A question about another run is answered with a ``problem``.
     """
 
     def answered(**fields: Any) -> Update[Answer]:
@@ -144,7 +145,9 @@ QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
 
 
 def _models_of(header: dict[str, Any]) -> ModelSet:
-    """Returns the models of a run if they are loaded, or bundled and thus quick to load. Raises ``InputError`` otherwise."""
+    """Returns the models of a run, if they are loaded, or if they are bundled and thus quick to load. Otherwise raises
+    ``InputError``.
+    """
     if (found := models.loaded_for(header)) is not None:
         return found
     recorded = header.get("models")

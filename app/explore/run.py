@@ -182,7 +182,8 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 
 
 def get_ready_for(request: RunRequest) -> None:
-    """If the models of a run are not loaded, load them and do the run's one-time work, on another thread.
+    """Load the models of a run on another thread, and do the run's one-time work there. If the models are loaded already, do
+    nothing.
 
     Failures are only logged, since the run itself will report them.
 

@@ -67,7 +67,7 @@ def _wire_question(shown: ExploreTab, name: MessageKind, event: Any) -> None:
 
 
 def _wire_replays(shown: ExploreTab) -> None:
-    """Wire the request for replays of the shown run, and its Stop, which is also a button of the view."""
+    """Wire the request for replays of the shown run, and the view's own button that stops them."""
     jobs, view = QuestionJobs(gr.State(Ticket()), shown.controls.notice), shown.view
     jobs.on(view.replays, replay_settings, [shown.session], [view])
     view.halt(jobs.cancel, jobs.ticket, None, **AT_ONCE)
@@ -96,9 +96,11 @@ def _wire_download(shown: ExploreTab) -> None:
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show the first run of a trace file or log, with a note. For a log, the note has the findings about its drafter.
+    """Show the first run of a trace file or log, with a note. For a log, the note contains the findings about its drafter.
 
-    A log with only totals has no run to show. If another run was requested while the file was read, the trace is only listed.
+    A log that contains only totals has no run to show. If another run was requested while the file was read, the runs of the file
+    are
+    only added to the list.
     """
     selection, session.fetched = session.fetched, None
     if not path:

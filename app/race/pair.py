@@ -24,9 +24,9 @@ OTHER_MACHINE = "Their times are not compared, since they may be from different 
 
 
 def pair_drawing(names: Sequence[str], a: RunStatistics, b: RunStatistics, doubt: str = "") -> dict[str, Any]:
-    """Returns the finding about two sides and a row for each known figure, as JSON-ready data.
+    """Returns the finding about two sides, and a row for each figure that is known, as data for JSON.
 
-    doubt: why the times of the sides are not compared; empty if they are.
+    doubt: why the times of the sides are not compared; empty if they are compared.
     """
     compared = compare_sides(a, b, names, doubt)
     figures = {d.name: d for d in compared.comparison.figures}
@@ -36,7 +36,7 @@ def pair_drawing(names: Sequence[str], a: RunStatistics, b: RunStatistics, doubt
 
 
 def _row(d: Difference, doubt: str) -> dict[str, Any]:
-    """Returns a row for the page. ``drawn``: ends and value of the difference; empty without an interval."""
+    """Returns one row of the table for the page. ``drawn``: value and both ends of the difference; empty without an interval."""
     label, write, change, _ = COMPARED[d.name]
     doubted = bool(doubt) and d.name == "speed"
     return {
@@ -53,8 +53,10 @@ def _row(d: Difference, doubt: str) -> dict[str, Any]:
 
 
 def side_names(sides: Sequence[Sequence[Mapping[str, Any]]]) -> list[str]:
-    """Returns short names of sides, from the headers of their runs: the methods, if needed with a setting or model that differs, or
-    else with a number."""
+    """Returns short names of sides, from the headers of their runs.
+
+    A name is the method. If methods are equal, a setting or model that differs is added, or else a number.
+    """
     titles = [" or ".join(dict.fromkeys(map(run_title, side))) for side in sides]
     named = [titles]
     ignored = IGNORED.union(*(unused(str(header.get("method"))) for side in sides for header in side))
@@ -75,8 +77,12 @@ def same_machine(*sides: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def side_of(trace: Trace) -> dict[str, Any]:
-    """Returns a run for the page: the tokens of prefill, and for each step its end in seconds since the prompt was read (0: unknown), its tokens
-    with their proposers, its ``verdict``, and the accepted length of the first draft (−1: unknown)."""
+    """Returns a run for the page: the tokens of prefill, and a list for each step.
+
+    The list of a step contains its end in seconds after prefill (0: unknown), its tokens with their proposers, its ``verdict``,
+    and the
+    accepted length of the first draft (−1: unknown).
+    """
     textless, timed = bool(TEXTLESS.intersection(trace.missing)), "times" not in trace.missing
 
     def tokens(committed: Sequence[Any]) -> list[list[str]]:

@@ -37,9 +37,9 @@ RECORDED = ASSETS / "traces" / "race.json.gz"
 class Lane:
     """The run of one method.
 
-    problem: why the run failed; empty if it did not.
-    kept: the run in the list, if the lane shows one.
+    problem: why the run failed; empty if it did not fail.
     slowed: whether other programs took processor time from the run's thread (``d2sd.costs.runs.ThreadShare``).
+    kept: the run of the list that the lane shows; None in a race.
     """
 
     trace: Trace
@@ -75,14 +75,15 @@ class Race:
 
 @dataclass(frozen=True, slots=True)
 class LaneFigures:
-    """Figures of one lane. Texts are compared with the reference: plain decoding if complete, or else the first complete lane.
+    """Figures of one lane. Its text is compared with that of a reference lane: plain decoding if complete, else the first complete
+    lane.
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
-    place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
+    place: rank by time, 1 for the fastest. None if the lane is not complete, or if the times of any lane are disturbed.
     there: mean cost of a step with an 8B model on an H200, in plain decoding steps; None if unknown.
-    disturbed: whether other work disturbed the lane's times or the times of plain decoding (``d2sd.costs.runs``).
+    disturbed: whether other work disturbed the times of the lane or of plain decoding (``d2sd.costs.runs``).
     identical: whether the lane's text equals the reference's; None if one of the two lanes is not complete.
-    differs_at: if ``identical`` is False, number of tokens in the texts' common prefix; otherwise None.
+    differs_at: number of leading tokens that both texts share, if ``identical`` is False; otherwise None.
     """
 
     method: str
@@ -195,13 +196,16 @@ def baseline(figures: LaneFigures) -> Baseline | None:
 
 
 def recorded(lane: Lane, figures: LaneFigures) -> RecordedRun:
-    """Returns the run of a lane with the speeds that the race measured."""
+    """Returns the run of a lane, with the speeds of the lane and of plain decoding that the race measured."""
     speeds = baseline(figures)
     return RecordedRun.of([*lane.trace.records(), *([speeds] if speeds else [])])
 
 
 def rounded_apart(race: Race) -> bool:
-    """Returns whether texts differ at temperature 0 in a 16-bit dtype, where rounding decides near ties."""
+    """Returns whether rounding may explain different texts: some lanes differ at temperature 0, and the dtype has 16 bits, with
+    which rounding
+    decides near ties.
+    """
     dtype = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
     differs = any(lane.identical is False for lane in lane_figures(race))
     return race.config.temperature == 0 and dtype in SIXTEEN_BITS and differs
@@ -231,8 +235,11 @@ def one_machine(race: Race) -> bool:
 
 
 def default_pair(race: Race) -> tuple[int, int] | None:
-    """Returns the indices of the two lanes that are compared first, in order: DFlash and D²SD; else the two fastest that draft; else the
-    first two with steps. None if there are not two."""
+    """Returns the indices of the two lanes that are compared first, in order; None if fewer than two lanes have steps.
+
+    These are DFlash and D²SD if both have steps; otherwise the two fastest lanes that draft; otherwise the first two lanes with
+    steps.
+    """
     done = [at for at, lane in enumerate(race.lanes) if lane.trace.steps]
     drafted = [at for at in done if race.methods[at] != PLAIN]
     named = {race.methods[at]: at for at in done}

@@ -36,10 +36,11 @@ Pair = tuple[int, int]  # the lanes that are compared
 
 
 def race_drawing(race: Race, pair: Pair | None = None) -> str:
-    """Returns the view's value: every planned lane with its state, and the comparison of two lanes. Lanes that have run also have steps
-    and figures.
+    """Returns the view's value: every planned lane with its state, and the comparison of two lanes. Lanes that have run also have
+    steps and
+    figures.
 
-    pair: the two lanes; None for ``default_pair``.
+    pair: indices of the two lanes; None: ``default_pair``.
     """
     base = reference(race)
     names = race.names or tuple(map(lane_title, race.methods))
@@ -118,7 +119,11 @@ def _lane(lane: Lane) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class RaceTab:
-    """The components that are restored when the page is loaded. form: the fields of the form, by name. methods: the ticked lanes."""
+    """The components of the tab that are restored when the page is loaded.
+
+    form: the fields of the form, by name.
+    methods: the ticked lanes.
+    """
 
     form: dict[str, Any]
     methods: gr.CheckboxGroup
@@ -195,7 +200,7 @@ def _linked(query: Mapping[str, str]) -> list[str]:
 
 
 def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bool:
-    """Returns whether a race has these values and methods. It may lack methods that have no drafter in its models."""
+    """Returns whether a race had these values and methods. Methods without a drafter in its models may be missing from the race."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     of_race = links.read_link(dict(parse_qsl(race_query(race)))).values

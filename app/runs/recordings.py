@@ -96,7 +96,7 @@ class RunSet:
 
     @property
     def prompts(self) -> tuple[str, ...]:
-        """The prompt of each run: its text, or else its tokens; empty if unknown."""
+        """The prompt of each run: its text, or its tokens if the text is unknown; empty if both are unknown."""
         return self.statistics.counted().prompts
 
     @property

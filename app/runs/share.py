@@ -112,9 +112,9 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
 
 
 def file_name(header: Mapping[str, Any]) -> str:
-    """Returns a file name without suffix: method, model and the first words of the prompt, in lower-case letters and digits.
+    """Returns a file name without suffix, in lower-case letters and digits: method, model and the first words of the prompt.
 
-    header: header of the run, untrusted.
+    header: header of the run; it may be hostile.
     """
     named = header.get("models")
     model = named.get("preset") or named.get("target") if isinstance(named, Mapping) else None

@@ -106,12 +106,12 @@ def tab_of(query: Mapping[str, str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The effect of a link on Explore. By default, a link changes nothing.
+    """What opening a link changes on the page. By default, nothing changes.
 
-    segment: update of the view.
+    segment: update of the view in Explore.
     notice: update of the notice box.
-    stored: whether the link's run was in the list; the form then keeps the window's values.
-    starts: whether the link's run starts immediately.
+    stored: whether the link's run was in the list of runs. The form then keeps the values that it had in this window.
+    starts: whether the run that the link asks for starts immediately.
     """
 
     segment: Any = field(default_factory=gr.skip)
@@ -121,9 +121,9 @@ class Opened:
 
 
 def open_link(session: Session, link: Link, query: Mapping[str, str], model: str) -> Opened:
-    """Show the run of a link, or clear the view if it has to be run again.
+    """Show the run that a link names. If it has to be run again, clear the view.
 
-    model: model of the form, for a link that names no model.
+    model: model in the form, for a link that names no model.
     """
     problem = sentence(problem=link.sentence) if link.sentence else gr.skip()
     run = query.get("run", "")
