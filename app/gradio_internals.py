@@ -89,8 +89,7 @@ class View(gr.HTML):
         """Returns the listener of an event. The event's name must occur in quotes in the script.
 
         Gradio would search the whole script for each of the many attributes that it looks up when it describes a component. That
-        takes up to
-        10 ms per window and per update of a property.
+        takes up to 10 ms per window and per update of a property.
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)

@@ -273,8 +273,7 @@ def _counted(
     """Wire an event so that the last argument of its function is the number of the call, from 1.
 
     The browser numbers the calls, since their answers may arrive in a different order. ``trigger_mode`` makes Gradio send a call
-    even
-    while an earlier one is pending; by default, Gradio would ignore the newer call.
+    even while an earlier one is pending; by default, Gradio would ignore the newer call.
     """
     number = gr.Number(visible=False, precision=0)
     count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
@@ -374,8 +373,7 @@ class FileJobs(Jobs):
 
 class ModelJobs(Jobs):
     """The jobs of one view that run the models, one job at a time on the whole server. The notice of a waiting window shows its
-    place in
-    the queue.
+    place in the queue.
     """
 
     queue = IN_TURN

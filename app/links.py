@@ -31,8 +31,7 @@ class Link:
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
     selection: the place to select: ``step``, counted from 0, and ``node``. Its ``text`` is a hash of the original run's text,
-        which the page
-        compares with the text of the shown run. None if the link has no step.
+        which the page compares with the text of the shown run. None if the link has no step.
     ignored: the invalid values, each with the reason.
     of_run: whether the link was made from a run or race. A setting that such a link lacks was not set.
     """

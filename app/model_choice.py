@@ -46,8 +46,7 @@ def method_picker(methods: Collection[str], value: str, elem_id: str, tab: str) 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
     """When the user selects other models, reset the block sizes to the default of the new drafters, and set the chat template: on
-    for chat
-    models, off for other models of the list.
+    for chat models, off for other models of the list.
 
     Nothing changes when a link or a shown run selects the models.
     """

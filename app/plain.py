@@ -26,15 +26,14 @@ class PlainStep:
     """The step time of plain decoding, with which a run is compared.
 
     Iterating over this object decodes and measures the time of a step; it yields None after each event. If the time is stored
-    already,
-    nothing is measured.
+    already, nothing is measured.
 
     run: the run that is compared with plain decoding.
     stop: returns True to end the measurement before its next step.
     clock: returns the time in seconds.
 
     Attributes: ``costs``, the step time, or None if unknown; ``clean``, whether that time is reliable. Only reliable times are
-        stored.
+    stored.
     """
 
     def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
@@ -87,8 +86,7 @@ class PlainStep:
         """Returns the speeds of plain decoding and of the run.
 
         The run's time excludes periods in which other programs, such as the browser, displaced the run's thread. A stored time of
-        plain decoding
-        that the run proves impossible is deleted, unless the run was disturbed.
+        plain decoding that the run proves impossible is deleted, unless the run was disturbed.
 
         tokens: number of tokens committed by the steps of the run.
         times: times of these steps.

@@ -139,8 +139,7 @@ class Session(Ticket):
     beside: runs of the list that the Race tab shows instead of a race; None: it shows a race.
     followed: key of the run whose settings the form shows.
     filled: settings of recent runs that were sent to the form, by control. There are several, because the settings of the latest
-        run
-        may not have reached the page yet when the user chooses the next run.
+        run may not have reached the page yet when the user chooses the next run.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -156,8 +155,7 @@ class Session(Ticket):
         """Store the user's settings before the form shows the settings of a run.
 
         values: the form's current values by control. The first call stores all of them. Later calls store only values that the
-            user has
-            changed since: those that differ from the settings of runs that were sent to the form.
+            user has changed since: those that differ from the settings of runs that were sent to the form.
         """
         if self.own is None:
             self.own, self.filled = dict(values), []

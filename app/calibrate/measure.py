@@ -192,11 +192,11 @@ def measure_prompts(
     method: str,
     values: dict[str, Any],
 ) -> Iterator[Update[str]]:
-    """Run a prompt set and yield drawings: after every prompt at first, later whenever the number of finished prompts has doubled.
+    """Run a prompt set and yield drawings: after every prompt at first, later whenever the number of finished prompts has
+    doubled.
 
     If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more drawings
-    are
-    yielded. Raises ``InputError`` before the first drawing if a value is invalid.
+    are yielded. Raises ``InputError`` before the first drawing if a value is invalid.
 
     values: settings by name.
     """
@@ -250,8 +250,7 @@ def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: ModelSet) -> I
     """Replay the measured runs, re-drafting from other prefixes than those that the confidence selected.
 
     Yields progress sentences, then a report as Markdown: what perfect confidence would gain. If the job is cancelled, the report
-        covers
-    the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
+    covers the texts replayed so far. Raises ``InputError`` if nothing is measured or the models cannot be used.
     """
     if not runs:
         raise InputError("nothing is measured yet; press Measure first")

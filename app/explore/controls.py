@@ -241,8 +241,7 @@ def opens_run(find: Callable[..., tuple[RecordedRun, str, str] | None]) -> Calla
     The answer has updates of the view, the tabs and the notice. The tab stays the same if the data has a false ``open``.
 
     find: called with the ``Call``, the ``Session`` and further values; returns the run with its source and its label, or None if
-        the
-        view shows the run already.
+        the view shows the run already.
     """
 
     @wraps(find)
@@ -283,8 +282,7 @@ class ExploreTab:
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
         """Returns updates of the form, the list of runs and the notice. If another run is shown than before, the form gets its
-        settings, and the
-        user's settings are stored.
+        settings, and the user's settings are stored.
         """
         listed = runs_drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):

@@ -99,8 +99,7 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
     """Show the first run of a trace file or log, with a note. For a log, the note contains the findings about its drafter.
 
     A log that contains only totals has no run to show. If another run was requested while the file was read, the runs of the file
-    are
-    only added to the list.
+    are only added to the list.
     """
     selection, session.fetched = session.fetched, None
     if not path:

@@ -80,8 +80,7 @@ def side_of(trace: Trace) -> dict[str, Any]:
     """Returns a run for the page: the tokens of prefill, and a list for each step.
 
     The list of a step contains its end in seconds after prefill (0: unknown), its tokens with their proposers, its ``verdict``,
-    and the
-    accepted length of the first draft (−1: unknown).
+    and the accepted length of the first draft (−1: unknown).
     """
     textless, timed = bool(TEXTLESS.intersection(trace.missing)), "times" not in trace.missing
 

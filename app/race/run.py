@@ -112,8 +112,8 @@ def run_race(
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
-    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` only
-    before the first update with a race, so that the page still shows the previous race.
+    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` only before the first update with a
+    race, so that the page still shows the previous race.
 
     methods: names of lanes.
     values: value of each setting, by name.
@@ -203,8 +203,7 @@ def recorded(lane: Lane, figures: LaneFigures) -> RecordedRun:
 
 def rounded_apart(race: Race) -> bool:
     """Returns whether rounding may explain different texts: some lanes differ at temperature 0, and the dtype has 16 bits, with
-    which rounding
-    decides near ties.
+    which rounding decides near ties.
     """
     dtype = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
     differs = any(lane.identical is False for lane in lane_figures(race))

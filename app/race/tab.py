@@ -37,8 +37,7 @@ Pair = tuple[int, int]  # the lanes that are compared
 
 def race_drawing(race: Race, pair: Pair | None = None) -> str:
     """Returns the view's value: every planned lane with its state, and the comparison of two lanes. Lanes that have run also have
-    steps and
-    figures.
+    steps and figures.
 
     pair: indices of the two lanes; None: ``default_pair``.
     """
