@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pkgutil
 import shutil
-from functools import partial
 from itertools import count
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ import torch
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, load
-from d2sd.__main__ import main
 from d2sd.calibration.alternatives import GRID
 from d2sd.errors import InputError
 from d2sd.folders.fingerprint import changes_since
@@ -24,7 +22,7 @@ from d2sd.train.joint import held_out_temperature
 from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import Responses, load_writer, regenerate, respond_to, write_by_length
+from d2sd.train.text import Responses, load_writer, respond_to
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -128,15 +126,8 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
     assert steps == sorted(set(steps))
     assert (out / "README.md").exists()
     load(str(out))
-
-
-def test_regenerate_stops_at_token_limit(target, tmp_path):
-    writer, config = load_writer(target, None), RegenerateConfig(4, 8)
-    prompts = [writer.tokenizer(prompt_of(text))["input_ids"] for text in sums(40)]
-    regenerate(partial(write_by_length, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
-    rows = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
-    lengths = [len(row["prompt_ids"]) + len(row["response_ids"]) for row in rows]
-    assert 500 <= sum(lengths) < 500 + max(lengths)
+    with pytest.raises(InputError, match="made with other settings"):
+        train_pair(settings(target, out, minutes=0.06, layers=3))
 
 
 def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatch):
@@ -183,13 +174,15 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
     assert "2 of 3 answers cannot be used: empty, or different without batching" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("lengths", "seconds", "expected"),
-    [([64] * 32, 400, (5, 12, 64)), ([64] * 32, 100, (1, 15, 64)), ([64] * 32, 60, (1, 18, 32)), ([64] * 32, 31, (0, 9, 32)),
-     ([64] * 9, 400, (0, 9, 32)), ([2] * 10 + [64] * 10, 400, (5, 20, 64)), ([64] * 32, 0, (0, 0, 32))],
-)  # fmt: skip
-def test_points_of_needs_ten_texts_per_point(lengths, seconds, expected):
-    assert plan.points_of(lengths, 0.1, seconds) == expected
+def test_acceptance_is_measured_on_at_least_ten_texts():
+    for lengths, seconds, expected in (
+        ([64] * 32, 400, (5, 12, 64)),
+        ([64] * 32, 60, (1, 18, 32)),
+        ([64] * 32, 31, (0, 9, 32)),
+        ([64] * 9, 400, (0, 9, 32)),
+    ):
+        assert plan.points_of(lengths, 0.1, seconds) == expected
+    assert pair.acceptance([], 1).endswith("1 held-out text could be used, but at least 10 are needed")
 
 
 def outcomes_of(temperatures, count=60):
@@ -206,23 +199,13 @@ def outcomes_of(temperatures, count=60):
     return SimpleNamespace(first=first, draw=draw), Responses(torch.arange(count)[:, None], ones, ones)
 
 
-@pytest.mark.parametrize(
-    ("temperatures", "count", "divided"),
-    [((2, 2), 60, True), ((2, 2), 59, False), ((1, 1), 60, False), ((2, 0.8), 60, False)],
-)
-def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, count, divided):
-    objective, data = outcomes_of(temperatures, count)
-    found = held_out_temperature(objective, data, None, torch.arange(count))
-    said = pair.calibrated(found)
-    if count < 60:
-        assert (found.divisor, found.tried) == (1, None)
-        assert "needs 60 responses" in said
-        return
-    assert (found.fitted, found.judged) == (30, 30)
-    assert found.tried == pytest.approx(temperatures[0], rel=0.25)
-    assert found.divisor == (found.tried if divided else 1)
-    assert ("not clearly better on 30 others" in said) != divided
-    assert ("are divided by a temperature of" in said) == divided
+@pytest.mark.parametrize(("temperatures", "divided"), [((2, 2), True), ((1, 1), False), ((2, 0.8), False)])
+def test_temperature_is_fitted_and_judged_on_different_halves(temperatures, divided):
+    temperature = held_out_temperature(*outcomes_of(temperatures), None, torch.arange(60))
+    assert (temperature.fitted, temperature.judged) == (30, 30)
+    assert temperature.tried == pytest.approx(temperatures[0], rel=0.25)
+    assert temperature.divisor == (temperature.tried if divided else 1)
+    assert ("are divided by a temperature of" in pair.calibrated(temperature)) == divided
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
@@ -233,7 +216,6 @@ def test_divide_fills_given_seconds(questions):
     divided = divide(SPEEDS, 600, 10**9, 64, questions, None)
     assert sum(divided.seconds.values()) == pytest.approx(600 * (1 - 0.03 - 5 * 0.015 - 0.02))
     assert divided.tokens == pytest.approx(1000 * divided.seconds["writing"], abs=1000)
-    assert divided.seconds["training"] * 100 == pytest.approx(plan.ANCHORS_PER_TOKEN * divided.tokens, rel=0.01)
     assert (divided.seconds["questions"] > 0) == questions
 
 
@@ -245,16 +227,15 @@ def test_divide_adds_text_before_training():
     assert divide(SPEEDS, 600, 10**9, 64, False, 50).tokens == 50
 
 
-@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
-def test_train_pair_refuses_invalid_minutes(tmp_path, capsys, minutes):
-    assert main(["train", "pair", "--target", "tiny", "--out", str(tmp_path), "--minutes", minutes]) == 2
-    assert "error: minutes, layers, Markov rank and new tokens must be numbers above 0" in capsys.readouterr().err
-
-
-def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
-    with pytest.raises(InputError, match="give texts to continue with --prompts"):
-        train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
-    with pytest.raises(InputError, match="give 10 or more with --prompts"):
-        train_pair(
-            settings(target, tmp_path, prompts=("Question: Tom",)), Ticking(TICK)
-        )  # with a prompt now, in the same folder
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"minutes": float("nan")}, "minutes, layers, Markov rank and new tokens must be numbers above 0"),
+        ({"minutes": 0}, "minutes, layers, Markov rank and new tokens must be numbers above 0"),
+        ({"prompts": ()}, "give texts to continue with --prompts"),  # the target has no chat template
+        ({"prompts": ("Question: Tom",)}, "give 10 or more with --prompts"),
+    ],
+)
+def test_train_pair_refuses_unusable_settings(target, tmp_path, changed, sentence):
+    with pytest.raises(InputError, match=sentence):
+        train_pair(settings(target, tmp_path, **changed), Ticking(TICK))

@@ -15,6 +15,7 @@ from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
 from d2sd.logs.serving import Server
+from d2sd.train import text as texts
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
 from d2sd.train.text import (
     ask,
@@ -28,7 +29,7 @@ from d2sd.train.text import (
 )
 from d2sd.train.writer import Rows, WriterRequest, write
 from tests.stub_server import stub_server
-from tests.train.kills import survives
+from tests.train.kills import Killed, survives
 
 TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6)
@@ -109,8 +110,8 @@ def numbered(chat_target, monkeypatch):
         for request in requests:
             yield request, [*target.tokenizer(f"the number {next(numbers)}?")["input_ids"], *target.end_ids]
 
-    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: target)
-    monkeypatch.setattr("d2sd.train.text.write", write)
+    monkeypatch.setattr(texts, "load_writer", lambda *_: target)
+    monkeypatch.setattr(texts, "write", write)
     return lambda out: ask(target, ["What is ", "Add "], 5, out, QUESTIONS)
 
 
@@ -152,6 +153,26 @@ def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
     assert resume_after_every_kill(tmp_path, numbered, "prompt") > 4
 
 
+def test_questions_are_saved_one_by_one(tmp_path, numbered, monkeypatch):
+    out, write = tmp_path / "q.jsonl", texts.write
+
+    def killed(*given):
+        for number, question in enumerate(write(*given)):
+            assert len(rows(out)) == number
+            if number == 3:
+                raise Killed
+            yield question
+
+    monkeypatch.setattr(texts, "write", killed)
+    with pytest.raises(Killed):
+        numbered(out)
+    before = out.read_bytes()
+    monkeypatch.setattr(texts, "write", write)
+    numbered(out)
+    assert out.read_bytes().startswith(before)
+    assert [row["prompt"].split()[0] for row in rows(out)] == ["What", "Add", "What", "Add", "What"]
+
+
 @pytest.fixture
 def server(tiny):
     """A server of tiny with OpenAI's API: its ``address``, the prompts that it was ``asked``, and whether it returns ``ids``."""
@@ -188,25 +209,15 @@ def test_regenerate_server_option_equals_local_text(server, tmp_path, ids):
     assert len(server.asked) == len(PROMPTS)  # for the second command, the server wrote every text
 
 
-def regenerate_from(tmp_path, *options):
-    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": "Once"}) + "\n")
-    command = ["train", "regenerate", "--target", "tiny", "--prompts", str(tmp_path / "p.jsonl")]
-    return main([*command, "--out", str(tmp_path / "r.jsonl"), *options])
-
-
-def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsys):
-    assert regenerate_from(tmp_path, "--server", "http://127.0.0.1:9") == 2
-    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
+def test_regenerate_server_error_is_refused(server, tiny):
+    requests = [WriterRequest(0, [5])]
     with pytest.raises(InputError, match="answered 400"):
-        list(
-            write_on_server(
-                Server(server.address), "tiny", tiny.tokenizer, tiny.end_ids, [WriterRequest(0, [5])], CONFIG
-            )
-        )
+        list(write_on_server(Server(server.address), "tiny", tiny.tokenizer, tiny.end_ids, requests, CONFIG))
 
 
 def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, monkeypatch):
-    folder = copied(tmp_path / "target", ends=[0, 7])
+    folder = shutil.copytree(TINY, tmp_path / "target", ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, 7]}))
     tokenizer, ends, _ = load_tokenizer(folder)
     assert ends == {0, 7}
     answers = {"ids": [11, 7], "none": None}
@@ -221,13 +232,6 @@ def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, m
     }
     assert found["ids"] == [11, 7]
     assert found["none"][-1] == tokenizer.eos_token_id
-
-
-def copied(folder, ends):
-    """A copy of the target's config and tokenizer with these end tokens."""
-    shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("*.safetensors"))
-    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
-    return folder
 
 
 def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):

@@ -203,13 +203,6 @@ def test_mend_restores_original_weights(bundled, tmp_path, name, monkeypatch):
         assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
 
 
-def test_doctor_refuses_names_that_are_neither_folders_nor_published(capsys):
-    assert main(["doctor", "tiny", "nosuch"]) == 2
-    assert "error: cannot load the drafter nosuch" in capsys.readouterr().err
-    assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp-reference", str(TINY / "vp")]) == 2
-    assert "--vp-reference names the reference of --vp" in capsys.readouterr().err
-
-
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("d2sd.cli.examination.load_alone", lambda *_: Models(bundled.models.target))
     config, weights, *_ = UNLOADABLE["NaN"]
