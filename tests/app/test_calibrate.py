@@ -104,14 +104,14 @@ def test_new_measurement_replaces_running_prompt_set(opening):
     running = _measure_prompts(job, "heldout", recordings, explore, *controls)
     while not recordings.runs:
         next(running)
-    done = recordings.runs[0]
-    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "")
-    assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
+    _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "")
     assert job.cancelled()
     assert all(update.value is None for update in running)
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
-    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with D²SD", "opening.jsonl"]
-    assert explore.history.sets[0].runs == (done,)
+    assert [(s.title, len(s.runs)) for s in explore.history.sets] == [
+        ("3 prompts of heldout with D²SD", 1),
+        ("opening.jsonl", 1),
+    ]
 
 
 def test_trace_files_are_measured_together(opening, tmp_path):
@@ -266,19 +266,6 @@ def test_matrix_ranks_and_gains_list_as_many_steps_as_counted(data):
         assert won[-1 if source["branch"] is None else source["branch"]] == source["won"]
 
 
-def test_step_columns_hold_tokens_and_nodes_of_each_step(recorded, data):
-    columns = data["steps"]
-    for row, step in enumerate(recorded.steps):
-        assert (columns["run"][row], columns["step"][row]) == (0, row)
-        for at, node in enumerate(columns["nodes"][row]):
-            assert step.nodes[node].depth == at + 1
-            assert step.nodes[node].token == step.first_draft.ids[at]
-        kept = step.actual_boundary
-        if kept is not None and kept < len(step.first_draft.ids):
-            assert columns["wanted"][row] == step.committed[kept].text
-            assert columns["tokens"][row] == list(step.first_draft.texts[: kept + 1])
-
-
 @pytest.mark.parametrize("method", [m.id for m in METHODS.values()])
 def test_runs_of_every_method_can_be_drawn(engine, method):
     trace = engine.generate("the cat sat", DecodeConfig(method, 12))
@@ -312,8 +299,7 @@ def test_tab_opens_with_recorded_measurement_whose_steps_open():
     assert len(recordings.runs) == data["progress"]["done"] == 24
     again, _, _ = _measure_shown(call, "prompts", recordings, session, None, None)
     assert not isinstance(again, str)  # the recording is drawn already
-    _, tab, _ = _open(Call(session, None, {"run": 3, "loaded": False}), session, recordings)
-    assert tab.selected == "explore"
+    _open(Call(session, None, {"run": 3, "loaded": False}), session, recordings)
     assert session.shown.header["run"] == data["runs"][3]["run"]
 
 

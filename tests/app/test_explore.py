@@ -21,8 +21,8 @@ from app.jobs import TURNS, Job, Update
 from app.links import Link, read_link
 from app.models import model_set
 from app.session import Session
-from app.settings import SETTINGS, default_budget
-from d2sd import DecodeConfig, Finished, StepDone
+from app.settings import SETTINGS
+from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
 from d2sd.costs.runs import ThreadShare, plain_step
 from d2sd.engine import kept_costs
@@ -77,14 +77,6 @@ def test_explore_run_streams_trace_with_baseline():
     assert session.shown.trace().finished is not None
 
 
-def test_model_loading_is_announced_once(monkeypatch):
-    monkeypatch.setattr(models, "_engines", {})
-    first, *_ = outcome()
-    assert first.value is None
-    assert first.news == "Loading tiny …"
-    assert not any(update.news for update in outcome())
-
-
 def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path):
     monkeypatch.setattr(models, "_engines", {})
     for name in ("one", "other"):
@@ -98,20 +90,17 @@ def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path)
 
 @pytest.fixture
 def runs(monkeypatch):
-    """The engine's runs, with no settings warmed up: method, "watched" if trees are inspected, and "begun" or "ended"."""
-    engine, seen = models.engine(model_set("tiny")), []
+    """The engine's runs, with no settings warmed up: each as its method, with "watched" if trees are inspected."""
+    engine, methods = models.engine(model_set("tiny")), []
     real = engine.run
 
     def watched(request, stop):
-        seen.append([request.config.method + " watched" * request.config.inspect, "begun"])
-        mine = seen[-1]
-        for event in real(request, stop):
-            mine[1] = "ended" if isinstance(event, Finished) else mine[1]
-            yield event
+        methods.append(request.config.method + " watched" * request.config.inspect)
+        return real(request, stop)
 
     monkeypatch.setattr(engine, "run", watched)
     monkeypatch.setattr(streaming, "_warm", {})
-    return seen
+    return methods
 
 
 def test_explore_warms_up_settings_once(monkeypatch, runs):
@@ -126,19 +115,10 @@ def test_explore_warms_up_settings_once(monkeypatch, runs):
     run = models.engine(model_set("tiny")).run
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
     assert events(outcome(num_branches=3, compare=True))[-1]["event"] == "Finished"
-    assert runs == [["d2sd watched", "ended"]]
+    assert runs == ["d2sd watched"]
 
 
-@pytest.fixture
-def ahead(monkeypatch):
-    """Futures of the work that prepares the first run on another thread."""
-    submitted = []
-    real = explore._ahead.submit
-    monkeypatch.setattr(explore._ahead, "submit", lambda work: submitted.append(real(work)))
-    return submitted
-
-
-def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasured, runs):
+def test_opened_page_gets_ready_for_first_run_once(monkeypatch, unmeasured, runs):
     monkeypatch.setattr(models, "_engines", {})
     set_plain_times(monkeypatch, [0.001] * plain.PLAIN_STEPS)
     loads = []
@@ -146,56 +126,20 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     with gr.Blocks() as page:
         controls = build_controls()
         explore_tab.build_explore(gr.State(Session(shown=presets.opening())), controls, gr.Tabs())
-    assert not ahead  # building the page loads no models
-    chosen = model_set(controls.inputs["model"].value)
     at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
     (opened,) = (f for f in at_load if not f.outputs and not f.js)
-    assert (controls.inputs["model"]._id, "change") in opened.targets
     with TURNS.turn("others"):
-        opened.fn(chosen.model)
+        opened.fn("tiny")
     opened.fn("a folder of one's own")
-    assert not ahead
-    for _ in range(2):
-        opened.fn(chosen.name)
-    for begun in ahead:
-        begun.result()
-    assert loads == [chosen]
-    assert [method for method, _ in runs] == ["d2sd watched", "autoregressive"]
-    ahead.clear()
-    opened.fn(chosen.name)
-    assert not ahead
-    runs.clear()
-    form = {name: box.value for name, box in controls.inputs.items()}
-    updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form | {"seed": 5, "max_new_tokens": 20})))
-    assert [method for method, _ in runs] == ["d2sd watched"]  # no warm-up and no measurement
+    for expected in ([], [model_set("tiny")], [model_set("tiny")]):
+        explore._ahead.submit(lambda: None).result()
+        assert loads == expected
+        opened.fn("tiny")
+    assert runs == ["d2sd watched", "autoregressive"]
+    form = {name: box.value for name, box in controls.inputs.items()} | {"seed": 5, "max_new_tokens": 20}
+    updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form)))
+    assert runs[2:] == ["d2sd watched"]  # no warm-up and no measurement
     assert not any(update.news for update in updates)
-
-
-def test_failure_to_get_ready_ahead_is_only_logged(monkeypatch, ahead, caplog):
-    monkeypatch.setattr(models, "_engines", {})
-    explore.get_ready_for(request(model="no such model"))
-    (begun,) = ahead
-    assert begun.result() is None
-    assert "not loaded before the first run" in caplog.text
-
-
-def test_run_waits_for_preparation_begun_by_another(monkeypatch, runs):
-    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_TRIES", 0.01)
-    run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
-    before, after = (streaming.get_ready(run, streaming.never) for _ in range(2))
-    next(before)
-    assert [next(after), next(after)] == [None, None]  # yields, so that Stop and closed windows take effect
-    assert len(runs) == 1
-    stopped = streaming.get_ready(run, lambda: True)
-    assert list(stopped) == [None]
-    list(before)
-    assert list(after) == []  # nothing is left to do
-    assert len(runs) == 1
-
-
-def test_unset_settings_are_filled_by_engine():
-    header = events(outcome(second_block_size=None, node_budget=0, method="d2sd_tree"))[0]
-    assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
 
 
 def test_cancelled_run_stops_before_next_step():
@@ -225,7 +169,7 @@ def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs
         while not next(run).value:
             pass
         session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
-    silent = [runs[-1][0] for update in run if update == Update()]
+    silent = [runs[-1] for update in run if update == Update()]
     assert set(silent) >= {"d2sd watched", "autoregressive"}
 
 
@@ -261,13 +205,12 @@ def test_linked_run_selects_step_and_names_expected_text():
         assert json.loads(segment.split("\n")[0]).get("message") == (asked and {"kind": "select", **asked})
 
 
-@pytest.mark.parametrize(("folders", "path"), [("refuse", "…/late"), ("allow", "/srv/own/late")])
-def test_drafter_warning_is_in_every_update(monkeypatch, folders, path):
+def test_drafter_warning_is_in_every_update(monkeypatch):
     """Gradio's client may lose a warning if the next update comes without it."""
     outcome()  # loads the models
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
-    monkeypatch.setenv("FOLDERS", folders)
-    assert {update.note for update in outcome()} == {f"Drafter {path} reads the output of target layer 5."}
+    monkeypatch.setenv("FOLDERS", "refuse")
+    assert {update.note for update in outcome()} == {"Drafter …/late reads the output of target layer 5."}
 
 
 @pytest.fixture
@@ -301,30 +244,22 @@ def set_plain_times(monkeypatch, seconds, share=1.0):
         monkeypatch.setattr(module, "ThreadShare", lambda: Share(share))
 
 
-def compared(**changes):
-    return structs.astuple(
-        RecordedRun.read("\n".join(map(json.dumps, events(outcome(compare=True, **changes)))).encode()).baseline
-    )
-
-
 def test_plain_step_is_timed_before_first_run_and_kept(monkeypatch, unmeasured, runs):
     set_plain_times(monkeypatch, [0.001] * plain.PLAIN_STEPS)  # no times for further steps
     shown = events(outcome(compare=True))
-    assert [method for method, _ in runs] == ["d2sd watched", "autoregressive", "d2sd watched"]
-    own = sum(len(e["committed"]) for e in shown if e["event"] == "StepDone")
+    assert runs == ["d2sd watched", "autoregressive", "d2sd watched"]
+    tokens = sum(len(e["committed"]) for e in shown if e["event"] == "StepDone")
     seconds = sum(sum(e["seconds"].values()) for e in shown if e["event"] == "StepDone")
     baseline = shown[-1]
     assert shown[-2]["event"] == "Finished"
     assert baseline["tokens_per_second"] == pytest.approx(1000)
-    assert baseline["unwatched"] == pytest.approx(own / seconds)
-    assert (baseline["measured"], baseline["context"]) == (
-        f"{date.today()}",
-        plain.PLAIN_CONTEXT + plain.PLAIN_STEPS // 2,
-    )
+    assert baseline["unwatched"] == pytest.approx(tokens / seconds)
+    assert baseline["measured"] == f"{date.today()}"
+    assert baseline["context"] == plain.PLAIN_CONTEXT + plain.PLAIN_STEPS // 2
     runs.clear()
     unmeasured._plain.clear()  # as in another process
-    assert compared()[0] == pytest.approx(1000)
-    assert [method for method, _ in runs] == ["d2sd watched"]
+    assert events(outcome(compare=True))[-1]["tokens_per_second"] == pytest.approx(1000)
+    assert runs == ["d2sd watched"]
 
 
 @pytest.mark.parametrize(
@@ -346,43 +281,33 @@ def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, mon
     assert found.compared(9, [StageSeconds(verify=0.01)], Share()).disturbed is not clean
 
 
-def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
-    set_plain_times(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
-    monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", 2.0)
-    run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
-    found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
-    assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # one more for prefill
-    assert found.costs.plain() == 1.0
-
-
 def test_plain_run_corrects_kept_plain_step(monkeypatch, unmeasured):
     unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=9.0)] * 2, 5, "2001-01-01")[0])
     for share, expected in ((0.8, 1 / 9.0), (1.0, 500)):
         set_plain_times(monkeypatch, [0.002] * 200, share)
         outcome(method="autoregressive", max_new_tokens=40)
         assert 1 / unmeasured.plain("dense").plain() == pytest.approx(expected)
-    set_plain_times(monkeypatch, [0.001] * 200)
-    outcome(method="autoregressive", max_new_tokens=plain.PLAIN_STEPS)  # one step too few: prefill commits one
-    assert 1 / unmeasured.plain("dense").plain() == pytest.approx(500)
 
 
 def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasured):
     run = streaming.prepare_run(model_set("tiny"), "One day", DecodeConfig())
     unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=0.01, tree=0.01)] * 2, 5, "2001-01-01")[0])
-    known = plain.PlainStep(run, streaming.never)
-    assert known.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(50.0, 300.0, False, "2001-01-01", 5)
+    plain_step_kept = plain.PlainStep(run, streaming.never)
+    assert plain_step_kept.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(
+        50.0, 300.0, False, "2001-01-01", 5
+    )
     drawn, pushed = Share(0.8), Share(0.5)
     for share in (drawn, pushed):
         steps = run.engine.run(run.request)
         while share.next(steps):
             pass
-    found = known.compared(30, [StageSeconds(verify=0.02)] * 5, drawn)
+    found = plain_step_kept.compared(30, [StageSeconds(verify=0.02)] * 5, drawn)
     assert (found.unwatched, found.disturbed) == (pytest.approx(375), False)  # excludes the time taken by drawing
-    assert known.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed
-    assert known.compared(30, [StageSeconds(verify=0.008)] * 5, pushed).disturbed
+    assert plain_step_kept.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed
+    assert plain_step_kept.compared(30, [StageSeconds(verify=0.008)] * 5, pushed).disturbed
     assert unmeasured.plain("dense") is not None
     # quicker than a pass over one token, though undisturbed: the kept time must be wrong
-    assert known.compared(30, [StageSeconds(verify=0.008)] * 5, Share()).disturbed
+    assert plain_step_kept.compared(30, [StageSeconds(verify=0.008)] * 5, Share()).disturbed
     assert unmeasured.plain("dense") is None
 
 
@@ -398,19 +323,10 @@ def test_offers_of_the_last_line_run_without_limit_on_nodes(client, offer, aware
     assert '"node_budget":null' in sent
 
 
-def test_nodes_start_as_block_on_cpu_and_without_limit_on_gpu(monkeypatch):
-    assert default_budget() == 16  # γ of `tiny`
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert default_budget() is None
-
-
-def test_block_size_is_read_from_the_config_of_chosen_models(tmp_path, monkeypatch):
+def test_block_size_is_read_from_the_config_of_chosen_models(monkeypatch):
     assert [models.block_size(name, "") for name in ("tiny", presets.DSPARK)] == [16, 16]
+    assert models.block_size(models.FOLDER, "/nowhere") is None
     assert models.block_size(models.FOLDER, str(BUNDLED / "tiny")) == 16
-    assert models.block_size(models.FOLDER, str(tmp_path)) is None
-    (tmp_path / "dflash").mkdir()
-    (tmp_path / "dflash" / "config.json").write_text("[]")
-    assert models.block_size(models.FOLDER, str(tmp_path)) is None
     monkeypatch.setattr(models, "public", lambda: True)
     assert models.block_size(models.FOLDER, str(BUNDLED / "tiny")) is None
 

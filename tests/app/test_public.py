@@ -21,7 +21,7 @@ from app.runs.recordings import Recordings, read_all
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
-from d2sd.folders.loading import BUNDLED
+from d2sd.folders.model_sets import BUNDLED
 from tests.app.event import updates_of
 from tests.unit.test_logs import SGLANG, VLLM
 
@@ -65,16 +65,6 @@ def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path
     return path
 
 
-def test_uploaded_trace_reads_back_unchanged_and_packed(tmp_path):
-    path = trace_file(tmp_path)
-    run = read_all(path)[0][0]
-    assert [json.loads(line) for line in run.lines()] == [json.loads(line) for line in presets.opening().lines()]
-    assert run.ended
-    assert len(run) < 0.75 * len(run.lines())
-    assert len(run.segment()) < path.stat().st_size / 4
-    assert run.header == presets.opening().header
-
-
 @pytest.mark.parametrize(
     ("baseline", "read"),
     [
@@ -87,13 +77,6 @@ def test_uploaded_trace_keeps_valid_baseline_only(tmp_path, baseline, read):
     path = trace_file(tmp_path, lambda lines: [*lines[:-1], {"event": "Baseline", **baseline}])
     found = [json.loads(line) for line in read_all(path)[0][0].lines() if "Baseline" in line]
     assert found == ([{"event": "Baseline", **read}] if read else [])
-
-
-def test_deeply_nested_baseline_is_one_sentence(tmp_path):
-    path = trace_file(tmp_path)
-    path.write_text(path.read_text() + '{"event":"Baseline","tokens_per_second":' + "[" * 100_000 + "\n")
-    with pytest.raises(InputError, match=r"trace line \d+|nested|not JSON"):
-        read_all(path)
 
 
 @pytest.mark.parametrize("change", [{"temperature": 10**400}, {"seed": -(10**30)}, {"x": [1, 2**70]}])
@@ -149,26 +132,20 @@ def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     runs, note = read_all(log)
     assert (len(runs), len(runs[0].trace().steps)) == (recordings.MAX_OPENED, 8)
     assert "Calibrate reads all its runs" in note
-    good, bad = recordings.read_uploads([log])
-    assert (len(good), bad) == (30, [])
+    assert [len(part) for part in recordings.read_uploads([log])] == [30, 0]
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     runs, note = read_all(log)
     assert runs == []
     assert note.startswith("sglang, 33 steps, 7 drafted tokens per step, α 3.09, accepted up to position 1: 88%")
-    good, bad = recordings.read_uploads([log])
-    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with only totals, without steps; “Open a trace” in Explore explains the totals"])  # fmt: skip
+    assert recordings.read_uploads([log])[1][0].startswith(f"{log.name} was not read: it is a log with only totals")
 
 
 def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):
-    low = "SpecDecoding metrics: Mean acceptance length: 1.50, Accepted: 500 tokens, Drafted: 3000 tokens, Per-position acceptance rate: 0.300, 0.200, 0.000\n"
     log = tmp_path / "served.log"
-    log.write_text(low, encoding="utf-8")
-    pasted = measure.read_logs(None, f"<img src=x onerror=alert(1)> model='<b>'\n{low}")
-    assert "Position 1 is accepted in 30% of the steps, which is low." in pasted
-    assert "z-lab/dflash issue 133" in pasted
-    assert measure.read_logs([str(log)], None) == pasted
-    assert measure.read_logs([str(trace_file(tmp_path))], "") == ""
-    named = "ServerArgs(model_path='own_<b>*x*')\n[2026-05-27 20:14:38 TP0] Decode batch. accept len: 3.17, accept rate: 0.20\n"
+    log.write_text("[2026-05-27 20:14:38 TP0] Decode batch. accept len: 3.17, accept rate: 0.20\n", encoding="utf-8")
+    named = f"ServerArgs(model_path='own_<b>*x*')\n{log.read_text()}"
     assert measure.read_logs(None, named).splitlines()[2].startswith(r"sglang, own\_\<b\>\*x\*, α 3.17.")
+    assert "α 3.17" in measure.read_logs([str(log)], None)
+    assert measure.read_logs([str(trace_file(tmp_path))], "") == ""
     with pytest.raises(InputError, match="no figures of speculative decoding"):
         measure.read_logs(None, "hello")

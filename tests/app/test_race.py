@@ -64,6 +64,11 @@ def test_lane_figures_compare_with_plain_decoding_if_present(done):
     assert plain.totals.mean_acceptance_length == plain.totals.nodes_per_step == 1
     assert branched.identical is True
     assert branched.speedup == pytest.approx(branched.totals.tokens_per_second / plain.totals.tokens_per_second)
+    speeds = [
+        race.recorded(lane, figures).baseline for lane, figures in zip(done.lanes, (plain, branched), strict=True)
+    ]
+    assert speeds[0] is None
+    assert speeds[1].unwatched / speeds[1].tokens_per_second == pytest.approx(branched.speedup)
     even = replace(done, lanes=tuple(timed(lane, 0.01) for lane in done.lanes))
     assert sorted(lane.place for lane in race.lane_figures(even)) == [1, 2]
     assert sum(branched.totals.stage_seconds.values()) <= branched.totals.seconds
@@ -73,13 +78,17 @@ def test_lane_figures_compare_with_plain_decoding_if_present(done):
     assert (alone.speedup, alone.identical, json.loads(race_drawing(only))["plain"]) == (None, True, False)
 
 
-def test_race_lane_in_explore_keeps_measured_speedup(done):
-    for at, figures in enumerate(race.lane_figures(done)):
-        speeds = race.recorded(done.lanes[at], figures).baseline
-        if figures.method == "autoregressive":
-            assert speeds is None
-        else:
-            assert speeds.unwatched / speeds.tokens_per_second == pytest.approx(figures.speedup)
+def test_lanes_share_text_and_limit_on_nodes_except_cost_aware_one():
+    raced = run(("autoregressive", "d2sd", "ddtree", "d2sd cost-aware"), node_budget=5)[-1].value
+    assert all(figures.identical for figures in race.lane_figures(raced))
+    traces = {method: lane.trace for method, lane in zip(raced.methods, raced.lanes, strict=True)}
+    limits = {
+        method: (t.header["config"]["cost_aware"], t.header["config"]["node_budget"]) for method, t in traces.items()
+    }
+    assert limits.pop("autoregressive")[0] is False
+    assert limits == {"d2sd": (False, 5), "ddtree": (False, 5), "d2sd cost-aware": (True, None)}
+    assert all(len(step.nodes) <= 6 for method in ("d2sd", "ddtree") for step in traces[method].steps)
+    assert "expected to save time" in json.loads(race_drawing(raced))["lanes"][-1]["sentence"]
 
 
 def test_plain_lane_without_time_gives_no_speedup(done):
@@ -113,9 +122,7 @@ def test_race_lane_is_disturbed_if_its_or_plain_decodings_thread_was(done, slowe
     assert [lane.disturbed for lane in figures] == expected
     assert [lane.place for lane in figures] == [None, None]  # a disturbed race has no ranks
     again = race.disturbed_lanes(replace(done, lanes=lanes))
-    assert again == (
-        [0, 1] if slowed[1] else [0]
-    )  # a clean lane is not run again only because plain decoding was disturbed
+    assert again == ([0, 1] if slowed[1] else [0])  # a clean lane is not run again because plain decoding was disturbed
     assert race.recorded(lanes[1], figures[1]).baseline.disturbed
 
 
@@ -143,20 +150,6 @@ def test_race_query_holds_requested_settings_only():
     requested = {"block_size": "8"}
     assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == requested
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
-
-
-def test_cost_aware_lane_is_separate_with_equal_text():
-    race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
-    assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
-    assert [(f.method, f.identical) for f in race.lane_figures(race_of)] == [(m, True) for m in race_of.methods]
-    assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
-    assert "expected to save time" in json.loads(race_drawing(race_of))["lanes"][2]["sentence"]
-
-
-def test_nodes_limit_all_lanes_but_quickest():
-    raced = run(("d2sd", "ddtree", "d2sd cost-aware"), node_budget=5)[-1].value
-    assert [lane.trace.header["config"]["node_budget"] for lane in raced.lanes] == [5, 5, None]
-    assert all(len(step.nodes) <= 6 for lane in raced.lanes[:2] for step in lane.trace.steps)
 
 
 def test_lane_figures_locate_and_explain_text_difference(done):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from unittest.mock import Mock
 
 import pytest
 
@@ -90,43 +91,25 @@ def test_step_question_finds_models_by_weights(monkeypatch, bundled):
     assert answer()["same"] is True
 
 
-def test_overtaken_step_question_is_not_answered(monkeypatch):
-    monkeypatch.setattr(models, "_engines", {})
-    job = Job()
-    job.data = data()
-    found = questions.answer_question("redraft", job, RUN)
-    assert next(found).news == "Loading tiny …"
-    job.replaced = True
-    assert list(found) == []
-
-
 def test_stopped_step_question_is_answered_as_stopped():
     assert answer(job=Job(stopped=True)) == {"number": 7, "problem": questions.STOPPED}
 
 
-@pytest.mark.parametrize(("question", "name"), [("redraft", "re-draft"), ("typed", "check")])
-def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, name):
-    def broken(_):
-        raise RuntimeError("no kernel\nat /srv/x.py")
-
-    monkeypatch.setattr(models, "engine", broken)
-    assert answer(question, words="a")["problem"] == f"The {name} failed: no kernel."
+def test_unexpected_step_question_error_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(models, "engine", Mock(side_effect=RuntimeError("no kernel\nat /srv/x.py")))
+    assert answer()["problem"] == "The re-draft failed: no kernel."
 
 
 # Replays with other K and γ
 
 
-def session_with(steps):
-    """A session whose run has this number of steps, and no replays yet."""
+@pytest.fixture
+def session(request):
+    """A session whose run has two steps, or as many as the test's parameter, and no replays yet."""
     session, trace = Session(), RUN.trace()
-    records = [trace.header, trace.prefill, *trace.steps[:steps], trace.finished, RUN.baseline]
+    records = [trace.header, trace.prefill, *trace.steps[: getattr(request, "param", 2)], trace.finished, RUN.baseline]
     session.shown = session.history.keep(RecordedRun.of(records), "Explore")
     return session
-
-
-@pytest.fixture
-def session():
-    return session_with(2)
 
 
 def replays(session, job=None, **changes):
@@ -139,8 +122,8 @@ def replays(session, job=None, **changes):
         yield message or (lines and json.loads(unpack_line(lines[0]))) or {"news": update.news}
 
 
-def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files():
-    session = session_with(len(RUN.trace().steps))
+@pytest.mark.parametrize("session", [None], indirect=True)  # all steps
+def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(session):
     before = session.shown.lines()
     *progress, line = replays(session)
     total = progress[-1]["total"]
@@ -186,18 +169,16 @@ def test_replays_of_a_run_that_is_no_longer_shown_stay_with_it(session):
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [({"key": "of another run"}, "no longer shown"), ({"key": None}, "no longer shown"), ({"number": []}, None)],
+    ("asked", "config", "words"),
+    [
+        ({"key": "of another run"}, {}, "no longer shown"),
+        ({"key": None}, {}, "no longer shown"),
+        ({}, {"temperature": 1.0}, "at temperature 0"),
+        ({}, {"cost_aware": True}, "do not determine"),
+    ],
 )
-def test_replays_refuse_other_runs(session, changes, words):
-    first = next(fields for fields in replays(session, **changes) if "news" not in fields)
-    assert words is None or words in first["problem"]
-
-
-def test_replays_need_a_run_with_k_and_gamma(session):
-    header = RUN.header
-    for changes, words in (({"temperature": 1.0}, "at temperature 0"), ({"cost_aware": True}, "do not determine")):
-        other = {**header, "config": {**header["config"], **changes}}
-        run = RecordedRun.of([other, *list(RUN.trace().records())[1:]])
-        *_, last = replays(Session(shown=run))
-        assert words in last["problem"]
+def test_replays_refuse_other_runs(asked, config, words):
+    header, *records = RUN.trace().records()
+    run = RecordedRun.of([{**header, "config": {**header["config"], **config}}, *records])
+    *_, last = replays(Session(shown=run), **asked)
+    assert words in last["problem"]

@@ -1,14 +1,16 @@
-"""The address where the page listens, and what its visitors may open and see."""
+"""The address where the page listens, what its visitors may open and see, and the core that is left to a browser."""
 
 from __future__ import annotations
 
 import socket
 
 import pytest
+import torch
 
 from app import visitors
 from app.jobs import failure_sentence
 from app.jobs import sentence as notice
+from app.machine import leave_a_core
 from app.model_choice import model_picker
 from app.models import FOLDER, model_set
 from d2sd import InputError
@@ -95,3 +97,16 @@ def test_server_paths_are_hidden_from_visitors(monkeypatch, sentence, seen):
     assert failure_sentence(RuntimeError(sentence)) == f"The run stopped: {seen}"
     monkeypatch.setenv("FOLDERS", "allow")
     assert visitors.without_paths(sentence) == sentence
+
+
+@pytest.mark.parametrize(
+    ("omp", "cores", "threads", "left"), [(None, 1, 1, [1]), (None, 8, 8, [7]), (None, 16, 8, [8]), ("3", 8, 8, [])]
+)
+def test_leave_a_core_keeps_one_core_free_unless_user_sets_threads(monkeypatch, omp, cores, threads, left):
+    chosen = []
+    monkeypatch.setattr("os.environ", {"OMP_NUM_THREADS": omp} if omp else {})
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cores), raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    leave_a_core()
+    assert chosen == left

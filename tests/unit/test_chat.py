@@ -16,31 +16,7 @@ TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>"
     "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"
 )
-
-
-@pytest.fixture
-def chatting(tokenizer):
-    own = copy.deepcopy(tokenizer)
-    own.chat_template = TEMPLATE
-    return Engine(Models(make_target(own)))
-
-
-@pytest.mark.parametrize(("thinking", "end"), [(True, "<assistant>"), (False, "<assistant><think></think>")])
-def test_chat_template_wraps_prompt(chatting, thinking, end):
-    ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
-    assert chatting.models.target.tokenizer.decode(ids) == f"<user>the cat{end}"
-    plain = chatting.encode("the cat", DecodeConfig("autoregressive", 4))
-    assert chatting.models.target.tokenizer.decode(plain) == "the cat"
-
-
-@pytest.mark.parametrize(("thinking", "effort"), [(True, "high"), (False, "low")])
-def test_chat_template_receives_reasoning_effort(chatting, thinking, effort):
-    # like Harmony, gpt-oss's template
-    chatting.models.target.tokenizer.chat_template = (
-        "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    )
-    ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
-    assert chatting.models.target.tokenizer.decode(ids) == f"<system>Reasoning: {effort}<user>the cat"
+HARMONY = "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"  # gpt-oss's
 
 
 def test_tell_of_template_warns_without_chat_option(chatting, engine, capsys):
@@ -51,23 +27,40 @@ def test_tell_of_template_warns_without_chat_option(chatting, engine, capsys):
     assert "is a chat model, but prompts are not in its chat template; add --chat" in capsys.readouterr().err
 
 
-def test_chat_encode_keeps_token_ids(chatting):
-    assert chatting.encode([5, 6], DecodeConfig("autoregressive", 4, chat=True)) == [5, 6]
+@pytest.fixture
+def chatting(tokenizer):
+    own = copy.deepcopy(tokenizer)
+    own.chat_template = TEMPLATE
+    return Engine(Models(make_target(own)))
 
 
-def test_chat_option_refused_without_template(engine):
-    with pytest.raises(InputError, match="has no chat template; give the prompt without one"):
-        engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
+@pytest.mark.parametrize(
+    ("template", "thinking", "text"),
+    [
+        (TEMPLATE, True, "<user>the cat<assistant>"),
+        (TEMPLATE, False, "<user>the cat<assistant><think></think>"),
+        (HARMONY, True, "<system>Reasoning: high<user>the cat"),
+        (HARMONY, False, "<system>Reasoning: low<user>the cat"),
+    ],
+)
+def test_chat_template_wraps_text_but_not_token_ids(chatting, template, thinking, text):
+    tokenizer = chatting.models.target.tokenizer
+    tokenizer.chat_template = template
+    chat = DecodeConfig("autoregressive", 4, chat=True, thinking=thinking)
+    assert tokenizer.decode(chatting.encode("the cat", chat)) == text
+    assert tokenizer.decode(chatting.encode("the cat", DecodeConfig("autoregressive", 4))) == "the cat"
+    assert chatting.encode([5, 6], chat) == [5, 6]
 
 
-def test_chat_option_refuses_already_templated_prompt(chatting):
-    with pytest.raises(
-        InputError, match=r"begins with <\|mask\|>, so it already has a chat template; leave out --chat"
-    ):
-        chatting.encode(" <|mask|>the cat", DecodeConfig("autoregressive", 4, chat=True))
-
-
-def test_chat_template_error_becomes_input_error(chatting):
-    chatting.models.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
-    with pytest.raises(InputError, match="roles must alternate"):
-        chatting.stream("the cat", DecodeConfig("autoregressive", 4, chat=True))
+@pytest.mark.parametrize(
+    ("template", "prompt", "sentence"),
+    [
+        (None, "the cat", "has no chat template; give the prompt without one"),
+        (TEMPLATE, " <|mask|>the cat", r"begins with <\|mask\|>, so it already has a chat template; leave out --chat"),
+        ("{{ raise_exception('roles must alternate') }}", "the cat", "roles must alternate"),
+    ],
+)
+def test_chat_option_refuses_unusable_template_or_prompt(chatting, template, prompt, sentence):
+    chatting.models.target.tokenizer.chat_template = template
+    with pytest.raises(InputError, match=sentence):
+        chatting.stream(prompt, DecodeConfig("autoregressive", 4, chat=True))

@@ -6,13 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import gguf
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, Engine, InputError, load
-from d2sd.errors import first_line
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target, save_models
@@ -156,14 +157,31 @@ def test_engine_stops_on_nan_and_names_network(tokenizer, part, method, net, ins
         engine.generate("the cat sat", config)
 
 
-@pytest.mark.parametrize(
-    ("message", "line"),
-    [
-        ("  it  broke\nhere", "it broke"),
-        ("", "ValueError"),
-        ("these are wrong:\n  one\n  two", "these are wrong: one"),
-        ("a" * 99, "a" * 20),
-    ],
-)
-def test_first_line_shortens_error_message(message, line):
-    assert first_line(ValueError(message), 20) == line
+def write_gguf(path: Path, architecture: str = "llama") -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_array("tokenizer.ggml.tokens", ["a", "b", "ü"])
+    writer.add_array("numbers", [1, 2, 3])
+    writer.add_tensor("token_embd.weight", np.ones((64, 64), np.float32))
+    writer.add_tensor("output.weight", np.ones((4, 18), np.uint8), raw_dtype=gguf.GGMLQuantizationType.Q4_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_load_target_refuses_missing_unsupported_or_damaged_gguf(tmp_path):
+    path = tmp_path / "model.gguf"
+
+    def refused(sentence):
+        with pytest.raises(InputError, match=f"cannot load the target .*{sentence}"):
+            load_target(str(path), torch.float32, "cpu")
+
+    refused("there is no such file")
+    write_gguf(path, "phi3")
+    refused("GGUF files of type 'phi3' are not supported; choose llama, qwen2, qwen3, gemma3")
+    whole = write_gguf(path).read_bytes()
+    cut = [whole[:size] for size in (6, 20, 40, 100, 200, len(whole) - 100)]
+    for content in (*cut, b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16, b"PK\x03\x04"):
+        path.write_bytes(content)
+        refused("the GGUF file is truncated, damaged or of an unknown kind")

@@ -61,27 +61,6 @@ def test_engine_refuses_empty_invalid_or_long_prompts(engine, prompt, sentence):
         engine.stream(prompt, DecodeConfig(max_new_tokens=400))
 
 
-def test_generate_takes_keyword_settings(engine):
-    whole = engine.generate("the cat", DecodeConfig("dflash", 8, seed=3))
-    for config, settings in (
-        (None, {"method": "dflash", "max_new_tokens": 8, "seed": 3}),
-        (DecodeConfig("d2sd", 8, seed=3), {"method": "dflash"}),
-        (DecodeConfig("dflash", 20, seed=1), {"max_new_tokens": 8, "seed": 3}),
-    ):
-        trace = engine.generate("the cat", config, **settings)
-        assert (trace.header["config"], trace.token_ids) == (whole.header["config"], whole.token_ids)
-    *_, finished = engine.stream("the cat", method="dflash", max_new_tokens=8)
-    assert list(finished.token_ids) == whole.token_ids
-
-
-def test_generate_refuses_unknown_setting_and_names_similar_ones(engine):
-    for call in (engine.generate, engine.stream):
-        with pytest.raises(InputError, match=r"unknown setting 'max_tokens'; did you mean max_new_tokens\?"):
-            call("the cat", max_tokens=8)
-    with pytest.raises(InputError, match="unknown setting 'zzz'; choose from: method, max_new_tokens, block_size"):
-        engine.generate("the cat", DecodeConfig(), zzz=1)
-
-
 def test_generate_returns_trace_for_each_prompt_of_list(engine):
     prompts = ["the cat sat", "a dog"]
     alone = [engine.generate(prompt, max_new_tokens=6) for prompt in prompts]
@@ -108,15 +87,6 @@ def test_generate_takes_method_that_models_can_run(engine):
         engine.generate("the cat", DecodeConfig())
 
 
-def test_keyword_settings_match_decode_config_fields():
-    assert get_type_hints(Settings) == get_type_hints(DecodeConfig)
-
-
-def test_config_backends_match_attention_names():
-    """config.py repeats the names, as it must not import torch."""
-    assert ("auto", *NAMES) == BACKENDS
-
-
 def test_settings_have_command_line_options():
     parser = argparse.ArgumentParser()
     add_decode_arguments(parser)
@@ -129,3 +99,24 @@ def test_settings_have_command_line_options():
         value = [] if entry.kind == "flag" else [changed.get(entry.kind) or entry.choices[-1]]
         config = decode_config(parser.parse_args([option, *value]), "dflash")
         assert getattr(config, entry.name) != entry.default
+
+
+def test_generate_takes_keyword_settings_and_refuses_unknown_ones(engine):
+    whole = engine.generate("the cat", DecodeConfig("dflash", 8, seed=3))
+    for config, settings in (
+        (None, {"method": "dflash", "max_new_tokens": 8, "seed": 3}),
+        (DecodeConfig("dflash", 20, seed=1), {"max_new_tokens": 8, "seed": 3}),
+    ):
+        trace = engine.generate("the cat", config, **settings)
+        assert (trace.header["config"], trace.token_ids) == (whole.header["config"], whole.token_ids)
+    *_, finished = engine.stream("the cat", method="dflash", max_new_tokens=8)
+    assert list(finished.token_ids) == whole.token_ids
+    for call in (engine.generate, engine.stream):
+        with pytest.raises(InputError, match=r"unknown setting 'max_tokens'; did you mean max_new_tokens\?"):
+            call("the cat", max_tokens=8)
+
+
+def test_keyword_settings_and_backends_match_their_definitions():
+    """config.py repeats the names of backends, as it must not import torch."""
+    assert get_type_hints(Settings) == get_type_hints(DecodeConfig)
+    assert ("auto", *NAMES) == BACKENDS

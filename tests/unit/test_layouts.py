@@ -35,17 +35,6 @@ def test_read_form_takes_taps_from_every_key():
         assert read_form({**config, **outer, "dflash_config": {"mask_token_id": 1, **inner}}).taps == (0, 2)
 
 
-def test_read_form_accepts_options_without_effect():
-    config = {
-        **nested(),
-        "attention_dropout": 0.1,
-        "gradient_checkpointing": True,
-        "attention_value_scale": 1,
-        "norm_output": False,
-    }
-    assert read_form(config) == read_form(nested())
-
-
 REFUSED = [
     ({**nested(block_size=4)}, "its block_size is 6 and its dflash_config.block_size is 4; make them equal"),
     ({**nested(), "eagle_aux_hidden_state_layer_ids": [2, 3]}, "means the layers \\(0, 1\\) and its eagle_aux_hidden_state_layer_ids means the layers \\(1, 2\\); make them equal"),
@@ -118,3 +107,13 @@ def test_load_drafter_keeps_only_tables_unlike_target(tokenizer, tmp_path, caplo
     read = load_drafter(str(tmp_path), torch.float32, "cpu", make_target(tokenizer, seed=9))
     assert read.embed_tokens is not None
     assert "own embed_tokens.weight is used, since it differs from the target's" in caplog.text
+
+
+def test_read_form_accepts_options_without_effect():
+    harmless = {
+        "attention_dropout": 0.1,
+        "gradient_checkpointing": True,
+        "attention_value_scale": 1,
+        "norm_output": False,
+    }
+    assert read_form({**nested(), **harmless}) == read_form(nested())

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-import d2sd
 from d2sd.trace import text as module
 from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, aligned, progress
 
@@ -52,10 +48,7 @@ def test_token_texts_label_partial_characters(tokenizer):
     for token in tokenizer.encode("😀", add_special_tokens=False):
         assert texts[token]
         assert BROKEN not in texts[token]
-
-
-def test_token_texts_label_unknown_ids_by_number(tokenizer):
-    assert TokenTexts(tokenizer)[10**6] == "<1000000>"
+    assert texts[10**6] == "<1000000>"  # not in the vocabulary
 
 
 def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
@@ -72,29 +65,7 @@ def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
     assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
 
 
-def test_aligned_pads_cells_but_not_ends_of_lines():
-    assert aligned([["", "α", ""], ["a drafter", "1.25", "x"]]) == ["           α", "a drafter  1.25  x"]
-
-
-def test_progress_is_silent_for_short_jobs(capsys):
-    assert list(progress(range(3), desc="texts", leave=False)) == [0, 1, 2]
-    assert capsys.readouterr().err == ""
-
-
-def test_progress_shows_bar_on_terminal(capsys, monkeypatch):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    list(progress(range(3), desc="texts"))
-    assert "100%" in capsys.readouterr().err
-
-
-def test_progress_module_alone_imports_tqdm():
-    found = subprocess.run(
-        ["grep", "-rlE", r"^ *(from|import) tqdm", str(Path(d2sd.__file__).parent)], capture_output=True, text=True
-    ).stdout
-    assert [Path(path).name for path in found.split()] == ["text.py"]
-
-
 def test_aligned_pads_columns_to_their_longest_cell():
-    rows = [("log", "α", "step"), ("vllm, m", "2.50", "9 ms")]
-    assert aligned(rows) == ["log      α     step", "vllm, m  2.50  9 ms"]
-    assert aligned(rows, str.rjust) == ["log         α  step", "vllm, m  2.50  9 ms"]
+    rows = [("log", "α", "step"), ("vllm, m", "2.50", "9")]
+    assert aligned(rows) == ["log      α     step", "vllm, m  2.50  9"]
+    assert aligned(rows, str.rjust) == ["log         α  step", "vllm, m  2.50     9"]
