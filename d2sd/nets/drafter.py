@@ -20,7 +20,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, default_target_layers, read_form
-from d2sd.nets.lean import Kernels, MergedLayers, Product
+from d2sd.nets.lean import Kernels, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
@@ -29,6 +29,11 @@ Attend = Callable[..., Tensor]
 
 
 # Decoder layers.
+
+
+def rms_norm(config: Any, size: int | None = None) -> nn.RMSNorm:
+    """Returns a norm over the last dimension, by default of the hidden size."""
+    return nn.RMSNorm(size or config.hidden_size, eps=config.rms_norm_eps)
 
 
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -49,13 +54,10 @@ class DraftAttention(nn.Module):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(width, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(width, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(width, keys, bias=config.attention_bias)
-        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
-        self.q_norm, self.k_norm = (
-            nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps) if qk_norm else nn.Identity() for _ in range(2)
-        )
+        linear = partial(nn.Linear, bias=config.attention_bias)
+        self.q_proj, self.k_proj, self.v_proj = linear(width, queries), linear(width, keys), linear(width, keys)
+        self.o_proj = linear(queries, config.hidden_size)
+        self.q_norm, self.k_norm = (rms_norm(config, self.head_dim) if qk_norm else nn.Identity() for _ in range(2))
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -107,8 +109,8 @@ class DraftLayer(nn.Module):
         super().__init__()
         self.self_attn = DraftAttention(config, config.hidden_size)
         self.mlp = Qwen3MLP(config)
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.input_layernorm = rms_norm(config)
+        self.post_attention_layernorm = rms_norm(config)
         self.attention_conv, self.mlp_conv = (
             None if form.selector is None else GroupedConvolution(config.hidden_size, form.selector) for _ in range(2)
         )
@@ -231,9 +233,9 @@ class DFlashDraftModel(PreTrainedModel):
         self.form = form = form or read_form(config.to_dict())
         hidden, drafted = config.hidden_size, form.drafted
         self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
-        self.hidden_norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.hidden_norm = rms_norm(config)
         self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))
-        self.norm = nn.RMSNorm(hidden, eps=config.rms_norm_eps)
+        self.norm = rms_norm(config)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
         self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
@@ -269,19 +271,14 @@ class DFlashDraftModel(PreTrainedModel):
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
         elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
-            self._packed = PackedLayers(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
+            self._packed = PackedLayers(self, self.mixed)
         return self._packed
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
-        held = self._merged.get(kernels)
-        if held is None or not held.current:
-            self._merged.pop(kernels, None)
-            if self.form.selector is not None or not MergedLayers.possible(self.layers, self.config):
-                return None
-            stack = self.layers, self.rotary_emb, self.config, self.norm
-            held = self._merged[kernels] = MergedLayers(*stack, kernels, contexts=True)
-        return held
+        if self.form.selector is not None:
+            return None
+        return merged_layers(self._merged, kernels, self, self.layers, contexts=True)
 
     def rows_of_head(self, weight: Tensor) -> Product:
         """Returns an LM head for a drafter that has a draft vocabulary but no head: the rows of the target's head for these tokens.

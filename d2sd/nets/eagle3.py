@@ -16,7 +16,7 @@ from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
+from d2sd.nets.drafter import Attend, DraftAttention, layer_shape, rms_norm
 from d2sd.nets.layouts import Eagle3Form
 from d2sd.nets.types import target_type
 
@@ -29,9 +29,9 @@ class Eagle3Layer(nn.Module):
         self.norm_before_residual = form.norm_before_residual
         self.self_attn = DraftAttention(c, 2 * c.hidden_size, form.qk_norm)
         self.mlp = LlamaMLP(c)
-        self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.input_layernorm = rms_norm(c)
+        self.hidden_norm = rms_norm(c)
+        self.post_attention_layernorm = rms_norm(c)
 
     def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         normed = self.hidden_norm(feature)
@@ -57,10 +57,9 @@ class Eagle3DraftModel(nn.Module):
         c: Any = (Qwen3Config if form.qk_norm else LlamaConfig)(**form.shape)
         self.config, taps, width = c, len(form.taps), form.width
         self.fc = nn.Linear(taps * width, c.hidden_size, bias=False)
-        norms = [nn.RMSNorm(width, eps=c.rms_norm_eps) for _ in range(taps if form.fc_norm else 0)]
-        self.fc_norm = nn.ModuleList(norms)
+        self.fc_norm = nn.ModuleList(rms_norm(c, width) for _ in range(taps if form.fc_norm else 0))
         self.layers = nn.ModuleList([Eagle3Layer(c, form)])
-        self.norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
+        self.norm = rms_norm(c)
         self.lm_head = nn.Linear(c.hidden_size, form.drafted, bias=False)
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size) if "embed_tokens" in own else None
         self.rotary_emb = LlamaRotaryEmbedding(c)

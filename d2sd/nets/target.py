@@ -21,7 +21,7 @@ from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
-from d2sd.nets.lean import Attend, Kernels, MergedLayers
+from d2sd.nets.lean import Attend, Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
@@ -45,28 +45,26 @@ class LayerTaps:
 
     def __init__(self, layers: nn.ModuleList):
         self._layers = layers
-        self._hooked: set[int] = set()
         self._outputs: dict[int, Tensor] = {}
-        self._hooks: list[RemovableHandle] = []
+        self._hooks: dict[int, RemovableHandle] = {}
 
     def add(self, indices: Iterable[int]) -> None:
         """Store the outputs of these layers from now on."""
-        for index in set(indices) - self._hooked:
+        for index in set(indices) - self._hooks.keys():
 
             def keep(_: nn.Module, __: Any, output: Any, index: int = index) -> None:
                 self._outputs[index] = output[0] if isinstance(output, tuple) else output
 
-            self._hooks.append(self._layers[index].register_forward_hook(keep))
-            self._hooked.add(index)
+            self._hooks[index] = self._layers[index].register_forward_hook(keep)
 
     def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
         """Store the output of a layer that ran without its hooks, if it is tapped. ``copy``: whether to copy the output."""
-        if index in self._hooked:
+        if index in self._hooks:
             self._outputs[index] = output.clone() if copy else output
 
     @property
     def layers(self) -> Collection[int]:
-        return self._hooked
+        return self._hooks.keys()
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
@@ -75,16 +73,16 @@ class LayerTaps:
         try:
             yield self
         finally:
-            for hook in self._hooks:
+            for hook in self._hooks.values():
                 hook.remove()
-            self._hooked.clear()
+            self._hooks.clear()
 
     def outputs(self) -> tuple[Tensor, ...]:
-        return tuple(self._outputs[i] for i in sorted(self._hooked))
+        return tuple(self._outputs[i] for i in sorted(self._hooks))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
         """Set the outputs of the last pass, in ascending order of layers. Needed if no hooks ran (replays, packed layers)."""
-        self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
+        self._outputs = dict(zip(sorted(self._hooks), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
         """Returns the tapped outputs of the last pass, concatenated, (B, rows, taps·hidden)."""
@@ -213,20 +211,11 @@ class Target:
     @cached_property
     def packed(self) -> PackedLayers | None:
         """Packed copies of the layers, created at first use from the current weights; None if packing is not possible."""
-        if not PackedLayers.possible(self.base, self.config):
-            return None
-        return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
+        return PackedLayers(self.base, self.mixed) if PackedLayers.possible(self.base, self.config) else None
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns the layers with merged weights, for fixed-shape passes; None if merging is not possible."""
-        held = self._merged.get(kernels)
-        if held is None or not held.current:
-            self._merged.pop(kernels, None)
-            if not MergedLayers.possible(self.base, self.config):
-                return None
-            stack = self.base.layers, self.base.rotary_emb, self.config, self.base.norm
-            held = self._merged[kernels] = MergedLayers(*stack, kernels)
-        return held
+        return merged_layers(self._merged, kernels, self.base, self.base)
 
     @cached_property
     def rows_differ(self) -> bool:
