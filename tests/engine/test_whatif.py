@@ -7,15 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError, load, load_trace
+from d2sd import METHODS, DecodeConfig, InputError, load, load_trace
 from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, StageCosts
-from d2sd.decoding.drafters import CachedDrafters
 from d2sd.folders.model_sets import BUNDLED
 from d2sd.replay.questions import redraft
 from d2sd.replay.recorded import Replay, recorded_config, recorded_outcome
 from d2sd.replay.selection import replay_selections, selections_report
-from tests.nets import CHEAP_DRAFTS
 
 TINY = BUNDLED / "tiny"
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
@@ -98,15 +96,15 @@ def test_other_k_keeps_recorded_limit_on_nodes(tmp_path, capsys):
 
 def test_named_drafter_replaces_recorded_method(tmp_path, capsys):
     """On d2sd runs, a named drafter replaces the recorded method; labels name the second drafter if it takes part."""
-    run, first, eagle3 = tmp_path / "run.jsonl", TINY / "dflash", TINY / "eagle3"
+    run, dflash, eagle3 = tmp_path / "run.jsonl", TINY / "dflash", TINY / "eagle3"
     load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(run)
-    alone = [whatif(capsys, [run], "--drafter", drafter)[0][1] for drafter in (first, eagle3)]
+    alone = [whatif(capsys, [run], "--drafter", drafter)[0][1] for drafter in (dflash, eagle3)]
     assert names(alone) == ["dflash", "eagle3"]
-    rows, _ = whatif(capsys, [run], "--drafter", first, "--methods", "d2sd,dflash")
+    rows, _ = whatif(capsys, [run], "--drafter", dflash, "--methods", "d2sd,dflash")
     assert names(rows) == ["recorded: d2sd", "d2sd, second drafter tiny/vp", "dflash"]
-    rows, _ = whatif(capsys, [run], "--drafter", first, eagle3)
+    rows, _ = whatif(capsys, [run], "--drafter", dflash, eagle3)
     assert [row["whole"]["alpha"] for row in rows] == [row["whole"]["alpha"] for row in alone]
-    rows, _ = whatif(capsys, [run], "--drafter", first, eagle3, "--sweep", "gamma=2,4")
+    rows, _ = whatif(capsys, [run], "--drafter", dflash, eagle3, "--sweep", "gamma=2,4")
     assert names(rows) == ["tiny/dflash, dflash:gamma=2", "tiny/dflash, dflash:gamma=4", "tiny/eagle3"]
 
 
@@ -136,16 +134,15 @@ def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):
 
 def test_replay_times_come_from_given_machine(engine, recorded):
     table = StageCosts(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
-    configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
-    replay = Replay(engine, recorded)
-    plain, fixed, adaptive = (replay.run(engine.resolve(config), table) for config in configs)
-    assert seconds(plain, table) == pytest.approx(len(plain.committed) * table.plain())
+    fixed, adaptive = (engine.resolve(DecodeConfig("d2sd", cost_aware=by_cost)) for by_cost in (False, True))
+    outcome = Replay(engine, recorded).run(fixed, table)
     both_drafts_and_rest = 3e-3
-    assert seconds(fixed, table) == pytest.approx(
-        sum(table.verify.seconds(work.nodes) + both_drafts_and_rest for work in fixed.works)
+    assert seconds(outcome, table) == pytest.approx(
+        sum(table.verify.seconds(work.nodes) + both_drafts_and_rest for work in outcome.works)
     )
-    assert sum(adaptive.committed) == sum(len(s.committed) for s in recorded.steps)
-    assert Replay(engine, recorded).run(engine.resolve(configs[2]), table) == adaptive
+    one, again = (Replay(engine, recorded).run(adaptive, table) for _ in range(2))
+    assert sum(one.committed) == sum(len(s.committed) for s in recorded.steps)
+    assert one == again
 
 
 def test_replay_times_count_tree_and_third_level(engine):
@@ -162,35 +159,16 @@ def test_replay_times_count_tree_and_third_level(engine):
     assert seconds(three, table) == pytest.approx(sum(draft * count + target for count in passes))
 
 
-def test_replay_drafts_under_engine_lock(engine, monkeypatch):
-    monkeypatch.setattr("d2sd.engine.measure_costs", lambda *_: (CHEAP_DRAFTS, False))
-    fresh = Engine(engine.models)
-    recorded = fresh.generate("the cat sat", DecodeConfig("autoregressive", 12))
-    held = []
-
-    def watched(name):
-        work = getattr(CachedDrafters, name)
-        monkeypatch.setattr(CachedDrafters, name, lambda *a: held.append((name, fresh.lock.locked())) or work(*a))
-
-    for name in ("commit", "read_prompt", "propose"):
-        watched(name)
-    configs = [DecodeConfig("draft_model", 12), DecodeConfig("d2sd", 12, cost_aware=True)]
-    for config in configs:
-        Replay(fresh, recorded).run(fresh.resolve(config))
-    assert set(held) == {("commit", True), ("read_prompt", True), ("propose", True)}
-    assert not fresh.lock.locked()
-
-
 def test_replay_at_known_boundary_equals_redraft():
     engine = load()
     trace = engine.generate("One day, a small bear climbed a tall tree and", DecodeConfig("d2sd", 48))
-    found = Replay(engine, trace).run(engine.resolve(recorded_config(trace)), known_boundary=True)
-    assert sum(found.committed) == sum(len(step.committed) for step in trace.steps)
-    assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
+    outcome = Replay(engine, trace).run(engine.resolve(recorded_config(trace)), known_boundary=True)
+    assert sum(outcome.committed) == sum(len(step.committed) for step in trace.steps)
+    assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in outcome.works)
     boundary = trace.steps[0].actual_boundary
     assert boundary
     alone = redraft(engine, trace, 0, boundary)  # the same re-draft, verified by other code
-    assert found.committed[0] == alone.kept + alone.accepted + 1
+    assert outcome.committed[0] == alone.kept + alone.accepted + 1
 
 
 def test_selections_report_compares_chosen_random_and_known_prefixes(engine):

@@ -1,14 +1,18 @@
-"""Comparison of two sides: real differences are found, and no others are reported."""
+"""Comparison of two sides: real differences are found, and no others are reported. Statistics of runs that are added one by one."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from msgspec import structs
 
-from d2sd.calibration import comparison
+from d2sd import Trace
+from d2sd.__about__ import HOME
+from d2sd.calibration import RunStatistics, calibrate, comparison
 from d2sd.calibration.comparison import (
     Difference,
     ResampledSide,
@@ -16,8 +20,10 @@ from d2sd.calibration.comparison import (
     first_difference,
     ratio,
 )
-from d2sd.calibration.resampling import Estimate, newcombe, wilson
+from d2sd.calibration.report import compare_runs
+from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.sentences import difference_words, how_compared
+from d2sd.trace.trace import read_traces
 from tests.unit.steps import calibrated, made_step, simulated, statistics_of
 
 
@@ -39,11 +45,11 @@ def test_compare_identical_sides_finds_no_difference_in_any_order():
     table = side(runs).table
     assert figure(result, "nodes").a.value == pytest.approx(table.nodes.sum(1).mean() + 1)  # with the anchor
     assert figure(result, "repaired").a.value == pytest.approx(table.repaired[table.redrafted].mean())
-    for words in map(difference_words, result.figures):
-        assert words in ("the same", "no interval") or words.startswith("not clear")
     names = [f"prompt {n}" for n in range(12)]
     turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
     assert turned.paired
+    assert not compare(side(runs[:7]), side(runs[:7])).paired  # fewer than eight prompts
+    assert all(d.difference.value is None for d in compare(side([]), side([])).figures)
     assert figure(turned, "tokens").difference.low == figure(turned, "tokens").difference.high == 0
 
 
@@ -70,11 +76,6 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
 )  # fmt: skip
 def test_difference_words_state_interval_of_second_side(low, high, words):
     assert difference_words(Difference("tokens", Estimate(4), Estimate(5), Estimate(1, low, high), 9, 9)) == words
-
-
-def test_compare_resamples_prompts_from_eight_on():
-    seven, eight = (side(simulated(count, 20)) for count in (7, 8))
-    assert (compare(seven, seven).paired, compare(eight, eight).paired) == (False, True)
 
 
 def test_compare_corrects_intervals_and_always_states_alpha():
@@ -138,20 +139,61 @@ def test_compare_pairing_by_prompt_narrows_interval():
 
 
 def test_newcombe_keeps_interval_at_zero_and_one():
-    low, high = wilson(1.0, 20)
-    found = newcombe(Estimate(1.0, low, high), Estimate(1.0, low, high))
-    assert found.low < 0 < found.high
     runs = [[made_step([0.5] * 3, 1, (0,), n) for n in range(4)] for _ in range(10)]
     hit = figure(compare(side(runs), side(runs)), "hit")
     assert (hit.a.value, hit.b.value) == (0, 0)
     assert hit.difference.low < 0 < hit.difference.high
 
 
-def test_compare_of_empty_sides_has_no_values():
-    result = compare(side([]), side([]))
-    assert all(d.difference.value is None for d in result.figures)
-
-
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
 def test_first_difference_returns_character_position(one, other, at):
     assert first_difference(one, other) == at
+
+
+@pytest.fixture(scope="module")
+def recorded_runs():
+    """The page's opening run, cut into parts; the first part comes again, as trees without a first draft."""
+    (trace,) = read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")
+    parts = [trace.steps[at : at + 9] for at in range(0, len(trace.steps), 9)]
+    parts.insert(2, tuple(structs.replace(s, first_draft=None, tempered=()) for s in parts[0]))
+    return [Trace({**trace.header, "prompt": f"p{n}"}, None, part, None) for n, part in enumerate(parts)]
+
+
+def varied_runs():
+    """Runs with drafts of several lengths, and an empty run between them."""
+    made = [*simulated(5, 6, block=7), [], *simulated(4, 9, seed=2, block=15), [made_step([0.5] * 3, 1)]]
+    return [
+        Trace({"method": "d2sd", "prompt": f"p{n // 2}", "domain": "ab"[n % 2], "run": str(n)}, None, run, None)
+        for n, run in enumerate(made)
+    ]
+
+
+def test_run_statistics_are_of_all_runs_added_so_far(recorded_runs):
+    """Reports between the runs change nothing; drafts and trees of other shapes may follow."""
+    for traces in (varied_runs(), recorded_runs):
+        statistics = RunStatistics()
+        for trace in traces:
+            statistics.report()
+            statistics.add(trace)
+        assert statistics.report() == calibrate(traces)
+        assert len(statistics) == len(traces)
+    assert statistics.report().second is not None
+
+
+def test_run_statistics_release_added_runs():
+    class Steps(list):
+        """Steps to which there can be weak references."""
+
+    held = Steps(simulated(1, 6)[0])
+    seen = weakref.ref(held)
+    found = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
+    del held
+    gc.collect()
+    assert seen() is None
+    assert len(found) == 1
+
+
+def test_compare_runs_pairs_blocks_only_of_texts_in_same_order(recorded_runs):
+    statistics, reordered = RunStatistics(recorded_runs[:2]), RunStatistics(recorded_runs[1::-1])
+    assert compare_runs(statistics, statistics).paired
+    assert not compare_runs(statistics, reordered).paired

@@ -1,19 +1,23 @@
-"""Stage costs: measurement, correction during a run, and the file that keeps them."""
+"""Costs of stages: measurement, correction during a run, the file that keeps them, and machines."""
 
 from __future__ import annotations
 
-import threading
-from contextlib import suppress
+import gzip
+import random
 
 import pytest
 
+from app import presets
 from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
-from d2sd.costs.machines import Curve, StageCosts
-from d2sd.costs.runs import ThreadShare, impossible, plain_step
+from d2sd.costs.machines import MACHINES, Curve, StageCosts, cycle
+from d2sd.costs.runs import ThreadShare, here, plain_step, works_of
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
+from d2sd.errors import InputError
 from d2sd.trace.events import StageSeconds
+from d2sd.trace.metrics import Work
+from d2sd.trace.trace import parse_trace
 from tests.clocks import Ticking
 from tests.unit.adaptive_world import CPU
 
@@ -43,40 +47,10 @@ def test_stage_times_typical_ignores_disturbed_rounds():
     clean = [{("verify", 1): [2.0, 2.2, 1.8], ("verify", 8): [4.0 + 0.01 * n]} for n in range(10)]
     slow = [{key: [3 * t for t in times] for key, times in clean[0].items()}]
     late = [{**clean[0], ("verify", 8): [40.0]}] * 3
-    found = measure._typical([*clean, *slow, *late])
-    assert found["verify", 8] / found["verify", 1] == pytest.approx(2.1, rel=0.1)
-
-
-def test_stage_times_steady_if_halves_agree():
-    def rounds(*factors):
-        return [{("verify", 1): [2.0], ("verify", 8): [4.0 * factor]} for factor in factors]
-
-    assert measure._steady(rounds(1.0, 1.1, 1.15, 1.05, 1.1, 1.0))
-    assert not measure._steady(rounds(1.0, 1.0, 1.0, 1.4, 1.4, 1.4))
-    assert not measure._steady(
-        [
-            {key: [1.5 * t for t in times] for key, times in r.items()} if n else r
-            for n, r in enumerate(rounds(1.0, 1.0))
-        ]
-    )
-    assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one slow pass
-
-
-def test_curve_through_ignores_single_slow_pass():
-    assert Curve.through([(1, 1.0), (2, 9.0), (4, 1.2), (8, 1.6)]).points == ((1, 1.0), (2, 1.2), (4, 1.2), (8, 1.6))
-
-
-def test_stage_times_follow_predecessors_in_shuffled_rounds(monkeypatch):
-    calls, keys = [], [("verify", 1), ("verify", 8), ("verify", 16), ("first_draft", 4), ("second_draft", 16)]
-    monkeypatch.setattr(measure, "ROUNDS", 3)
-    rounds = measure._timed({key: (lambda key=key: calls.append(key)) for key in keys}, keys[1:])
-    assert [set(times) for times in rounds] == [set(keys)] * 3  # plain passes and drafts are in every round
-    pairs = list(zip(calls[::2], calls[1::2], strict=True))
-    before = {"verify": "first_draft", "second_draft": "first_draft", "first_draft": "verify"}
-    assert all(one == timed if timed == ("verify", 1) else one[0] == before[timed[0]] for one, timed in pairs)
-    timed = [key for _, key in pairs][len(keys) :]
-    assert len({tuple(timed[at : at + len(timed) // 3]) for at in range(0, len(timed), len(timed) // 3)}) > 1
-    assert len(measure._timed(dict.fromkeys(keys, int), keys, Ticking(measure.SECONDS))) == 1
+    seconds = measure._typical([*clean, *slow, *late])
+    assert seconds["verify", 8] / seconds["verify", 1] == pytest.approx(2.1, rel=0.1)
+    assert measure._steady([*clean, *slow, *clean])
+    assert not measure._steady(clean[:3] + slow * 3)
 
 
 @pytest.mark.parametrize(("computed", "disturbed"), [(0.95, False), (0.85, True)])
@@ -104,11 +78,6 @@ def test_plain_step_is_median_and_steady_if_halves_agree():
     assert not plain_step([StageSeconds(verify=each) for each in (1.0, 1.0, 1.2, 1.2)], 40, "2026-01-02")[1]
 
 
-@pytest.mark.parametrize(("verified", "expected"), [(0.0, False), (0.8, True), (0.95, False), (3.0, False)])
-def test_verifying_in_less_time_than_plain_pass_is_impossible(verified, expected):
-    assert impossible(verified, 1.0) is expected
-
-
 TABLE = StageCosts(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
 
 
@@ -116,52 +85,13 @@ def test_kept_costs_are_found_by_key(tmp_path):
     file = tmp_path / "new" / "costs.json"
     assert kept.find(file, ["a", 1]) is None
     kept.keep_costs(file, ["a", 1], TABLE)
-    kept.keep_costs(file, ["b", 1], StageCosts(TABLE.verify, TABLE.verify, TABLE.verify))
+    plain = plain_step([StageSeconds(verify=1.0)] * 2, 70, "2026-01-02")[0]
+    kept.keep_costs(file, ["b", 1], plain)
     assert kept.find(file, ["a", 1]) == TABLE
     assert kept.find(file, ["a", 2]) is None
-    kept.keep_costs(file, ["a", 1], StageCosts(TABLE.verify, TABLE.verify, TABLE.verify))
-    assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
+    kept.keep_costs(file, ["a", 1], plain)
+    assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1]) == plain  # with date and context
     assert {path.name for path in file.parent.iterdir()} - {"costs.json.lock"} == {"costs.json"}
-
-
-def test_kept_costs_state_date_and_context_if_known(tmp_path):
-    file, plain = tmp_path / "costs.json", plain_step([StageSeconds(verify=1.0)] * 2, 70, "2026-01-02")[0]
-    older = '[{"key":"a","first_draft":[[1,0.0]],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.5}]'
-    file.write_text(older)
-    kept.keep_costs(file, ["b"], plain)
-    assert [(costs.measured, costs.context) for costs in (kept.find(file, ["a"]), kept.find(file, ["b"]))] == [
-        ("", None),
-        ("2026-01-02", 70),
-    ]
-    assert kept.find(file, ["b"]) == plain
-
-
-def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
-    file, read, meet = tmp_path / "costs.json", kept._tables, threading.Barrier(2)
-
-    def slow(path):
-        tables = read(path)
-        with suppress(threading.BrokenBarrierError):  # without a lock, both would read before either writes
-            meet.wait(0.5)
-        return tables
-
-    monkeypatch.setattr(kept, "_tables", slow)
-    writers = [threading.Thread(target=kept.keep_costs, args=(file, [name], TABLE)) for name in "ab"]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    monkeypatch.undo()
-    assert [kept.find(file, [name]) for name in "ab"] == [TABLE, TABLE]
-
-
-def test_kept_costs_delete_temporary_file_if_move_fails(tmp_path, monkeypatch):
-    def refused(*_):
-        raise PermissionError("another program has it open")
-
-    monkeypatch.setattr(kept.os, "replace", refused)
-    kept.keep_costs(tmp_path / "costs.json", ["a"], TABLE)
-    assert not {path.name for path in tmp_path.iterdir()} - {"costs.json.lock"}
 
 
 def test_kept_costs_drop_oldest_tables(tmp_path, monkeypatch):
@@ -192,3 +122,60 @@ def test_kept_costs_ignore_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     kept.keep_costs(tmp_path / "file" / "costs.json", ["a"], TABLE)
     assert kept.find(tmp_path / "file" / "costs.json", ["a"]) is None
+
+
+DFLASH, D2SD, THIRD = Work(16, (), 16), Work(16, (64,), 80), Work(16, (64, 64), 144)
+
+
+def test_paper_machine_has_published_cycles():
+    paper = MACHINES["paper"]
+    assert paper.plain_steps("dflash", [DFLASH]) == pytest.approx(5.31 / 4.16)
+    assert paper.plain_steps("d2sd", [D2SD]) == pytest.approx(7.05 / 4.98)
+    assert paper.plain_steps("eagle3", [Work(7, (), 60)]) == pytest.approx(5.91 / 3.80)
+    published = [cycle("d2sd_three_level", data) for data in ("GSM8K", "MATH", "MBPP", "MT-Bench")]
+    assert paper.plain_steps("d2sd_three_level", [THIRD]) == pytest.approx(sum(published) / 4, rel=0.04)
+
+
+def test_curve_extrapolates_linearly_and_never_falls():
+    curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
+    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [1, 1, 1, 1, 2.5, 4, 7]
+    assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 3 / 16, 3 / 16])
+    slow_pass = Curve.through([(1, 1.0), (2, 9.0), (4, 1.2), (8, 1.6)])
+    assert slow_pass.points == ((1, 1.0), (2, 1.2), (4, 1.2), (8, 1.6))
+
+
+def test_curve_fitted_recovers_line_from_noise():
+    rng = random.Random(0)
+    points = [(n, (2.0 + 0.1 * n) * rng.gauss(1, 0.05)) for n in range(2, 65) for _ in range(20)]
+    curve = Curve.fitted(points, (2, 16, 64))
+    for rows in (2, 9, 16, 40, 64):
+        assert curve.seconds(rows) == pytest.approx(2.0 + 0.1 * rows, rel=0.02)
+    assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
+
+
+def test_machines_name_source_and_price_steps():
+    for machine in MACHINES.values():
+        assert machine.source.endswith(".")
+        assert machine.plain_steps("autoregressive", [Work(0, (), 1)]) == pytest.approx(1.0)
+        assert 1.0 < machine.plain_steps("dflash", [DFLASH]) < machine.plain_steps("d2sd", [D2SD])
+
+
+def test_machine_has_no_price_for_unknown_drafter():
+    chain = Work(16, (), 16)
+    assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None
+    with pytest.raises(InputError, match="is unknown"):
+        MACHINES["paper"].of("draft_model")
+    sequential = StageCosts(
+        Curve(((1, 1.0),)), Curve(((1, 1.0),)), Curve(((1, 2.0),)), drafts={"draft_model": Curve(((2, 1.0), (3, 2.0)))}
+    )
+    assert sequential.seconds("draft_model", chain) == 17  # fifteen sequential draft passes and one target pass
+
+
+@pytest.mark.parametrize("table", [None, StageCosts(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
+def test_run_machine_reproduces_measured_speed(table):
+    trace = parse_trace(gzip.decompress(presets.OPENING_TRACE.read_bytes()))
+    machine = here(trace, 50.0, 40.0, table)
+    tokens = sum(len(step.committed) for step in trace.steps)
+    assert tokens / machine.plain_steps(trace.header["method"], works_of(trace)) == pytest.approx(40 / 50)
+    assert machine.plain() == pytest.approx(1 / 50)
+    assert here(trace, None, 40.0) is None

@@ -15,9 +15,9 @@ from d2sd.calibration.comparison import compare
 from d2sd.figures.calibration import calibration_panels
 from d2sd.figures.intervals import differences_panel
 from d2sd.figures.report import report_page, settings
-from d2sd.figures.style import COLOURS, safe
+from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import load_trace
-from tests.unit.steps import calibrated, statistics_of
+from tests.unit.steps import statistics_of
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
 HOSTILE = "</script><b>${x}</b><a href='javascript:1'>$a$"
@@ -28,46 +28,31 @@ def trace():
     return load_trace(OPENING)
 
 
-def report_of(traces, domains=()):
-    return calibrated([t.steps for t in traces], [f"{n}" for n in range(len(traces))], domains)
-
-
-def test_figure_colours_match_light_page():
-    assert (COLOURS["panel"], COLOURS["first-tint"]) == ("#ffffff", "#e4eefa")
-    assert len(set(COLOURS.values())) == len(COLOURS)  # a dark page replaces each colour by its value
-
-
 def test_calibration_panels_draw_every_figure(trace):
-    panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
+    statistics = statistics_of([trace.steps] * 8, list(map(str, range(8))), ["a", "b"] * 4)
+    statistics.costs = DraftCosts("a machine", lambda rows, nodes: 1.0 + 0.1 * rows + 0.5 * nodes)
+    panels = {p.id: p for p in calibration_panels(statistics.report())}
     ids = "uniform positions matrix ranks stops gains second domain"
     assert set(panels) == set(ids.split())
     for panel in panels.values():
         assert panel.figure.data
         assert panel.table.rows
         assert {len(row) for row in panel.table.rows} == {len(panel.table.head)}
-    assert list(calibration_panels(report_of([]))) == []
-
-
-def test_figures_escape_markup_in_texts(trace):
-    assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
-    figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
-    side = statistics_of([trace.steps] * 10, list(map(str, range(10)))).side()
-    figures.append(differences_panel(compare(side, side)).figure)
-    for figure in figures:
-        written = figure.to_json()
-        assert "<b>" not in written
-        assert "<a " not in written
-        assert "${" not in written
+    assert {data.yaxis for data in panels["stops"].figure.data} == {"y", "y2", "y3"}  # the third for times
+    assert list(calibration_panels(statistics_of([]).report())) == []
 
 
 def test_report_page_is_self_contained_and_escapes_texts(trace):
     nasty = replace(trace, header={**trace.header, "models": {HOSTILE: HOSTILE}, "method": HOSTILE})
-    report = report_of([nasty, nasty], ["a", HOSTILE])
-    page = report_page(HOSTILE, [HOSTILE], calibration_panels(report), facts=settings([nasty.header]))
+    statistics = statistics_of([nasty.steps] * 10, list(map(str, range(10))), ["a", HOSTILE] * 5)
+    differences = differences_panel(compare(statistics.side(), statistics.side()))
+    panels = [*calibration_panels(statistics.report()), differences]
+    page = report_page(HOSTILE, [HOSTILE], panels, facts=settings([nasty.header]))
     own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert len(re.findall(r"<script>", page)) == 2
     assert "<b>" not in own
     assert "<a " not in own
+    assert all("${" not in panel.figure.to_json() for panel in panels)
     assert not re.search(r"<[a-z][^>]*\s(?:src|href)=", own)
     for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', own):
         assert json.loads(data)["figure"]["data"]

@@ -18,12 +18,11 @@ from d2sd.calibration.thresholds import (
     StopAdvice,
     engine_settings,
     stop_report,
-    stop_sentences,
     stop_table,
     verdict,
 )
 from d2sd.costs.machines import PAPER
-from d2sd.figures.calibration import calibration_panels, stops_panel
+from d2sd.figures.calibration import calibration_panels
 from d2sd.trace.metrics import DraftCosts
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import calibrated, made_step, simulated, tabulated
@@ -102,6 +101,9 @@ def test_threshold_is_chosen_on_one_half_and_judged_on_other():
     """In the first half, unsure tokens are rejected, so cutting them is free; in the other they are accepted."""
     unsure = [0.9, 0.15, 0.9, 0.9]
     fit, judged = [made_step(unsure, 1)] * 5, [made_step(unsure, 4)] * 5
+    few = stop_report(halves(fit, judged, 7))
+    assert few.advice is None
+    assert verdict(few).tone == "few"
     unclear = stop_report(halves(fit, judged))
     assert {a.stop.rule for a in unclear.advice} == {"product", "single", "length"}
     for a in unclear.advice:
@@ -133,15 +135,6 @@ def test_threshold_with_costs_is_the_fastest():
     assert slow.advice
 
 
-def test_stops_need_eight_prompts_for_advice():
-    runs = simulated(8, 20)
-    assert stop_report(table_of(runs)).advice is not None
-    few = stop_report(table_of(runs[:7]))
-    assert few.advice is None
-    assert verdict(few).tone == "few"
-    assert verdict(few).text.startswith("If drafting stops when the product of confidences falls below 0.05, a step ")
-
-
 def test_stops_of_group_match_steps_of_group():
     runs, domains = simulated(16, 20), ["sums", "code"] * 8
     stops = stop_report(table_of(runs), domains=domains)
@@ -152,10 +145,7 @@ def test_stops_of_group_match_steps_of_group():
         kept = [left(s.first_draft.confidence, best.rule, best.value) for s in steps]
         assert cut.nodes.value == pytest.approx(1 + fmean(kept))
         assert whole.alpha.value == pytest.approx(fmean(s.actual_boundary + 1 for s in steps))
-    table = stop_table(stops)
-    assert table.rows[-1][0].startswith("sums: ")
-    assert {len(row) for row in table.rows} == {len(table.head)} == {4}
-    assert len(stop_table(stop_report(table_of(runs), costs=VERIFY)).head) == 6
+    assert stop_table(stops).rows[-1][0].startswith("sums: ")
 
 
 def test_steps_without_confidences_give_no_stops():
@@ -164,9 +154,7 @@ def test_steps_without_confidences_give_no_stops():
     report = calibrated([[blank] * 5] * 9)
     assert report.stops is None
     assert "stops" not in {p.id for p in calibration_panels(report)}
-    assert list(stop_sentences(None)) == []
-    mixed = stop_report(tabulated([[blank, step]] * 9))
-    assert mixed.steps == 9
+    assert stop_report(tabulated([[blank, step]] * 9)).steps == 9
     assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # only one prompt has confidences
 
 
@@ -202,17 +190,7 @@ def test_engine_settings_are_named_only_where_they_exist():
     assert "num_speculative" not in with_head
 
 
-@pytest.mark.parametrize(("costs", "axes"), [(None, {"y", "y2"}), (VERIFY, {"y", "y2", "y3"})])
-def test_stops_panel_has_a_row_of_times_only_with_costs(recorded, costs, axes):
-    runs = RunStatistics(recorded)
-    runs.costs = costs
-    panel = stops_panel(runs.report().stops)
-    assert {trace.yaxis for trace in panel.figure.data} == axes
-    assert "Cuts are applied to the recorded steps" in panel.question
-    assert ("Drafting time does not shrink" in panel.question) == bool(costs)
-
-
-def test_calibrate_command_says_where_drafting_should_stop(recorded, capsys):
+def test_calibrate_command_says_where_drafting_should_stop(recorded, tmp_path, capsys):
     assert main(["calibrate", "--traces", str(MEASURED), "--costs", "paper", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["all"]["stops"]["machine"] == PAPER.name
@@ -224,12 +202,7 @@ def test_calibrate_command_says_where_drafting_should_stop(recorded, capsys):
     assert "ms per token" not in said
     assert main(["calibrate", "--traces", str(MEASURED), "--costs", "gone"]) == 2
     assert "there is no machine" in capsys.readouterr().err
-
-
-def test_calibrate_command_refuses_costs_of_two_kinds_of_drafters(recorded, tmp_path, capsys):
     for method in ("draft_model", "dflash"):
         replace(recorded[0], header={**recorded[0].header, "method": method}).save(tmp_path / f"{method}.jsonl")
     assert main(["calibrate", "--traces", str(tmp_path), "--costs", "paper"]) == 2
     assert "one kind of drafter" in capsys.readouterr().err
-    assert main(["calibrate", "--traces", str(tmp_path / "draft_model.jsonl"), "--costs", "h200-measured"]) == 2
-    assert "choose another machine" in capsys.readouterr().err

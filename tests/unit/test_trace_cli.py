@@ -12,14 +12,10 @@ import pytest
 from msgspec import structs
 
 import d2sd
-from d2sd.__about__ import HOME
 from d2sd.__main__ import main
-from d2sd.cli.description import MARKS, describe_step, draw_tree
-from d2sd.cli.trace import statistics
+from d2sd.cli.description import MARKS, draw_tree
 from d2sd.logs.steps import NOT_KNOWN, chain_step
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.metrics import verdict
-from d2sd.trace.run import unpack_line
 from d2sd.trace.trace import Trace, write_traces
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
@@ -69,21 +65,8 @@ def test_trace_show_and_stats_mark_missing_times(tmp_path, capsys):
     assert "4 nodes verified\n" in capsys.readouterr().out
 
 
-def test_trace_validate_names_line_and_field(capfd, trace, tmp_path):
-    lines = list(trace.lines())
-    lines[3] = lines[3].replace('"depth":1', '"depth":2', 1)
-    (tmp_path / "bad.jsonl").write_text("".join(lines), encoding="utf-8")
-    assert main(["trace", "validate", str(tmp_path / "bad.jsonl")]) == 2
-    captured = capfd.readouterr()
-    assert (captured.out, captured.err) == (
-        "",
-        "error: trace line 4: nodes[1].depth: it must be 1, one more than its parent's depth\n",
-    )
-
-
-@pytest.mark.parametrize("step", [0, 20, 36])
-def test_draw_tree_marks_every_node_with_its_state(trace, step):
-    step = trace.steps[step]
+def test_draw_tree_marks_every_node_with_its_state(trace):
+    step = trace.steps[20]
     drawn = list(draw_tree(step))
     for state, mark in MARKS.items():
         lines = sum(f"{mark} " in line for line in drawn)
@@ -106,10 +89,6 @@ def test_trace_validate_and_show_print_expected_text(capfd):
         "draft 4: second drafter, after the first 4 tokens of the first draft",
     ):
         assert words in out
-
-
-def test_describe_step_says_nothing_was_drafted(trace):
-    assert "nothing was drafted" in list(describe_step(structs.replace(trace.steps[0], first_draft=None), 2))
 
 
 def test_draw_tree_handles_very_deep_trees(trace):
@@ -141,14 +120,6 @@ def test_trace_stats_match_totals(capfd, trace):
     assert main(["trace", "stats", str(RECORDED)]) == 0
     out = capfd.readouterr().out
     assert "boundary among prefixes  91.7%" in out
-    outcomes = [o for s in trace.steps if (o := verdict(s)) not in (None, "all")]
-    assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
-
-
-def test_trace_statistics_count_prefill_token_as_target():
-    run = d2sd.load_trace(HOME / "assets" / "traces" / "opening.jsonl.gz")
-    by_target = sum(c.proposer == "target" for s in run.steps for c in s.committed)
-    assert statistics(run)["tokens_by_proposer"]["target"] == 1 + by_target
 
 
 def test_trace_to_graphml_writes_step_or_run(trace, tmp_path):
@@ -164,7 +135,7 @@ def test_trace_to_graphml_writes_step_or_run(trace, tmp_path):
     assert forest.nodes["3.1"]["token"] == trace.steps[2].nodes[1].token
 
 
-@pytest.mark.parametrize("step", ["0", "38", "-3", "99999999999999999999"])
+@pytest.mark.parametrize("step", ["0", "38"])
 def test_trace_step_option_refuses_missing_step(capfd, step, tmp_path):
     for action in (["show"], ["to-graphml", "-o", str(tmp_path / "o")]):
         assert main(["trace", *action, str(RECORDED), "--step", step]) == 2
@@ -178,13 +149,6 @@ def test_trace_to_html_is_complete_and_self_contained(trace, tmp_path):
     assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#|"data:)""", page)
     assert page.count("</script>") == 2
     assert "default-src 'none'" in page
-    assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed is included
-
-
-def lines_in(page):
-    """The lines of a page's run after its head."""
-    (run,) = json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
-    return [json.loads(line) for entry in run["value"].splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
 def test_trace_commands_handle_files_of_many_runs(trace, tmp_path, capsys):
@@ -194,27 +158,19 @@ def test_trace_commands_handle_files_of_many_runs(trace, tmp_path, capsys):
     steps = len(trace.steps)
     assert f"valid: 3 runs, {3 * steps} steps" in capsys.readouterr().out
     assert main(["trace", "stats", str(many), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["all"]["steps"] == 3 * steps
-    assert [r["run"] for r in found["runs"]] == [1, 2, 3]
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["all"]["steps"] == 3 * steps
+    assert [r["run"] for r in figures["runs"]] == [1, 2, 3]
     assert main(["trace", "to-html", str(many), "-o", str(tmp_path / "o.html")]) == 2
     assert "this file contains several runs; name one with --run N" in capsys.readouterr().err
     assert main(["trace", "to-html", str(many), "--run", "2", "-o", str(tmp_path / "o.html")]) == 0
     assert "many.jsonl, run 2: " in (tmp_path / "o.html").read_text(encoding="utf-8")
     assert main(["trace", "show", str(many), "--run", "4"]) == 2
     assert "there is no run 4" in capsys.readouterr().err
-
-
-def test_compare_and_calibrate_accept_trace_folders(trace, tmp_path, capsys):
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    write_traces(folder / "a.jsonl", [trace, trace])
-    write_traces(folder / "b.jsonl.gz", [trace])
-    assert main(["compare", "--a", str(folder), "--b", str(folder), "--json"]) == 0
-    capsys.readouterr()
-    assert main(["calibrate", "--traces", str(folder), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["all"]
-    assert (found["runs"], found["steps"]) == (3, 3 * len(trace.steps))
+    write_traces(tmp_path / "one.jsonl.gz", [trace])
+    assert main(["calibrate", "--traces", str(tmp_path), "--json"]) == 0  # all files of a folder
+    report = json.loads(capsys.readouterr().out)["all"]
+    assert (report["runs"], report["steps"]) == (4, 4 * steps)
     (tmp_path / "none").mkdir()
-    assert main(["compare", "--a", str(tmp_path / "none"), "--b", str(folder)]) == 2
+    assert main(["compare", "--a", str(tmp_path / "none"), "--b", str(many)]) == 2
     assert "contains no traces" in capsys.readouterr().err
