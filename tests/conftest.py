@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chromium import MISSING, SLOWER, find, launch
+from tests.chromium import MISSING, find, launch
 
 gc.disable()  # until all tests are collected
 os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # processes share the cores: torch's idle threads should sleep early
@@ -142,9 +142,8 @@ def browser():
     if find() is None:
         (pytest.fail if "D2SD_NEEDS_BROWSER" in os.environ else pytest.skip)(MISSING)
     # imported here, since machines for the GPU tests may lack it
-    from playwright.sync_api import expect, sync_playwright
+    from playwright.sync_api import sync_playwright
 
-    expect.set_options(timeout=60_000 * SLOWER)  # ms: several browsers and engines may share few cores
     with sync_playwright() as playwright:
         browser = launch(playwright)
         try:

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import d2sd
 from app import presets
 from tests.chromium import launch
-from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
+from tests.e2e.driving import choose_method, opened, set_number, upload, view
 
 STEPS = 500
 NODES = 80
@@ -106,7 +106,7 @@ def play(browser: Browser, address: str) -> list[float]:
         with window(browser) as page:
             opened(page, address)
             upload(page, "wide.jsonl", wide_step(NODES).encode())
-            expect(view(page)).to_have_attribute("data-run", "wide", timeout=PATIENCE)
+            expect(view(page)).to_have_attribute("data-run", "wide")
             page.keyboard.press("End")
             times: list[float] = page.evaluate(FRAMES)
             return times
@@ -142,7 +142,7 @@ def scrub(browser: Browser, address: str) -> list[float]:
     with window(browser) as page:
         opened(page, address)
         upload(page, "long.jsonl", long_trace(STEPS).encode())
-        expect(view(page)).to_have_attribute("data-steps", str(STEPS), timeout=PATIENCE)
+        expect(view(page)).to_have_attribute("data-steps", str(STEPS))
         page.keyboard.press("Home")
         expect(view(page)).to_have_attribute("data-step", "0")
         times = page.evaluate(SCRUB, STEPS - 1)

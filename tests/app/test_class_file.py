@@ -107,17 +107,13 @@ def test_shared_file_refusals_are_one_sentence(kept, monkeypatch):
     session = Session(history=kept, shown=kept.runs[0].run)
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
+    with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
+        hand_out(kept.runs[0].run)
     kept.runs[1].run.live = True
     with pytest.raises(InputError, match="still in progress"):
         window_file(kept.runs)
     with pytest.raises(InputError, match="no run"):
         window_file([])
-
-
-def test_hand_out_limits_its_size(kept, monkeypatch):
-    monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
-    with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
-        hand_out(kept.runs[0].run)
 
 
 @pytest.mark.parametrize(

@@ -207,8 +207,7 @@ def test_typed_form_values_survive_following_runs():
 
 def test_form_update_in_transit_is_not_user_input():
     form = Form(Session(), prompt="mine")
-    form.show(written("first run"))
-    form.show(written("second run"), arrives=False)
-    form.show(written("third run"))
+    for prompt, arrives in (("first run", True), ("second run", False), ("third run", True)):
+        form.show(written(prompt), arrives)
     form.back()
     assert form.values["prompt"] == "mine"

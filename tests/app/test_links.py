@@ -26,6 +26,8 @@ def test_link_round_trips_every_setting():
     assert link.values == asked
     assert link.selection == {"step": 3, "node": "bonus", "text": ""}
     assert (link.ignored, link.sentence) == ((), "")
+    assert links.read_link({"node": "3"}).selection is None  # without its step
+    assert "node" in links.read_link({"step": "2", "node": "-1"}).sentence
 
 
 def test_link_to_sampled_text_says_that_it_may_differ():
@@ -66,11 +68,6 @@ def test_link_chat_default_follows_model():
         for more in ({}, {"chat": "false"})
     ]
     assert found == [False, False, True, False]
-
-
-def test_link_node_needs_step():
-    assert links.read_link({"node": "3"}).selection is None
-    assert "node" in links.read_link({"step": "2", "node": "-1"}).sentence
 
 
 def test_query_fields_fit_only_their_run():

@@ -26,7 +26,6 @@ from app.race.run import default_pair, recorded_race
 from app.race.tab import choose_lanes, open_lane, race_drawing, show_runs
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
-from d2sd import InputError
 from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.sentences import TOO_FEW, finding
@@ -269,9 +268,3 @@ def test_measured_set_is_compared_with_sets_of_its_prompts_and_steps_open(sessio
     assert "no longer stored" in answered(_open_side, session, session, mine, key="gone", step=2, outputs=2)[2].value
     assert answered(compare_sets, Ticket(), session, Recordings(), "first")[1] == ""  # a measurement has begun
     assert json.loads(sets_drawing(made("a", LANES["d2sd"]), made("b", other)))["pairs"]
-
-
-def test_unknown_lane_opens_nothing(session):
-    for lane in (99, len(recorded_race().lanes), -1):
-        with pytest.raises(InputError):
-            open_lane(type("Call", (), {"data": {"lane": lane}})(), session)

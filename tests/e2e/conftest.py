@@ -5,8 +5,13 @@ Motion is reduced unless a test asks for it, since a replayed race keeps a core 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from app import presets
+from app.runs.share import class_page
+from app.session import History
 from tests.e2e.driving import PHONE, put_back, window
 from tests.page_client import served
 
@@ -15,6 +20,16 @@ from tests.page_client import served
 def address():
     with served() as page:
         yield page.address
+
+
+@pytest.fixture(scope="session")
+def class_file(tmp_path_factory) -> Path:
+    """A class file with the recorded run, open at the step that Learn explains."""
+    run, history = presets.opening(), History()
+    history.keep(run, "Explore")
+    path: Path = tmp_path_factory.mktemp("file") / "class.html"
+    path.write_text(class_page(history.runs, run.key, run.instructive), "utf-8")
+    return path
 
 
 @pytest.fixture(scope="session")

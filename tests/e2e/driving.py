@@ -10,9 +10,8 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 import d2sd
 from app import presets
-from tests.chromium import SLOWER, new_page
+from tests.chromium import new_page
 
-PATIENCE = 180_000 * SLOWER  # ms; waits end once their condition is met, so a long limit costs no time
 PHONE = {"width": 390, "height": 844}
 
 
@@ -24,10 +23,10 @@ def view(page: Page) -> Locator:
 def opened(page: Page, address: str) -> None:
     """Open the address; wait until the recorded run is read completely and the controls are filled in."""
     page.goto(address)
-    expect(view(page)).to_have_attribute("data-steps", str(len(presets.opening().trace().steps)), timeout=PATIENCE)
-    expect(page.locator("#tree g.node").first).to_be_visible(timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", str(len(presets.opening().trace().steps)))
+    expect(page.locator("#tree g.node").first).to_be_visible()
     # filled in once the server has checked whether the address is a link
-    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
+    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0")
 
 
 def reopened(page: Page, address: str) -> None:
@@ -121,15 +120,15 @@ def start(page: Page, prompt: str, tokens: int | None = None) -> str:
     if tokens:
         set_number(page, "max-tokens", tokens)
     page.locator("#run").click()
-    expect(view(page)).not_to_have_attribute("data-run", old or "", timeout=PATIENCE)
-    expect(view(page)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=PATIENCE)
+    expect(view(page)).not_to_have_attribute("data-run", old or "")
+    expect(view(page)).to_have_attribute("data-steps", re.compile(r"[1-9]"))
     return view(page).get_attribute("data-run") or ""
 
 
 def finished(page: Page) -> None:
     """Wait for the end of the shown run, and of its job."""
-    expect(view(page)).to_have_attribute("data-live", "no", timeout=PATIENCE)
-    expect(page.locator("#run")).to_have_text("Run", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-live", "no")
+    expect(page.locator("#run")).to_have_text("Run")
 
 
 def output_text(page: Page) -> str:
@@ -146,7 +145,7 @@ def pin(page: Page, step: int, node: int | str | None = None) -> None:
 def written(page: Page, words: str) -> None:
     """Wait until the text of the run is ``words``."""
     text = "() => [...document.querySelectorAll('#text .tok')].map((e) => e.textContent).join('')"
-    page.wait_for_function(f"words => ({text})() === words", arg=words, timeout=PATIENCE)
+    page.wait_for_function(f"words => ({text})() === words", arg=words)
 
 
 def upload(page: Page, name: str, content: bytes) -> None:
@@ -195,7 +194,7 @@ STILL = """async () => {
 def open_tab(page: Page, name: str) -> None:
     """Open a tab; wait until it is drawn and its animations have ended."""
     page.get_by_role("tab", name=name, exact=True).click()
-    expect(page.locator(DRAWN[name]).first).to_be_visible(timeout=PATIENCE)
+    expect(page.locator(DRAWN[name]).first).to_be_visible()
     page.evaluate(STILL)
 
 
@@ -203,8 +202,8 @@ def drawn_figure(page: Page, figure: str) -> Locator:
     """Scroll this figure of Calibrate into view, which draws it; returns its element."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
     host.evaluate("e => e.closest('details')?.setAttribute('open', '')")
-    host.scroll_into_view_if_needed(timeout=PATIENCE)
-    expect(host.locator(".main-svg").first).to_be_visible(timeout=PATIENCE)
+    host.scroll_into_view_if_needed()
+    expect(host.locator(".main-svg").first).to_be_visible()
     return host
 
 
@@ -250,6 +249,4 @@ def measure_own(page: Page, prompts: str, done: int = 0) -> None:
     set_number(page, "how-many", 100)
     set_number(page, "max-tokens", 2000)
     page.locator("#measure").click()
-    expect(page.locator("#calibration .what").first).to_have_text(
-        re.compile(rf": ([{done}-9]|\d\d) of 100 done"), timeout=PATIENCE
-    )
+    expect(page.locator("#calibration .what").first).to_have_text(re.compile(rf": ([{done}-9]|\d\d) of 100 done"))

@@ -12,7 +12,6 @@ from app import presets
 from app.calibrate.measure import measure_shown as measured_run
 from app.runs.recordings import Recordings
 from tests.e2e.driving import (
-    PATIENCE,
     choose_from,
     click_mark,
     drawn_figure,
@@ -43,7 +42,7 @@ def calibrate(module_page: Page) -> Page:
     fold(page)
     if not re.search("The run in Explore", title(page).text_content() or ""):
         measure_what(page, "The run in Explore")
-        expect(title(page)).to_contain_text("The run in Explore", timeout=PATIENCE)
+        expect(title(page)).to_contain_text("The run in Explore")
     if page.locator("#calibration .members .icon").is_visible():
         page.locator("#calibration .members .icon").click()
     for table in page.locator("#calibration .figure .tools button[aria-pressed=true]").all():
@@ -146,13 +145,13 @@ def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Pa
     assert figures.text_content() == before
     trace = "".join(f"{line}\n" for line in presets.opening().lines()).encode()
     send(calibrate, ("one.jsonl", trace), ("two.jsonl", trace))
-    expect(title(calibrate)).to_have_text("2 trace files", timeout=PATIENCE)
+    expect(title(calibrate)).to_have_text("2 trace files")
     measure_what(calibrate, "The run in Explore")
     expect(title(calibrate)).to_contain_text("The run in Explore")
     choose_files(calibrate)
     fold(calibrate)
     calibrate.locator("#measure").click()
-    expect(title(calibrate)).to_have_text("2 trace files", timeout=PATIENCE)
+    expect(title(calibrate)).to_have_text("2 trace files")
     list_steps(calibrate, "uniform", 9)
     listed(calibrate, "Confidence 0.9–1", AT_ONCE)
     calibrate.locator("#calibration .members .more").click()
@@ -171,12 +170,12 @@ def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
     log.fill("draft acceptance = 0.25000 (100 accepted / 400 generated)")
     fold(calibrate)
     calibrate.locator("#measure").click()
-    expect(report).to_contain_text("llama.cpp", timeout=PATIENCE)
+    expect(report).to_contain_text("llama.cpp")
     expect(report).to_be_visible()
     calibrate.locator("#doctor-close").click()
     expect(report).to_be_hidden()
     calibrate.locator("#measure").click()
-    expect(report).to_be_visible(timeout=PATIENCE)
+    expect(report).to_be_visible()
     measure_what(calibrate, "Prompts: heldout")
     expect(report).to_be_hidden()
 
@@ -185,7 +184,7 @@ def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Pa
     measure_own(calibrate, "They were happy. The end.\n" + "🙂\n" * 99, done=1)  # the first text ends soon
     expect(calibrate.locator("#calibration progress")).to_be_visible()
     calibrate.locator("#stop-measuring").click()
-    expect(title(calibrate)).to_contain_text("stopped: ", timeout=PATIENCE)
+    expect(title(calibrate)).to_contain_text("stopped: ")
     expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
 
@@ -197,20 +196,20 @@ def test_measured_set_is_compared_with_an_earlier_one_and_its_step_opens_in_expl
     for method in ("D²SD", "DFlash"):
         choose_from(calibrate, "calibrate-method", method)
         calibrate.locator("#measure").click()
-        expect(title(calibrate)).to_have_text(f"3 prompts of heldout with {method}", timeout=PATIENCE)
+        expect(title(calibrate)).to_have_text(f"3 prompts of heldout with {method}")
     expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached()
     expect(calibrate.locator("#calibration .more").first).to_contain_text("3 runs")
     calibrate.locator("#against input").click()
     calibrate.get_by_role("option", name=re.compile("^against 3 prompts of heldout with D²SD")).click()
     compared = calibrate.locator("#compared")
-    expect(compared.locator("h2.result")).to_contain_text("DFlash", timeout=PATIENCE)
+    expect(compared.locator("h2.result")).to_contain_text("DFlash")
     options = compared.locator("select option").all_text_contents()
     assert len(options) == 3
     assert not any("(differ)" in option for option in options)  # at temperature 0, both methods write the same texts
     compared.locator("select").select_option("1")
     expect(compared.locator(".texts .status")).to_contain_text("Both wrote the same text.")
     compared.locator(".about button").first.click()
-    expect(view(calibrate)).to_be_visible(timeout=PATIENCE)
+    expect(view(calibrate)).to_be_visible()
     expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
     compared_run = view(calibrate).get_attribute("data-run") or ""
     calibrate.get_by_role("tab", name="Calibrate").click()

@@ -14,7 +14,6 @@ import d2sd
 from app import models, presets, settings
 from d2sd.trace.metrics import verdict
 from tests.e2e.driving import (
-    PATIENCE,
     choose_from,
     choose_method,
     finished,
@@ -240,14 +239,14 @@ def test_strip_click_redrafts_from_clicked_position(shown: Page):
     for prefix in (recorded.selected_prefixes[0], 9):
         places.nth(prefix).click()
         expect(places.nth(prefix)).to_have_attribute("aria-pressed", "true")
-        expect(card).to_contain_text(re.compile("after the .* token.It would have added"), timeout=PATIENCE)
+        expect(card).to_contain_text(re.compile("after the .* token.It would have added"))
         assert card.locator("li").count() > 1
         fits(shown)
     expect(card).to_contain_text("Second drafts started after")
     places.first.focus()
     for key in ("ArrowRight", "ArrowRight", "Enter"):
         shown.keyboard.press(key)
-    expect(card).to_contain_text("after the second token?It would have added", timeout=PATIENCE)
+    expect(card).to_contain_text("after the second token?It would have added")
     expect(view(shown)).to_have_attribute("data-step", "1")  # the arrows moved along the strip, not to another step
     shown.keyboard.press("Escape")
     expect(card).to_have_count(0)
@@ -265,7 +264,7 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     expect(shown.locator("#tree")).to_be_hidden()
     game.locator("input").fill(f"{''.join(c.text for c in step.committed[:2]).strip()} zebra")
     shown.keyboard.press("Enter")
-    expect(game.locator(".source")).to_contain_text("Verified by the large model", timeout=PATIENCE)
+    expect(game.locator(".source")).to_contain_text("Verified by the large model")
     expect(game.locator("li.right")).to_have_count(2)
     expect(game.locator("li.wrong")).to_have_count(1)
     expect(game.locator(".facts-of")).to_contain_text(
@@ -305,7 +304,7 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     shown.get_by_label("Folder with target/").fill("/nowhere")
     fold(shown)
     shown.locator("#run").click()
-    expect(problem(shown)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
+    expect(problem(shown)).to_have_value(re.compile("/nowhere"))
     model("tiny (bundled)")
     unfold(shown)
     expect(shown.get_by_label("Folder with target/")).to_be_hidden()
@@ -333,7 +332,7 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     limited_here, whole, quickest = used.locator("#cost-aware input").all()
     expect(limited_here).to_be_checked()
     used.locator("#full-tree").click()
-    expect(whole).to_be_checked(timeout=PATIENCE)
+    expect(whole).to_be_checked()
     written(used, expected.finished.text)
     finished(used)
     expect(used.locator("#full-tree")).to_be_hidden()
@@ -342,7 +341,7 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     fold(used)
     before = view(used).get_attribute("data-run") or ""
     used.locator("#run").click()
-    expect(view(used)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
+    expect(view(used)).not_to_have_attribute("data-run", before)
     finished(used)
     written(used, expected.finished.text)
     used.locator(".why-open").click()
@@ -350,7 +349,7 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
     expect(used.locator(".pays .by-hand .none").first).to_contain_text("chose K and γ anew in each step")
     used.keyboard.press("Escape")
     used.reload()
-    expect(quickest).to_be_checked(timeout=PATIENCE)
+    expect(quickest).to_be_checked()
     unfold(used)
     limited_here.check(force=True)
     fold(used)
@@ -406,7 +405,7 @@ def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, addres
         other.locator("#run").click()
         expect(problem(other)).to_have_value(re.compile("Another run is in progress"))
         used.locator("#stop").click()
-        expect(view(other)).not_to_have_attribute("data-run", recorded, timeout=PATIENCE)
+        expect(view(other)).not_to_have_attribute("data-run", recorded)
         expect(problem(other)).to_be_hidden()
         assert view(other).get_attribute("data-run") != run
     assert view(used).get_attribute("data-run") == run
@@ -417,7 +416,7 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     run, text = view(used).get_attribute("data-run"), output_text(used)
     used.locator("#prompt textarea").fill("   ")
     used.locator("#run").click()
-    expect(problem(used)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    expect(problem(used)).to_have_value(re.compile("the prompt is empty"))
     expect(used.locator("#notice")).to_have_class(re.compile(r"\bproblem\b"))
     assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
     used.locator("#prompt textarea").fill("A cat")
@@ -427,7 +426,7 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     aloud = used.locator("#settings").get_by_role("status").filter(has_text=sentence)
     set_number(used, "branches", "99")
     used.locator("#run").click()
-    expect(problem(used)).to_have_value(sentence, timeout=PATIENCE)
+    expect(problem(used)).to_have_value(sentence)
     expect(aloud).to_have_count(1)  # announced by screen readers
     set_number(used, "branches", before)
     expect(problem(used)).to_be_hidden()

@@ -9,27 +9,19 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from app.runs.share import class_page
-from app.session import History
 from d2sd.costs.machines import H200
 from d2sd.costs.runs import here
-from d2sd.trace.run import RecordedRun
 from tests.chromium import new_page
-from tests.e2e.driving import PATIENCE, open_tab
+from tests.e2e.driving import open_tab
 
 pytestmark = pytest.mark.e2e
 STAGES = {"Draft": "first_draft", "Re-draft": "second_draft", "Verify": "verify"}
 
 
 @pytest.fixture(scope="module")
-def page(browser, tmp_path_factory):
-    """A file with the bundled run, its view and its chapters of Learn."""
-    history = History()
-    history.keep(RecordedRun.read("\n".join(presets.opening().lines()).encode()), "Explore")
-    path: Path = tmp_path_factory.mktemp("figures") / "class.html"
-    path.write_text(class_page(history.runs, history.runs[0].run.key, presets.opening().instructive), "utf-8")
+def page(browser, class_file: Path):
     page = new_page(browser, viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
-    page.goto(path.as_uri())
+    page.goto(class_file.as_uri())
     page.locator("#tree g.node").first.wait_for()
     yield page
     page.close()
@@ -158,4 +150,4 @@ def test_race_counts_tokens_as_explore_does(module_page: Page, python):
     open_tab(module_page, "Race")
     module_page.locator("#race .time").evaluate("(e) => { e.value = e.max; e.dispatchEvent(new Event('input')); }")
     for track in module_page.locator("#race li.track").all():
-        expect(track).to_have_attribute("data-tokens", str(python["tokens"]), timeout=PATIENCE)
+        expect(track).to_have_attribute("data-tokens", str(python["tokens"]))

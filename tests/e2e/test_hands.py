@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect
 
 from app import presets
-from app.runs.share import class_page
-from app.session import History
 from d2sd.figures.viewer import standalone_page
-from d2sd.trace.run import RecordedRun
-from tests.chromium import new_page
-from tests.e2e.driving import DRAWN, PATIENCE, finished, fold, open_tab, opened, start, unfold, view
+from tests.chromium import SLOWER, new_page
+from tests.e2e.driving import DRAWN, finished, fold, open_tab, opened, start, unfold, view
 from tests.hands import QUICK, SIZES, Hands, OfflineHands, perform
 
 pytestmark = pytest.mark.e2e
@@ -66,15 +64,6 @@ COVERED = """() => {
 def file(tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("hands") / "run.html"
     path.write_text(standalone_page(presets.opening(), "run"), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def class_file(tmp_path_factory) -> Path:
-    history = History()
-    history.keep(RecordedRun.read("\n".join(presets.opening().lines()).encode()), "Explore")
-    path = tmp_path_factory.mktemp("hands") / "class.html"
-    path.write_text(class_page(history.runs, history.runs[0].run.key, 3), "utf-8")
     return path
 
 
@@ -171,6 +160,8 @@ def test_click_in_the_middle_of_a_control_meets_it_in_every_tab(page: Page):
     def meets(name: str) -> None:
         for size in SIZES:
             resized(page, size)
+            with suppress(TimeoutError):  # figures move while they are drawn
+                page.wait_for_function(f"() => !({COVERED})().length", timeout=20_000 * SLOWER)
             assert covered(page) == [], (name, size)
 
     unfold(page)
@@ -235,9 +226,7 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     expect(pressed.locator(".flyer").first).to_be_attached()
     start(pressed, "One day, a small dog", 40)
     finished(pressed)
-    expect(pressed.locator(".gist")).to_have_text(
-        re.compile("one by one|cleanly"), timeout=PATIENCE
-    )  # its speed arrives last
+    expect(pressed.locator(".gist")).to_have_text(re.compile("one by one|cleanly"))  # its speed arrives last
     assert pressed.locator(".flyer").count() == 0
 
     def same() -> None:
@@ -256,6 +245,6 @@ def test_run_started_in_the_middle_of_another_looks_like_that_run_on_a_fresh_pag
     open_tab(pressed, "Learn")
     pressed.locator("#learn-next").click()
     open_tab(pressed, "Explore")
-    expect(view(pressed)).to_have_attribute("data-steps", re.compile(r"[1-9]"), timeout=PATIENCE)
+    expect(view(pressed)).to_have_attribute("data-steps", re.compile(r"[1-9]"))
     same()
     context.close()

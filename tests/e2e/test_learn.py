@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, PHONE, view
+from tests.e2e.driving import PHONE, view
 from tests.scripts.node import chapters_of
 
 pytestmark = pytest.mark.e2e
@@ -71,7 +71,7 @@ def learn(module_page: Page) -> Page:
 
 def opened(page: Page) -> Page:
     page.get_by_role("tab", name="Learn").click()
-    expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=PATIENCE)
+    expect(page.locator("#learn [data-ready=yes]")).to_be_attached()
     return page
 
 
@@ -80,7 +80,7 @@ def title(page: Page) -> Locator:
 
 
 def at_chapter(page: Page, number: int) -> None:
-    expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", str(number), timeout=PATIENCE)
+    expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", str(number))
 
 
 def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
@@ -180,7 +180,7 @@ def test_chapters_fit_phone_and_last_one_leads_to_explore(phone: Page, told):
     expect(view(phone)).to_have_attribute("data-run", presets.opening().header["run"])
     expect(view(phone)).to_have_attribute("data-pinned", str(number))
     opened(phone).locator("#learn .on").get_by_role("button", name="Quiz").click()
-    expect(phone.locator("#explorer [data-quiz]").first).to_have_attribute("data-quiz", "asking", timeout=PATIENCE)
+    expect(phone.locator("#explorer [data-quiz]").first).to_have_attribute("data-quiz", "asking")
 
 
 def test_explain_tells_step_of_explore(module_page: Page, told):
@@ -194,7 +194,7 @@ def test_explain_tells_step_of_explore(module_page: Page, told):
     )
     expect(view(module_page)).to_have_attribute("data-pinned", str(other))
     module_page.locator("#explain").first.click()
-    expect(module_page.locator("#learn .whose")).to_contain_text(f", step {other + 1} ", timeout=PATIENCE)
+    expect(module_page.locator("#learn .whose")).to_contain_text(f", step {other + 1} ")
     at_chapter(module_page, 1)
     for chapter in chapters:
         expect(title(module_page)).to_have_text(chapter["title"])

@@ -14,7 +14,6 @@ from playwright.sync_api import Page, expect
 
 from tests.chromium import new_page
 from tests.e2e.driving import (
-    PATIENCE,
     choose_method,
     drawn_figure,
     finished,
@@ -44,7 +43,7 @@ LOADED = "performance.getEntriesByType('resource').map((entry) => entry.name)"
 
 
 def wait_until_idle(page: Page) -> None:
-    page.wait_for_function("thirtyIdleFrames()", timeout=PATIENCE)
+    page.wait_for_function("thirtyIdleFrames()")
 
 
 def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(module_page: Page, address: str):
@@ -80,9 +79,9 @@ def test_closed_window_frees_models_for_another(laptop, address, module_page: Pa
     page.locator("#prompt textarea").fill("One day, a cat")
     set_number(page, "max-tokens", 16)
     page.locator("#run").click()
-    expect(page.locator("#notice textarea")).to_have_value(re.compile("Another run is in progress"), timeout=PATIENCE)
+    expect(page.locator("#notice textarea")).to_have_value(re.compile("Another run is in progress"))
     closed.close()
-    expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
+    expect(view(page)).not_to_have_attribute("data-run", before)
     finished(page)
 
 
@@ -127,8 +126,8 @@ def test_lost_server_shows_sentence_and_keeps_page(laptop, address):
         choose_method(page, "autoregressive")
         start(page, "🙂", 2000)  # does not stop early
         relay.cut()
-        expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
+        expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I))
         assert int(view(page).get_attribute("data-steps") or 0) > 0
-        expect(page.locator("#follow")).to_have_text("Waiting …", timeout=PATIENCE)
+        expect(page.locator("#follow")).to_have_text("Waiting …")
         page.locator("#text .tok[data-step]").first.click()
         expect(view(page)).to_have_attribute("data-step", "0")

@@ -13,7 +13,7 @@ from app.methods import lane_title
 from app.models import model_set
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, choose_from, fold, open_tab, set_number, unfold, view, window
+from tests.e2e.driving import choose_from, fold, open_tab, set_number, unfold, view, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -21,7 +21,7 @@ PROMPT = "One day, a small dog"
 
 def raced(page: Page) -> Page:
     page.get_by_role("tab", name="Race").click()
-    expect(page.locator("#race .track").first).to_be_visible(timeout=PATIENCE)
+    expect(page.locator("#race .track").first).to_be_visible()
     return page
 
 
@@ -120,7 +120,7 @@ def test_recorded_race_without_motion_shows_end_and_costs(shown: Page):
     costs = page.locator("#race .figures td[data-name='A step costs']").all_text_contents()[1:]
     assert rows.locator(".value b").all_text_contents() == costs
     page.locator("#race-pays").click()
-    expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?", timeout=PATIENCE)
+    expect(page.locator("#learn .words > h3")).to_have_text("When does it pay?")
     page.get_by_role("tab", name="Race").click()
 
 
@@ -146,10 +146,10 @@ def test_text_between_two_lanes_is_framed_by_pointer_keys_and_choice(shown: Page
     expect(told).not_to_contain_text("DFlash needed three steps")
     page.locator("#race .track[data-method=autoregressive] .name").click()  # replaces the lane that was chosen first
     title = page.locator("#race h2.result")
-    expect(title).to_have_text("D²SD needs 14 steps where plain decoding needs 110.", timeout=PATIENCE)
+    expect(title).to_have_text("D²SD needs 14 steps where plain decoding needs 110.")
     expect(page.locator("#race .texts .status")).to_contain_text("Both wrote the same text.")
     page.locator("#race .about button").last.click()
-    expect(view(page)).to_be_visible(timeout=PATIENCE)
+    expect(view(page)).to_be_visible()
     expect(view(page)).to_have_attribute("data-pinned", re.compile(r"\d"))
 
 
@@ -157,13 +157,13 @@ def test_own_race_is_drawn_after_mistake(race: Page):
     title = race.locator("#race .title").text_content() or ""
     choose(race)
     race.locator("#start-race").click()
-    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=PATIENCE)
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"))
     expect(race.locator("#race .title")).to_have_text(title)
     race.locator("#prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
     set_number(race, "max-tokens", 24)
     race.locator("#prompt textarea").press("Shift+Enter")  # presses the main button of the tab
-    expect(race.locator("#race .title")).to_have_text("Your race.", timeout=PATIENCE)
+    expect(race.locator("#race .title")).to_have_text("Your race.")
     expect(race.locator("#race .figures tbody tr")).to_have_count(2)
     expect(race.locator("#race .figures tr[data-method=d2sd] .same")).to_have_text("✓")
     expect(race.locator("#race .figures tr[data-method=autoregressive]")).to_contain_text(re.compile("1\\.00×|—"))

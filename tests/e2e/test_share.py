@@ -23,7 +23,6 @@ from d2sd.replay.grid import GridProgress
 from d2sd.trace.trace import parse_trace
 from tests.chromium import new_page
 from tests.e2e.driving import (
-    PATIENCE,
     drawn_figure,
     finished,
     list_steps,
@@ -43,7 +42,7 @@ ITEMS = {"Copy link": None, "JSONL": "jsonl", "GraphML": "graphml", "SVG": "svg"
 
 def share(page: Page, item: str) -> bytes:
     """Returns the file that an item of the Share menu downloads."""
-    with page.expect_download(timeout=PATIENCE) as started:
+    with page.expect_download() as started:
         page.locator(".sharing .share").click()
         page.get_by_role("menuitem", name=item).click()
     download = started.value
@@ -65,18 +64,18 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     query = parse_qs(urlparse(link).query)
     assert (query["step"], query["node"], query["method"]) == (["6"], ["2"], [presets.opening().header["method"]])
     opened(page, link)
-    expect(view(page)).to_have_attribute("data-pinned", "5", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-pinned", "5")
     expect(view(page)).to_have_attribute("data-node", "2")
     expect(page.locator("#prompt textarea")).to_have_value(query["prompt"][0])
     expect(problem(page)).to_be_hidden()
     page.evaluate("location.hash = 'step=4&node=1&quiz=1'")  # selects in the shown run
-    expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-pinned", "3")
     expect(page.locator("#sentence h2")).to_have_text("Which token of the first draft is the first wrong one?")
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
-    expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?", timeout=PATIENCE)
+    expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?")
     expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens per step.")
-    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
+    expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0")
 
 
 def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
@@ -84,12 +83,12 @@ def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
     models.engine(model_set("tiny"))  # if the models are loaded, the run of a link starts automatically
     empty.goto(f"{address}?{urlencode(wanted)}")
-    expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"], timeout=PATIENCE)
+    expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"])
     expect(empty.locator("#method input")).to_have_value("DDTree")
     for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
         expect(empty.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
     expect(empty.locator("#branches")).not_to_have_class(re.compile("in-explore"))  # the method has no branches
-    expect(view(empty)).to_have_attribute("data-pinned", "2", timeout=PATIENCE)
+    expect(view(empty)).to_have_attribute("data-pinned", "2")
     expect(view(empty)).to_have_attribute("data-node", "1")
 
 
@@ -105,7 +104,7 @@ def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     }
     query |= {"step": "-1", "node": attack, "temperature": "9", "unheard_of": attack, "max_new_tokens": "48"}
     empty.goto(f"{address}?{urlencode(query)}")
-    expect(empty.locator("#prompt textarea")).to_have_value(attack, timeout=PATIENCE)
+    expect(empty.locator("#prompt textarea")).to_have_value(attack)
     expect(empty.locator("#max-tokens input[type=number]")).to_have_value("48")
     expect(empty.locator("#gamma input[type=number]")).not_to_have_value("1")
     expect(problem(empty)).to_have_value(re.compile("^Some values of this link could not be used"))
@@ -117,7 +116,7 @@ def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     steps = len(presets.opening().trace().steps)
     opened(empty, f"{address}?step={steps + 1}")
     notice = empty.locator("#explorer .notice")
-    expect(notice).to_have_text(f"There is no step {steps + 1}: this run has {steps} steps.", timeout=PATIENCE)
+    expect(notice).to_have_text(f"There is no step {steps + 1}: this run has {steps} steps.")
     empty.keyboard.press("Home")
     expect(notice).to_be_hidden()
 
@@ -194,18 +193,18 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     ):
         upload(page, name, content)
         sentence = re.compile(f"^This trace was not opened: .*{reason}")
-        expect(problem(page)).to_have_value(sentence, timeout=PATIENCE)
+        expect(problem(page)).to_have_value(sentence)
         assert (view(page).get_attribute("data-run"), output_text(page)) == before
     head, run = lines[0], str(presets.opening().header["run"])
     lines[0] = head.replace(run, "a" * 32)  # a new id, or the listed run would be shown in full
     upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
-    expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", "7")
     expect(problem(page)).to_have_value(re.compile("recording is incomplete"))
 
     lines[0] = head.replace(run, "b" * 32)
     trace = "".join(f"{line}\n" for line in lines).encode()
     upload(page, "mine.jsonl.gz", gzip.compress(trace))
-    expect(view(page)).to_have_attribute("data-run", "b" * 32, timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-run", "b" * 32)
     finished(page)
     expect(problem(page)).to_be_hidden()
     assert output_text(page) == before[1]
@@ -229,7 +228,7 @@ def test_opened_server_log_is_judged_by_its_own_figures(module_page: Page):
     }  # fmt: skip
     reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
     upload(page, "reply.json", json.dumps(reply).encode())
-    expect(view(page)).to_have_attribute("data-steps", "40", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", "40")
     pays = "drafting pays only if plain decoding takes more than 10."
     expect(problem(page)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
     page.get_by_role("button", name="why?").click()
@@ -271,8 +270,8 @@ def hostile_lines() -> Iterator[str]:
 def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
     page, steps = module_page, presets.opening().trace().steps
     upload(page, f"{HOSTILE[1]}.jsonl", "".join(f"{line}\n" for line in hostile_lines()).encode())
-    expect(view(page)).to_have_attribute("data-run", "nasty", timeout=PATIENCE)
-    expect(view(page)).to_have_attribute("data-steps", str(len(steps)), timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-run", "nasty")
+    expect(view(page)).to_have_attribute("data-steps", str(len(steps)))
     expect(page.locator("#text .prompt")).to_have_text(HOSTILE[0])
     opening = "".join(token.text for token in presets.opening().trace().prefill.committed)
     assert output_text(page) == opening + "".join(
@@ -286,7 +285,7 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
     page.get_by_role("tab", name="Calibrate").click()
     measure_what(page, "The run in Explore")
     # the tab opens with a recording: wait until this run has replaced it
-    expect(page.locator("#calibration .what").first).to_contain_text("The run in Explore", timeout=PATIENCE)
+    expect(page.locator("#calibration .what").first).to_contain_text("The run in Explore")
     drawn_figure(page, "positions")
     list_steps(page, "positions", 1)
     members, more = page.locator("#calibration .members"), page.locator("#calibration .members .more")
@@ -311,7 +310,7 @@ def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_fil
     page = module_page
 
     def by_hand(page: Page) -> str:
-        expect(page.locator("#by-hand-k")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#by-hand-k")).to_be_visible()
         page.locator("#by-hand-k").fill("0")
         expect(page.locator(".by-hand output").first).to_have_text("0")
         return page.locator(".by-hand .figures").text_content() or ""
@@ -323,9 +322,9 @@ def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_fil
     with monkeypatch.context() as patch:
         patch.setattr(questions, "replay_grid", endless)
         page.locator("#replay").click()
-        expect(page.locator(".waits .none")).to_have_text("1 of 9 settings", timeout=PATIENCE)
+        expect(page.locator(".waits .none")).to_have_text("1 of 9 settings")
         page.locator("#stop-replay").click()
-        expect(page.locator(".waits .none")).to_have_text(questions.NOT_REPLAYED, timeout=PATIENCE)
+        expect(page.locator(".waits .none")).to_have_text(questions.NOT_REPLAYED)
     page.locator("#replay").click()
     figures = by_hand(page)
     page.keyboard.press("Escape")
@@ -345,7 +344,7 @@ def test_other_settings_of_own_run_are_replayed_on_request_and_travel_in_its_fil
 def test_frame_of_300_pixels_shows_step_without_controls_or_scrolling(empty: Page, address: str):
     empty.set_viewport_size({"width": 640, "height": 300})
     empty.goto(f"{address}?embed=1&step=5")
-    expect(view(empty)).to_have_attribute("data-pinned", "4", timeout=PATIENCE)
+    expect(view(empty)).to_have_attribute("data-pinned", "4")
     expect(empty.locator("#tree g.node").first).to_be_in_viewport(ratio=1)
     # except the controls that play the step
     assert empty.locator("#explorer button:visible:not(.moments *), #prompt:visible").count() == 0
@@ -359,7 +358,7 @@ def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: P
     expect(empty.locator("body.dark")).to_be_visible()
     step = presets.opening().trace().steps[4]
     quiz = empty.locator("#explorer .quiz .said")
-    expect(quiz).to_contain_text("Which token of the first draft is the first wrong one?", timeout=PATIENCE)
+    expect(quiz).to_contain_text("Which token of the first draft is the first wrong one?")
     expect(empty.locator("#tree svg")).to_have_attribute("aria-label", "Draft tree")
     expect(empty.locator("#strip svg")).to_have_attribute("aria-label", "How sure the drafter was")
     expect(empty.locator("#explorer .spoken")).to_be_empty()

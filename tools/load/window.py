@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from playwright.sync_api import expect, sync_playwright
 
 from tests.chromium import launch
-from tests.e2e.driving import PATIENCE, opened, set_number, view
+from tests.e2e.driving import opened, set_number, view
 from tools.torture.served import Server
 
 SETTLED = 4  # memory should be flat after 1/SETTLED of the runs
@@ -34,8 +34,8 @@ def many_runs(server: Server, count: int) -> Session:
         for number in range(1, count + 1):
             before = view(page).get_attribute("data-run") or ""
             page.locator("#run").click()
-            expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
-            expect(page.locator("#follow")).to_have_attribute("data-state", "resting", timeout=PATIENCE)
+            expect(view(page)).not_to_have_attribute("data-run", before)
+            expect(page.locator("#follow")).to_have_attribute("data-state", "resting")
             if number in (max(1, count // SETTLED), count):
                 tools.send("HeapProfiler.collectGarbage")
                 heap = tools.send("Runtime.getHeapUsage")["usedSize"] / 2**20
