@@ -424,9 +424,8 @@ def _notice_of(update: Update[Any], job: Job, ticket: Ticket) -> Any:
     """Returns the change of the notice for an update of a job.
 
     Every update repeats the current sentence, since Gradio's client may lose a sentence that the next update does not contain.
-    After
-    another call of the page, a sentence is no longer repeated: that call may have shown a newer one. An empty update changes
-        nothing.
+    After another call of the page, a sentence is no longer repeated: that call may have shown a newer one. An empty update
+    changes nothing.
     """
     now = update.problem, update.news, update.note
     job.quiet = job.quiet and not update.news
