@@ -1,21 +1,24 @@
-"""Trace files: round trips, cut files, and errors that name line and field."""
+"""Trace files: round trips, cut files, errors that name line and field; runs as sent to the viewer; trees as graphs."""
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 from functools import partial
+from math import log
 from pathlib import Path
 
+import networkx
 import orjson
 import pytest
 from msgspec import structs
 
-from d2sd import DecodeConfig, InputError, Trace, load_trace
+from d2sd import DecodeConfig, InputError, Trace, graph, load_trace
 from d2sd.__about__ import HOME
 from d2sd.trace import trace as module
-from d2sd.trace.events import to_line
+from d2sd.trace.events import Baseline, to_line
+from d2sd.trace.metrics import StepOutcome, instructiveness
+from d2sd.trace.run import OUTCOME, RecordedRun, unpack_line
 from d2sd.trace.trace import parse_trace
 from tests.counting import calls
 
@@ -44,26 +47,12 @@ def test_saved_trace_reads_back_equal(trace, tmp_path, name):
     trace.save(tmp_path / name)
     read = load_trace(tmp_path / name)
     assert read == trace
-    assert read.totals == trace.totals
-    assert read.token_ids == trace.token_ids
 
 
 def test_load_trace_reads_schema_1(recorded):
     assert recorded[0]["schema"] == 1
     assert "base" not in recorded[2]["first_draft"]
     assert load_trace(RECORDED).steps[0].branches[0].base == 0
-
-
-def test_trace_steps_behave_like_tuple(trace):
-    steps = parse_trace("".join(trace.lines()).encode()).steps
-    assert steps[-1] == trace.steps[-1]
-    assert steps[1:3] == trace.steps[1:3]
-    assert list(steps) == list(trace.steps)
-    assert steps != trace.steps[:-1]
-    assert steps[0] is steps[0]
-    assert copy.deepcopy(steps) == steps
-    with pytest.raises(IndexError):
-        steps[len(trace.steps)]
 
 
 def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
@@ -80,6 +69,7 @@ def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
         (lambda s: s["nodes"][0].update(depth="deep"), r"line 3: nodes\[0\]\.depth: expected int, got str"),
         (lambda s: s.pop("anchor"), "line 3: object missing required field anchor"),
         (lambda s: s["nodes"][2].update(colour="red"), r"nodes\[2\]: object contains unknown field colour"),
+        (lambda s: s.update({"a\r\nb\u2028": 1}), r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"),
         (lambda s: s["nodes"][1].update(state="maybe"), r"nodes\[1\]\.state: invalid enum value 'maybe'"),
         (lambda s: s["nodes"][1].update(drafter_probability=1.5), r"drafter_probability: expected float <= 1"),
         (lambda s: s["first_draft"]["confidence"].__setitem__(0, -0.1), r"confidence\[0\]: expected float >= 0"),
@@ -210,13 +200,6 @@ def test_parse_trace_skips_later_events_and_empty_lines(trace):
             parse_trace("".join([*lines[:2], broken]).encode())
 
 
-def test_parse_trace_unknown_field_error_is_one_line(trace):
-    header, *rest = trace.lines()
-    named = json.dumps({**json.loads(rest[0]), "a\r\nb\u2028": 1})
-    with pytest.raises(InputError, match=r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"):
-        parse_trace("".join([header, named + "\n", *rest[1:]]).encode())
-
-
 def test_parse_trace_accepts_any_key_order_and_spacing(trace):
     backwards = (dict(reversed(json.loads(line).items())) for line in trace.lines())
     lines = [json.dumps(fields, separators=(" , ", " : ")) for fields in backwards]
@@ -295,5 +278,91 @@ def test_parse_trace_calls_grow_linearly_with_steps():
     assert twice - once < 4 * nodes
 
 
-def test_to_line_replaces_unencodable_text():
-    assert to_line({"event": "Header", "text": "a\ud800b"}) == '{"event":"Header","text":"a?b"}\n'
+@pytest.fixture(scope="module", params=["d2sd", "dflash"])
+def generated(engines, request):
+    return engines("llama").generate("the cat sat", DecodeConfig(request.param, 32))
+
+
+def opened(run):
+    """The lines of a segment after its head, as the viewer reads them."""
+    return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
+
+
+def test_recorded_run_puts_outcome_before_each_step(generated):
+    lines = RecordedRun.of(generated.records()).lines(outcomes=True)
+    outcomes = [line for line in lines if line.startswith(OUTCOME)]
+    assert outcomes == [to_line(StepOutcome.of(step, generated.header)).rstrip() for step in generated.steps]
+    steps = [n for n, line in enumerate(lines) if line.startswith('{"event":"StepDone"')]
+    assert all(lines[n - 1].startswith(OUTCOME) for n in steps)
+
+
+def test_recorded_run_live_and_whole_match_trace(generated):
+    live, best = RecordedRun(live=True), 0
+    for number, record in enumerate(generated.records(), -2):
+        live.append([record])
+        if number > 0 and record is not generated.finished:
+            best = number if instructiveness(record) > instructiveness(generated.steps[best]) else best
+        assert live.instructive == best
+        assert live.ended == (record is generated.finished)
+    kept = RecordedRun.of(generated.records())
+    assert opened(live) == opened(kept)
+    assert live.lines() == kept.lines() == [line.rstrip("\n") for line in generated.lines()]
+    assert live.trace() == kept.trace() == RecordedRun.read("".join(generated.lines()).encode()).trace() == generated
+    assert live.holds(kept)
+    heads = [json.loads(run.segment(key="k").partition("\n")[0]) for run in (live, kept)]
+    assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(generated.steps), "instructive": best}  # fmt: skip
+
+
+def test_recorded_run_keeps_baseline_speed(generated):
+    run = RecordedRun.of([*generated.records(), Baseline(50.0)])
+    assert run.lines()[-1] == '{"event":"Baseline","tokens_per_second":50.0}'
+    assert RecordedRun.read("\n".join(run.lines()).encode()).baseline == Baseline(50.0)
+    assert run.ended
+    assert run.trace() == generated
+
+
+@pytest.fixture(scope="module")
+def recorded_steps():
+    return load_trace(RECORDED).steps
+
+
+def path_score(step, node):
+    """Sum of the logarithms of drafter probabilities from the anchor to a node."""
+    return log(node.drafter_probability) + path_score(step, step.nodes[node.parent]) if node.parent >= 0 else 0.0
+
+
+def test_graph_of_step_matches_tree(recorded_steps):
+    step = recorded_steps[3]
+    tree = graph(step)
+    assert networkx.is_arborescence(tree)
+    assert set(tree.edges) == {(n.parent, n.id) for n in step.nodes if n.id}
+    assert networkx.shortest_path_length(tree, 0) == {n.id: n.depth for n in step.nodes}
+    node = step.nodes[5]
+    assert tree.nodes[5] == {
+        "token": node.token, "text": node.text, "depth": node.depth, "proposer": node.proposer, "state": node.state,
+        "drafter_probability": node.drafter_probability, "target_probability": node.target_probability,
+        "target_rank": node.target_rank, "score": pytest.approx(path_score(step, node)),
+    }  # fmt: skip
+    assert set(tree.nodes[0]) == {"token", "text", "depth", "proposer", "state"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00", "\x1b[2J", "\x7f", "\ufffe", "\ud800", "]]>", "<&\"'", "\u2028", "\x85", "\n", ""]
+)
+def test_graphml_preserves_any_text(recorded_steps, text, tmp_path):
+    step = structs.replace(
+        recorded_steps[0], nodes=tuple(structs.replace(n, text=text) for n in recorded_steps[0].nodes)
+    )
+    networkx.write_graphml(graph(step), tmp_path / "o.graphml")
+    read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
+    assert len(read) == len(text)
+    assert read.strip("\n") == text.strip("\n") or not text.isprintable()
+
+
+def test_graph_of_tree_built_by_levels_has_levels(engines):
+    config = DecodeConfig("eagle3", 3, draft_depth=2, draft_top_k=4, node_budget=9)
+    step = engines("llama").generate("the cat", config).steps[0]
+    kept = {node for level in step.levels for node in level.nodes}
+    levels = {node: (values["level"], values["kept"]) for node, values in graph(step).nodes(data=True) if node}
+    assert levels == {node.id: (node.depth, node.id in kept) for node in step.nodes[1:]}
+    assert set(levels.values()) >= {(1, True), (2, True)}
