@@ -1,4 +1,4 @@
-"""Comparison of two sides: real differences are found, and no others are reported. Statistics of runs that are added one by one."""
+"""Comparison of two sides, or of drafters over the same texts: real differences are found, and no others are reported."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from d2sd.calibration.comparison import (
     Difference,
     ResampledSide,
     compare,
-    first_difference,
     ratio,
 )
+from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.report import compare_runs
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.sentences import difference_words, how_compared
@@ -145,11 +145,6 @@ def test_newcombe_keeps_interval_at_zero_and_one():
     assert hit.difference.low < 0 < hit.difference.high
 
 
-@pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
-def test_first_difference_returns_character_position(one, other, at):
-    assert first_difference(one, other) == at
-
-
 @pytest.fixture(scope="module")
 def recorded_runs():
     """The page's opening run, cut into parts; the first part comes again, as trees without a first draft."""
@@ -159,24 +154,14 @@ def recorded_runs():
     return [Trace({**trace.header, "prompt": f"p{n}"}, None, part, None) for n, part in enumerate(parts)]
 
 
-def varied_runs():
-    """Runs with drafts of several lengths, and an empty run between them."""
-    made = [*simulated(5, 6, block=7), [], *simulated(4, 9, seed=2, block=15), [made_step([0.5] * 3, 1)]]
-    return [
-        Trace({"method": "d2sd", "prompt": f"p{n // 2}", "domain": "ab"[n % 2], "run": str(n)}, None, run, None)
-        for n, run in enumerate(made)
-    ]
-
-
 def test_run_statistics_are_of_all_runs_added_so_far(recorded_runs):
     """Reports between the runs change nothing; drafts and trees of other shapes may follow."""
-    for traces in (varied_runs(), recorded_runs):
-        statistics = RunStatistics()
-        for trace in traces:
-            statistics.report()
-            statistics.add(trace)
-        assert statistics.report() == calibrate(traces)
-        assert len(statistics) == len(traces)
+    statistics = RunStatistics()
+    for trace in recorded_runs:
+        statistics.report()
+        statistics.add(trace)
+    assert statistics.report() == calibrate(recorded_runs)
+    assert len(statistics) == len(recorded_runs)
     assert statistics.report().second is not None
 
 
@@ -197,3 +182,53 @@ def test_compare_runs_pairs_blocks_only_of_texts_in_same_order(recorded_runs):
     statistics, reordered = RunStatistics(recorded_runs[:2]), RunStatistics(recorded_runs[1::-1])
     assert compare_runs(statistics, statistics).paired
     assert not compare_runs(statistics, reordered).paired
+
+
+def committed_counts(rate, seed, count=24):
+    """Committed tokens per step; each of up to 7 drafted tokens is accepted with probability ``rate``."""
+    rng = np.random.default_rng(seed)
+    return [(tuple(rng.geometric(1 - rate, 30).clip(max=8).tolist()), False) for _ in range(count)]
+
+
+def test_compare_replays_separates_better_from_equal_drafter():
+    groups = ["a", "b"] * 12
+    better, twin, base = compare_replays(
+        ["x", "y", "z"], [committed_counts(0.6, 1), committed_counts(0.4, 0), committed_counts(0.4, 0)], groups
+    )
+    assert base.whole.difference is None
+    assert better.whole.difference.low > 0.3
+    assert all(group.difference.low > 0 for group in better.groups.values())
+    assert (twin.whole.difference.low, twin.whole.difference.high) == (0, 0)
+    assert set(base.groups) == {"a", "b"}
+
+
+def test_compare_replays_counts_cut_last_step_by_position():
+    (row,) = compare_replays(["x"], [[((3, 1, 2, 1), False), ((2, 3), True)]], ["a", "a"])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4, 1 / 2])
+    (row,) = compare_replays(["x"], [[((3, 1, 2, 1), False), ((2, 3), False)]], ["a", "a"])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4])
+    assert row.groups == {}
+    assert row.whole.alpha.low is None
+    (row,) = compare_replays(["x"], [[((1, 1), False)]], ["a"])
+    assert [f.value for f in row.reached] == [0]
+
+
+def test_compare_replays_intervals_hold_simultaneously():
+    better, base = committed_counts(0.6, 1), committed_counts(0.4, 0)
+    one, *_ = compare_replays(["x", "y"], [better, base], ["a"] * 24)
+    three, *_ = compare_replays(["x", "z", "y"], [better, committed_counts(0.4, 2), base], ["a", "b"] * 12)
+    assert three.whole.difference.low < one.whole.difference.low
+    assert three.whole.alpha == one.whole.alpha
+
+
+def test_compare_replays_of_few_texts_needs_several_blocks():
+    def compared(one, other):
+        return compare_replays(["a", "b"], [[(one, False)], [(other, False)]], ["x"])[0].whole.difference
+
+    clear = compared([4] * 40, [2] * 80)
+    assert clear.value == 2
+    assert clear.excludes_zero
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(1, 9, 15).tolist(), rng.integers(1, 9, 15).tolist()
+    other[-1] += sum(one) - sum(other)
+    assert not compared(one, other).excludes_zero

@@ -153,13 +153,6 @@ def test_curve_fitted_recovers_line_from_noise():
     assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
 
 
-def test_machines_name_source_and_price_steps():
-    for machine in MACHINES.values():
-        assert machine.source.endswith(".")
-        assert machine.plain_steps("autoregressive", [Work(0, (), 1)]) == pytest.approx(1.0)
-        assert 1.0 < machine.plain_steps("dflash", [DFLASH]) < machine.plain_steps("d2sd", [D2SD])
-
-
 def test_machine_has_no_price_for_unknown_drafter():
     chain = Work(16, (), 16)
     assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None

@@ -19,7 +19,6 @@ from d2sd.trace.metrics import (
     tokens_gained,
     totals,
     verdict,
-    weights_of,
     what_differs,
 )
 from tests.nets import make_drafter, make_target
@@ -131,14 +130,6 @@ def test_what_differs_compares_headers_of_other_engines():
     newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
     expected = "What differs: first drafter (a/b → c\\x1b/d), K (4 → 8)."
     assert what_differs([older], [newer, {"models": {}}]) == expected
-
-
-def test_weights_of_ignores_network_names():
-    networks = (("a", "1"), ("b", "1"), ("a", "2"))
-    named = [{"parts": {"first_drafter": {"name": name, "weights": weights}}} for name, weights in networks]
-    assert weights_of(named[:2], "first_drafter") == "1"
-    assert weights_of(named, "first_drafter") == ""
-    assert weights_of([*named[:2], {}], "first_drafter") == ""
 
 
 @pytest.fixture(scope="module")

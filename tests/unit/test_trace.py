@@ -1,12 +1,16 @@
-"""Trace files: round trips, cut files, errors that name line and field; runs as sent to the viewer; trees as graphs."""
+"""Traces: reading, errors that name line and field, the documented format; runs as sent to the viewer; trees as graphs."""
 
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
-from functools import partial
+import re
+import subprocess
+import sys
 from math import log
 from pathlib import Path
+from typing import get_type_hints
 
 import networkx
 import orjson
@@ -15,12 +19,12 @@ from msgspec import structs
 
 from d2sd import DecodeConfig, InputError, Trace, graph, load_trace
 from d2sd.__about__ import HOME
+from d2sd.trace import events
 from d2sd.trace import trace as module
 from d2sd.trace.events import Baseline, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
 from d2sd.trace.run import OUTCOME, RecordedRun, unpack_line
 from d2sd.trace.trace import parse_trace
-from tests.counting import calls
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -256,28 +260,6 @@ def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):
     assert len(cut.steps) >= len(trace.steps) - 1
 
 
-def long_run(steps: int) -> bytes:
-    """The lines of a run with this number of steps."""
-    trace = load_trace(RECORDED)
-    lines = [to_line(trace.header), to_line(trace.prefill)]
-    token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
-    for number in range(steps):
-        step = trace.steps[number % (len(trace.steps) - 1)]
-        nodes = (structs.replace(step.nodes[0], token=token), *step.nodes[1:])
-        here = {"step": number, "anchor": token, "anchor_position": position, "nodes": nodes, "elapsed": float(number)}
-        lines.append(to_line(structs.replace(step, **here)))
-        token, position = step.committed[-1].token, position + len(step.committed)
-    return "".join(lines).encode()
-
-
-def test_parse_trace_calls_grow_linearly_with_steps():
-    steps = len(load_trace(RECORDED).steps) - 1  # the long run repeats its steps after these
-    once, twice, thrice = (calls(partial(parse_trace, long_run(n * steps))) for n in (1, 2, 3))
-    assert thrice - twice == twice - once
-    nodes = sum(len(s.nodes) for s in load_trace(RECORDED).steps[:-1])
-    assert twice - once < 4 * nodes
-
-
 @pytest.fixture(scope="module", params=["d2sd", "dflash"])
 def generated(engines, request):
     return engines("llama").generate("the cat sat", DecodeConfig(request.param, 32))
@@ -366,3 +348,63 @@ def test_graph_of_tree_built_by_levels_has_levels(engines):
     levels = {node: (values["level"], values["kept"]) for node, values in graph(step).nodes(data=True) if node}
     assert levels == {node.id: (node.depth, node.id in kept) for node in step.nodes[1:]}
     assert set(levels.values()) >= {(1, True), (2, True)}
+
+
+PAGE = (HOME / "docs" / "trace-format.md").read_text(encoding="utf-8")
+CLASSES = (
+    "PrefillDone", "StepDone", "Finished", "Draft", "DraftLevel", "Node", "Choice", "Committed", "Alternative", "TargetTop",
+    "Decision", "Option", "StageSeconds", "Baseline",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def converter():
+    spec = importlib.util.spec_from_file_location("convert_step_log", HOME / "examples" / "convert_step_log.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def sample_log(module) -> list[str]:
+    return [line.strip() for line in module.__doc__.splitlines() if line.strip().startswith("{")]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_trace_format_page_names_every_field(name):
+    missing = [f for f in get_type_hints(getattr(events, name)) if not re.search(rf"[`\"]{f}[`\"]", PAGE)]
+    assert missing == []
+
+
+def test_trace_format_page_example_is_valid():
+    (example,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
+    trace = parse_trace(example.encode())
+    assert trace.token_ids == [31]
+    assert trace.finished is not None
+    assert "".join(trace.lines()).count("\n") == 4
+
+
+def test_examples_run_as_documented_without_installation(converter, tmp_path):
+    for path in (HOME / "examples").glob("*.py"):
+        assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
+    log = sample_log(converter)
+    assert len(log) == 4
+    (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
+    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", converter.__doc__)[1]
+    files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
+    subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=HOME)
+    trace = load_trace(files[1])
+    assert trace.header["method"] == "vllm"
+    assert trace.token_ids == [20, 21, 22, 31, 32, 27, 28]
+    assert [s.actual_boundary for s in trace.steps] == [2, 0, 2]
+    assert [[n.state[0] for n in s.nodes] for s in trace.steps] == [list("raar"), list("rruu"), list("raa")]
+    assert trace.steps[0].boundary_posterior == pytest.approx((0.1, 0.18, 0.432))
+    assert trace.totals.mean_acceptance_length == 2
+
+
+def test_convert_step_log_allows_end_inside_draft(converter):
+    request = sample_log(converter)[0]
+    rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
+    trace = converter.convert([request, *rows], converter.Texts())
+    assert parse_trace("".join(trace.lines()).encode()) == trace
+    assert trace.steps[0].first_draft is None
+    assert trace.steps[1].actual_boundary is None
