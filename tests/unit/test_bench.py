@@ -117,17 +117,16 @@ def test_bench_report_prints_rows_without_baseline():
 
 
 def test_cost_aware_table_compares_with_plain_and_best_fixed():
-    def row(label, method, rate, cost_aware=False, speedup=None):
-        config = {"cost_aware": cost_aware}
-        return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,
-                "mean_acceptance_length": 2.0}  # fmt: skip
+    def rows(cost_aware, speedup, fixed, dflash):
+        """Rows with these tokens per second; ``speedup`` is of the cost-aware setting."""
+        settings = [("d2sd:cost_aware=true", cost_aware, speedup), ("d2sd:K=4", fixed, None), ("dflash", dflash, None)]
+        return [
+            {"label": label, "method": label.partition(":")[0], "config": {"cost_aware": "cost" in label},
+             "tokens_per_second": rate, "speedup": of_plain, "mean_acceptance_length": 2.0}
+            for label, rate, of_plain in [*settings, ("ddtree", 300, None)]
+        ]  # fmt: skip
 
-    domains = {
-        "easy": [row("d2sd:cost_aware=true", "d2sd", 90, True, 1.8), row("d2sd:K=4", "d2sd", 100),
-                 row("dflash", "dflash", 60), row("ddtree", "ddtree", 300)],
-        "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
-                 row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
-    }  # fmt: skip
+    domains = {"easy": rows(90, 1.8, 100, 60), "hard": rows(99, 0.99, 40, 90)}
     easy, hard, worst = (row[1:5] for row in cost_aware_table(domains).rows)
     assert easy == ("easy", "1.80", "0.90", "d2sd:K=4")
     assert hard == ("hard", "0.99", "1.10", "dflash")  # dflash is D²SD with K = 0

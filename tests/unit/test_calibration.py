@@ -173,29 +173,11 @@ def test_read_report_advises_temperature_for_over_confidence():
     assert ") improve the calibration" in advice.text
 
 
-TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
-
-
-@pytest.fixture(scope="module")
-def heated():
-    """Steps whose tokens are accepted with their confidence at ``TRUE_TEMPERATURES``, one for each position."""
-    rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
-    for _ in range(40):
-        runs.append([])
-        for number in range(60):
-            logits = torch.randn(len(TRUE_TEMPERATURES), 60, generator=of_torch) * 2.4
-            best = logits.argmax(-1)
-            true = (logits / torch.tensor(TRUE_TEMPERATURES)[:, None]).softmax(-1).max(-1).values.numpy()
-            lucky = rng.uniform(size=len(true)) < true
-            boundary = len(true) if lucky.all() else int(np.argmin(lucky))
-            confidence = logits.softmax(-1).max(-1).values.tolist()
-            runs[-1].append(made_step(confidence, boundary, (0, 1), number, tempered(logits, best).tolist()))
-    return statistics_of(runs)
-
-
-def test_temperatures_of_positions_are_those_of_the_acceptance(heated):
-    advice, tables = heated.report().advice, heated.counted()
-    assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.15)
+def test_temperatures_of_positions_are_those_of_the_acceptance():
+    true_temperatures = [1.0, 1.6, 2.2, 1.3]
+    statistics = statistics_of(simulated(80, 60, np.array(true_temperatures), seed=2, block=4))
+    advice, tables = statistics.report().advice, statistics.counted()
+    assert advice.temperatures == pytest.approx(true_temperatures, rel=0.15)
     assert advice.error_after < advice.error_before / 2
     assert advice.improvement.low > 0
     judged = tables.table.run % 2 == 1  # the other half of the prompts

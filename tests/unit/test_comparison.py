@@ -12,13 +12,8 @@ from msgspec import structs
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import RunStatistics, calibrate, comparison
-from d2sd.calibration.comparison import (
-    Difference,
-    ResampledSide,
-    compare,
-    ratio,
-)
+from d2sd.calibration import RunStatistics, calibrate
+from d2sd.calibration.comparison import Difference, compare
 from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.report import compare_runs
 from d2sd.calibration.resampling import Estimate
@@ -78,33 +73,23 @@ def test_difference_words_state_interval_of_second_side(low, high, words):
     assert difference_words(Difference("tokens", Estimate(4), Estimate(5), Estimate(1, low, high), 9, 9)) == words
 
 
-def test_compare_corrects_intervals_and_always_states_alpha():
-    runs, others = simulated(12, 20, seed=1), simulated(12, 20, seed=4)
-    a, b = side(runs), side(others)
-    tokens = figure(compare(a, b), "tokens")
-    sides = [ResampledSide.of(s.table, s.table.run, 12) for s in (a, b)]
-    alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
-    assert tokens.difference.low < alone.low
-    assert alone.high < tokens.difference.high
-
-
 @pytest.mark.parametrize(
     ("runs", "other_prompts", "same_text"),
     [(12, [f"other {n}" for n in range(12)], False), (12, [f"prompt {11 - n}" for n in range(12)], False), (1, None, True)],
     ids=["other prompts", "the same prompts in another order", "one text"],
 )  # fmt: skip
 def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
-    own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
+    runs_a, runs_b = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
     prompts = other_prompts or ["prompt 0"]
-    found = compare(side(own), side(others, prompts), same_text)
-    assert found.paired is ("prompt 0" in prompts)
-    assert found.unit.startswith("block of") is same_text
-    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each; they may differ
-    for mine, figures in ((own, "a"), (others, "b")):
-        report = calibrated(mine)
-        assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
-        assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
-        assert getattr(figure(found, "gap"), figures) == report.gap
+    result = compare(side(runs_a), side(runs_b, prompts), same_text)
+    assert result.paired is ("prompt 0" in prompts)
+    assert result.unit.startswith("block of") is same_text
+    assert not compare(side(runs_a[:1]), side(runs_b[:1])).paired  # one text each; they may differ
+    for runs_of_side, name in ((runs_a, "a"), (runs_b, "b")):
+        report = calibrated(runs_of_side)
+        assert getattr(figure(result, "redraft"), name) == report.gains.per_redraft
+        assert getattr(figure(result, "tokens"), name) == report.gains.tokens_per_step
+        assert getattr(figure(result, "gap"), name) == report.gap
         assert report.gap.low is not None
 
 
@@ -171,11 +156,11 @@ def test_run_statistics_release_added_runs():
 
     held = Steps(simulated(1, 6)[0])
     seen = weakref.ref(held)
-    found = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
+    statistics = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
     del held
     gc.collect()
     assert seen() is None
-    assert len(found) == 1
+    assert len(statistics) == 1
 
 
 def test_compare_runs_pairs_blocks_only_of_texts_in_same_order(recorded_runs):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import json
 import re
 import subprocess
@@ -25,6 +24,7 @@ from d2sd.trace.events import Baseline, to_line
 from d2sd.trace.metrics import StepOutcome, instructiveness
 from d2sd.trace.run import OUTCOME, RecordedRun, unpack_line
 from d2sd.trace.trace import parse_trace
+from examples import convert_step_log
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -357,16 +357,8 @@ CLASSES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def converter():
-    spec = importlib.util.spec_from_file_location("convert_step_log", HOME / "examples" / "convert_step_log.py")
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def sample_log(module) -> list[str]:
-    return [line.strip() for line in module.__doc__.splitlines() if line.strip().startswith("{")]
+def sample_log() -> list[str]:
+    return [line.strip() for line in convert_step_log.__doc__.splitlines() if line.strip().startswith("{")]
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -383,13 +375,13 @@ def test_trace_format_page_example_is_valid():
     assert "".join(trace.lines()).count("\n") == 4
 
 
-def test_examples_run_as_documented_without_installation(converter, tmp_path):
+def test_examples_run_as_documented_without_installation(tmp_path):
     for path in (HOME / "examples").glob("*.py"):
         assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
-    log = sample_log(converter)
+    log = sample_log()
     assert len(log) == 4
     (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
-    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", converter.__doc__)[1]
+    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", convert_step_log.__doc__)[1]
     files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
     subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=HOME)
     trace = load_trace(files[1])
@@ -401,10 +393,10 @@ def test_examples_run_as_documented_without_installation(converter, tmp_path):
     assert trace.totals.mean_acceptance_length == 2
 
 
-def test_convert_step_log_allows_end_inside_draft(converter):
-    request = sample_log(converter)[0]
+def test_convert_step_log_allows_end_inside_draft():
+    request = sample_log()[0]
     rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
-    trace = converter.convert([request, *rows], converter.Texts())
+    trace = convert_step_log.convert([request, *rows], convert_step_log.Texts())
     assert parse_trace("".join(trace.lines()).encode()) == trace
     assert trace.steps[0].first_draft is None
     assert trace.steps[1].actual_boundary is None
