@@ -111,6 +111,5 @@ def test_lossless_check_locates_wrong_token(engine, twin, prompts):
         assert good["identical"] == 2
         assert not bad["passed"]
         assert bad["identical"] == 0
-        divergence_found = bad["first_divergence"]
-        assert (divergence_found["prompt"], divergence_found["position"]) == (0, 5)
+        assert (bad["first_divergence"]["prompt"], bad["first_divergence"]["position"]) == (0, 5)
         assert (bad["largest_shortfall"] is None) == exact

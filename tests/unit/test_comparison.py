@@ -85,6 +85,10 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     assert result.paired is ("prompt 0" in prompts)
     assert result.unit.startswith("block of") is same_text
     assert not compare(side(runs_a[:1]), side(runs_b[:1])).paired  # one text each; they may differ
+    tokens = figure(result, "tokens")
+    width, width_a, width_b = (each.high - each.low for each in (tokens.difference, tokens.a, tokens.b))
+    if not result.paired:  # wider than the interval of one difference: all intervals hold at once
+        assert width > 1.2 * np.hypot(width_a, width_b)
     for runs_of_side, name in ((runs_a, "a"), (runs_b, "b")):
         report = calibrated(runs_of_side)
         assert getattr(figure(result, "redraft"), name) == report.gains.per_redraft
@@ -134,7 +138,7 @@ def test_newcombe_keeps_interval_at_zero_and_one():
 def recorded_runs():
     """The page's opening run, cut into parts; the first part comes again, as trees without a first draft."""
     (trace,) = read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")
-    parts = [trace.steps[at : at + 9] for at in range(0, len(trace.steps), 9)]
+    parts = [trace.steps[start : start + 9] for start in range(0, len(trace.steps), 9)]
     parts.insert(2, tuple(structs.replace(s, first_draft=None, tempered=()) for s in parts[0]))
     return [Trace({**trace.header, "prompt": f"p{n}"}, None, part, None) for n, part in enumerate(parts)]
 

@@ -105,7 +105,7 @@ def test_kept_costs_drop_oldest_tables(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "content",
     [
-        "", "{", "[1]", '[{"key": "a"}]', "[" * 5000, " " * (kept.MAX_BYTES + 1) + "[]",
+        "", "{", '[{"key": "a"}]', "[" * 5000, " " * (kept.MAX_BYTES + 1) + "[]",
         '[{"key":"a","first_draft":[[1,-1.0]],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.0}]',
         '[{"key":"a","first_draft":[],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.0}]',
     ],

@@ -160,9 +160,10 @@ def test_steps_without_confidences_give_no_stops():
 
 def settings_for(clear, sequential=False, has_head=False):
     """Settings for engines if the cuts of the rules ``clear`` are clearly better."""
-    known = Estimate(1.0, 1.0, 1.0)
+    estimate = Estimate(1.0, 1.0, 1.0)
     cuts = {
-        rule: Stop(rule, value, *[known] * 5) for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
+        rule: Stop(rule, value, *[estimate] * 5)
+        for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
     }
     made = stop_report(tabulated([[made_step([0.5] * 15, 3)]]), sequential)
     advice = tuple(StopAdvice(stop, stop, rule in clear) for rule, stop in cuts.items())

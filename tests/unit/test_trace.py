@@ -61,7 +61,7 @@ def test_load_trace_reads_schema_1(recorded):
 
 def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
     raw = "".join(trace.lines()).encode()
-    ends = [at for at, byte in enumerate(raw) if byte == ord("\n")]
+    ends = [position for position, byte in enumerate(raw) if byte == ord("\n")]
     for cut in range(ends[2] + 1, ends[3], (ends[3] - ends[2]) // 30):
         assert parse_trace(raw[:cut]).steps == trace.steps[:1]
     assert parse_trace(raw[: ends[3]]).steps == trace.steps[:2]
@@ -260,47 +260,42 @@ def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):
     assert len(cut.steps) >= len(trace.steps) - 1
 
 
-@pytest.fixture(scope="module", params=["d2sd", "dflash"])
-def generated(engines, request):
-    return engines("llama").generate("the cat sat", DecodeConfig(request.param, 32))
-
-
 def opened(run):
     """The lines of a segment after its head, as the viewer reads them."""
     return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
-def test_recorded_run_puts_outcome_before_each_step(generated):
-    lines = RecordedRun.of(generated.records()).lines(outcomes=True)
+def test_recorded_run_puts_outcome_before_each_step(trace):
+    lines = RecordedRun.of(trace.records()).lines(outcomes=True)
     outcomes = [line for line in lines if line.startswith(OUTCOME)]
-    assert outcomes == [to_line(StepOutcome.of(step, generated.header)).rstrip() for step in generated.steps]
+    assert outcomes == [to_line(StepOutcome.of(step, trace.header)).rstrip() for step in trace.steps]
     steps = [n for n, line in enumerate(lines) if line.startswith('{"event":"StepDone"')]
     assert all(lines[n - 1].startswith(OUTCOME) for n in steps)
 
 
-def test_recorded_run_live_and_whole_match_trace(generated):
+def test_recorded_run_live_and_whole_match_trace(trace):
     live, best = RecordedRun(live=True), 0
-    for number, record in enumerate(generated.records(), -2):
+    for number, record in enumerate(trace.records(), -2):
         live.append([record])
-        if number > 0 and record is not generated.finished:
-            best = number if instructiveness(record) > instructiveness(generated.steps[best]) else best
+        if number > 0 and record is not trace.finished:
+            best = number if instructiveness(record) > instructiveness(trace.steps[best]) else best
         assert live.instructive == best
-        assert live.ended == (record is generated.finished)
-    kept = RecordedRun.of(generated.records())
+        assert live.ended == (record is trace.finished)
+    kept = RecordedRun.of(trace.records())
     assert opened(live) == opened(kept)
-    assert live.lines() == kept.lines() == [line.rstrip("\n") for line in generated.lines()]
-    assert live.trace() == kept.trace() == RecordedRun.read("".join(generated.lines()).encode()).trace() == generated
+    assert live.lines() == kept.lines() == [line.rstrip("\n") for line in trace.lines()]
+    assert live.trace() == kept.trace() == RecordedRun.read("".join(trace.lines()).encode()).trace() == trace
     assert live.holds(kept)
     heads = [json.loads(run.segment(key="k").partition("\n")[0]) for run in (live, kept)]
-    assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(generated.steps), "instructive": best}  # fmt: skip
+    assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(trace.steps), "instructive": best}  # fmt: skip
 
 
-def test_recorded_run_keeps_baseline_speed(generated):
-    run = RecordedRun.of([*generated.records(), Baseline(50.0)])
+def test_recorded_run_keeps_baseline_speed(trace):
+    run = RecordedRun.of([*trace.records(), Baseline(50.0)])
     assert run.lines()[-1] == '{"event":"Baseline","tokens_per_second":50.0}'
     assert RecordedRun.read("\n".join(run.lines()).encode()).baseline == Baseline(50.0)
     assert run.ended
-    assert run.trace() == generated
+    assert run.trace() == trace
 
 
 @pytest.fixture(scope="module")
