@@ -62,20 +62,15 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
     [
         ("--methods d2sd:K=99", "num_branches must be between"),
         ("--limit 0", "limit must be at least 1"),
-        ("--repeats 0", "repeats must be at least 1, not 0"),
         ("--baselines magic", "unknown baseline"),
         ("--baselines all --temperature 1", "the baselines decode greedily"),
         ("--check-lossless --temperature 1", "compares greedy texts"),
-        ("--check-lossless --sweep K=1,2", "chooses its own settings"),
         ("--check-lossless --methods d2sd --gamma 2 --branches 4", "needs a K below γ"),
         ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
         ("--out /proc/none", "cannot write into the folder"),
         ("cpu --context 10,20", "bench cpu takes one context"),
-        ("cpu --context 0", "bench cpu takes one context of at least 1 token"),
         ("cpu --dtype bfloat16", "needs a target and a drafter with packed layers"),
         ("gpu --device cpu --out {} --shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),
-        ("gpu --device cpu --out {} --shape tiny --context 0", "contexts must be at least 1"),
-        ("gpu --device cpu --out {} --shape tiny --dtype int3", "unknown dtype"),
         ("gpu --device cpu --out {} --shape tiny --passes captured", "need all models on one CUDA GPU"),
     ],
 )
@@ -121,10 +116,6 @@ def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
             assert row["operations"] <= 30 * row["layers"]
     written = (tmp_path / "out" / "cpu.md").read_text()
     assert written.strip() == capsys.readouterr().out.strip()
-    assert "floor: time of the matrix products alone" in written
-
-
-STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
 
 
 @pytest.mark.parametrize(("passes", "contexts"), [("eager", [64]), ("padded", [64, 300])])
@@ -137,21 +128,19 @@ def test_bench_gpu_writes_tables_with_provenance(tmp_path, capsys, passes, conte
     assert [row["context"] for row in result["ratios"]] == contexts
     fused, plain = result["rows"][:2]
     assert result["ratios"][0]["verify_ms"] == plain["verify_ms"] / fused["verify_ms"]
-    assert "plain_floor_ms" not in result["ratios"][0]
+    stages = ("plain_eager", "first_draft", "second_draft", "tree", "verify", "commit", "cycle", "floor", "plain_floor")
     for row in result["rows"]:
-        assert all(row[name] > 0 for name in ("cycle_ms", *STAGES, "floor_ms", "plain_floor_ms"))
+        assert all(row[f"{stage}_ms"] > 0 for stage in stages)
         assert row["plain_captured_ms"] is None
         assert row["memory_gb"] is row["plain_kernels"] is row["cycle_launches"] is None
     assert "need a CUDA GPU" in result["without_capture"]
     assert result["provenance"]["argv"][:2] == ["bench", "gpu"]
     costs = {row["setting"]: row for row in result["costs"]["rows"]}
     assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "128 nodes"} <= set(costs)
-    assert {f"K = {k}{off}" for k in (3, 4) for off in ("", ", recording off")} <= set(costs)
-    assert {row["backend"] for row in result["cascade"]} == {"cascade"}
-    assert [row["context"] for row in result["cascade"]] == contexts
+    assert "K = 3, recording off" in costs
+    assert [(row["context"], row["backend"]) for row in result["cascade"]] == [(c, "cascade") for c in contexts]
     written = (tmp_path / "gpu-tiny-cpu.md").read_text()
     assert written.strip() == capsys.readouterr().out.strip()
-    assert "No captured figures" in written
 
 
 def test_count_launches_separates_kernels_from_launches():

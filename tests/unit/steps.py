@@ -37,7 +37,7 @@ def made_step(confidence, boundary, selected=(), number=0, tempered=()):
 
 
 def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
-    """Runs whose drafted tokens are accepted with their confidence at ``true_temperature``; K = 4."""
+    """Runs whose drafted tokens are accepted with their confidence at ``true_temperature``, or one for each position; K = 4."""
     rng = np.random.default_rng(seed)
     out = []
     for _ in range(runs):

@@ -37,15 +37,15 @@ def timed(label, method, tokens, steps, seconds, calls):
 
 
 def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
-    calls, count = [], []
+    count = []
     field = [
-        timed("autoregressive", "autoregressive", 12, 12, seconds, calls),
-        timed("d2sd:K=2", "d2sd", 12, 4, [s / 2 for s in seconds], calls),
+        timed("autoregressive", "autoregressive", 12, 12, seconds, []),
+        timed("d2sd:K=2", "d2sd", 12, 4, [s / 2 for s in seconds], []),
     ]
     prompts = [(Prompt("a", "x"), [1]), (Prompt("b", "y"), [2])]
     runs = [r for batch in run_bench(field, prompts, repeats, lambda: count.append(1)) for r in batch]
     assert len(count) == run_count(2, 2, repeats)
-    return field, runs, calls
+    return field, runs
 
 
 def shown(rows):
@@ -76,13 +76,13 @@ def test_run_bench_order_is_reproducible_and_covers_permutations():
 
 
 def test_run_bench_times_are_medians_without_warm_up():
-    _, runs, _ = measure(3)
+    _, runs = measure(3)
     assert [r.seconds for r in runs if r.label == "autoregressive"] == [2.0, 5.0]
     assert [dict(r.stage_seconds)["verify"] for r in runs if r.label == "d2sd:K=2"] == [1.0, 2.5]
 
 
 def test_summarise_pools_tokens_and_compares_with_autoregressive():
-    field, runs, _ = measure(3)
+    field, runs = measure(3)
     plain, ours = summarise(runs, field)
     assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
     assert ours["mean_acceptance_length"] == 3
@@ -109,7 +109,7 @@ def test_interval_covers_mean_and_needs_two_prompts():
 
 
 def test_bench_report_prints_rows_without_baseline():
-    field, runs, _ = measure(1)
+    field, runs = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
     assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in table(rows).markdown()
@@ -117,17 +117,16 @@ def test_bench_report_prints_rows_without_baseline():
 
 
 def test_cost_aware_table_compares_with_plain_and_best_fixed():
-    def row(label, method, rate, cost_aware=False, speedup=None):
-        config = {"cost_aware": cost_aware}
-        return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,
-                "mean_acceptance_length": 2.0}  # fmt: skip
+    def rows(cost_aware, speedup, fixed, dflash):
+        """Rows with these tokens per second; ``speedup`` is of the cost-aware setting."""
+        settings = [("d2sd:cost_aware=true", cost_aware, speedup), ("d2sd:K=4", fixed, None), ("dflash", dflash, None)]
+        return [
+            {"label": label, "method": label.partition(":")[0], "config": {"cost_aware": "cost" in label},
+             "tokens_per_second": rate, "speedup": of_plain, "mean_acceptance_length": 2.0}
+            for label, rate, of_plain in [*settings, ("ddtree", 300, None)]
+        ]  # fmt: skip
 
-    domains = {
-        "easy": [row("d2sd:cost_aware=true", "d2sd", 90, True, 1.8), row("d2sd:K=4", "d2sd", 100),
-                 row("dflash", "dflash", 60), row("ddtree", "ddtree", 300)],
-        "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
-                 row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
-    }  # fmt: skip
+    domains = {"easy": rows(90, 1.8, 100, 60), "hard": rows(99, 0.99, 40, 90)}
     easy, hard, worst = (row[1:5] for row in cost_aware_table(domains).rows)
     assert easy == ("easy", "1.80", "0.90", "d2sd:K=4")
     assert hard == ("hard", "0.99", "1.10", "dflash")  # dflash is D²SD with K = 0

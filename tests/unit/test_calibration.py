@@ -1,3 +1,5 @@
+"""Calibration: confidences, temperatures, re-drafts, groups, trained heads, and the sentences about them."""
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -10,13 +12,13 @@ from msgspec import structs
 
 from d2sd import load_trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import RunStatistics, alternatives, boundaries, calibrate, read_report, scores, steps
-from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
+from d2sd.calibration import Estimate, RunStatistics, alternatives, boundaries, calibrate, read_report, scores, steps
+from d2sd.calibration.resampling import RESAMPLES, Resampler
 from d2sd.calibration.steps import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
-from d2sd.trace.events import Committed
-from tests.unit.steps import calibrated, made_step, of_two, simulated, statistics_of, tabulated
+from d2sd.trace.events import Committed, Draft
+from tests.unit.steps import calibrated, made_step, of_two, simulated, statistics_of
 
 TRACES = HOME / "assets" / "traces"
 
@@ -38,13 +40,6 @@ def test_expected_calibration_error_of_known_gap():
     confidence, accepted = np.array([0.95] * 10 + [0.25] * 10), np.array([1.0] * 5 + [0.0] * 5 + [1.0] * 5 + [0.0] * 5)
     error = scores.expected_calibration_error(confidence, accepted)
     assert error == pytest.approx((0.45 + 0.25) / 2)
-
-
-def test_chance_error_matches_mean_error_of_calibrated_drafter():
-    errors = [
-        scores.expected_calibration_error(d.confidence, d.accepted) for d in (draw(500, seed=s) for s in range(60))
-    ]
-    assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence), rel=0.1)
 
 
 def test_at_temperature_interpolates_softmax_confidence():
@@ -87,13 +82,13 @@ def test_resampler_share_keeps_interval_at_zero_and_one():
 def test_scores_are_of_positions_up_to_first_rejection(recorded):
     scored, steps = RunStatistics(recorded).counted().table.scores, [s for t in recorded for s in t.steps]
     for row, step in enumerate(steps):
-        own = scored.take(scored.row == row)
-        assert own.confidence.tolist() == list(step.first_draft.confidence[: len(own)])
+        of_step = scored.take(scored.row == row)
+        assert of_step.confidence.tolist() == list(step.first_draft.confidence[: len(of_step)])
         if step.actual_boundary is None:
-            assert own.accepted.tolist() == [1] * len(step.committed)
+            assert of_step.accepted.tolist() == [1] * len(step.committed)
         else:
-            assert len(own) == min(step.actual_boundary + 1, len(step.first_draft.ids))
-            assert own.accepted.tolist() == [k < step.actual_boundary for k in range(len(own))]
+            assert len(of_step) == min(step.actual_boundary + 1, len(step.first_draft.ids))
+            assert of_step.accepted.tolist() == [k < step.actual_boundary for k in range(len(of_step))]
 
 
 def cut(steps, budget):
@@ -113,13 +108,12 @@ def test_calibration_is_unbiased_under_node_budget():
     report = calibrated([cut(run, 3) for run in whole])
     assert report.matrix.unseen > 100
     assert abs(report.gap.value) < 0.02
-    first = read_report(report)
-    assert "can be trusted" in first[0].text
-    assert any("the tree or the text ended before" in s.text for s in first)
-    assert not any("whole first draft" in s.text for s in first)
     early = [p for p in report.by_position if p.position < 4]
-    full = calibrated(whole).by_position
-    assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in full[:3]]
+    of_whole_trees = calibrated(whole)
+    assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in of_whole_trees.by_position[:3]]
+    temperatures = report.advice.temperatures
+    assert temperatures[:4] == of_whole_trees.advice.temperatures[:4]
+    assert set(temperatures[4:]) == {temperatures[3]}  # positions without outcomes take the temperature before
 
 
 def test_observed_boundary_falls_back_to_committed_tokens():
@@ -137,17 +131,6 @@ def test_boundary_hits_count_only_redrafted_steps():
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
     assert report.ranks.chance_used == pytest.approx(1 / 2)
     assert any("of 35 steps; with random prefixes, in 50%" in s.text for s in read_report(report))
-
-
-def test_calibration_units_depend_on_known_prompts():
-    runs = simulated(10, 30)
-    report = calibrated(runs, ["the same"] * 10)
-    assert (report.runs, report.prompts, report.unit) == (10, 1, "block of 2 steps")
-    assert any("Only 1 prompt:" in s.text for s in read_report(report))
-    unknown = tabulated(runs)
-    assert steps.units(unknown) == (pytest.approx(unknown.run), "prompt")
-    assert unknown.prompts == 10
-    assert calibrated(simulated(3, 30)).unit == "step"
 
 
 def test_run_statistics_refuse_too_many_cells():
@@ -184,96 +167,23 @@ def test_read_report_advises_temperature_for_over_confidence():
     sentences = read_report(report)
     assert sentences[0].tone == "bad"
     assert "over-confident" in sentences[0].text
-    assert any(
-        s.chart == "uniform" and 9 in s.places and "Over-confident at confidences of" in s.text for s in sentences
-    )
-    assert report.advice is not None
     assert report.advice.temperatures[0] == pytest.approx(2.5, rel=0.2)
     assert report.advice.error_after < report.advice.error_before / 2
     (advice,) = (s for s in sentences if "temperature" in s.text)
-    assert advice.tone == "mixed"
-    assert advice.text.startswith("Softmax temperatures by position (2.")
     assert ") improve the calibration" in advice.text
-    assert "of the steps would select other prefixes (boundary hit rate" in advice.text
 
 
-TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
-
-
-@pytest.fixture(scope="module")
-def heated():
-    """Steps whose tokens are accepted with their confidence at ``TRUE_TEMPERATURES``, one for each position."""
-    rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
-    for _ in range(40):
-        runs.append([])
-        for number in range(60):
-            logits = torch.randn(len(TRUE_TEMPERATURES), 60, generator=of_torch) * 2.4
-            best = logits.argmax(-1)
-            true = (logits / torch.tensor(TRUE_TEMPERATURES)[:, None]).softmax(-1).max(-1).values.numpy()
-            lucky = rng.uniform(size=len(true)) < true
-            boundary = len(true) if lucky.all() else int(np.argmin(lucky))
-            confidence = logits.softmax(-1).max(-1).values.tolist()
-            runs[-1].append(made_step(confidence, boundary, (0, 1), number, tempered(logits, best).tolist()))
-    return statistics_of(runs)
-
-
-def test_temperatures_of_positions_equal_search_over_grid(heated):
-    """Plain loops over steps and a fine grid find the same temperatures."""
-    advice, tables = heated.report().advice, heated.counted()
-    assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.2)
+def test_temperatures_of_positions_are_those_of_the_acceptance():
+    true_temperatures = [1.0, 1.6, 2.2, 1.3]
+    statistics = statistics_of(simulated(80, 60, np.array(true_temperatures), seed=2, block=4))
+    advice, tables = statistics.report().advice, statistics.counted()
+    assert advice.temperatures == pytest.approx(true_temperatures, rel=0.15)
     assert advice.error_after < advice.error_before / 2
     assert advice.improvement.low > 0
-    table, grid, log_known = tables.table, np.geomspace(0.5, 4, 241), np.log(alternatives.GRID)
-    rows = [n for n in range(len(table)) if table.run[n] % 2 == 0]
-    before = dict.fromkeys(rows, 1.0)
-    for k, fitted in enumerate(advice.temperatures):
-        sure = {}
-        for n in rows:
-            known = np.insert(tables.tempered[n, k].astype(float), alternatives.GRID.index(1.0), table.confidence[n, k])
-            odds = np.log(known / (1 - known))
-            sure[n] = 1 / (1 + np.exp(-np.interp(np.log(grid), log_known, odds)))
-        total = np.zeros(len(grid))
-        for n in rows:
-            survival = before[n] * sure[n]
-            total += np.log(survival if k < table.matched[n] else 1 - survival)
-        best = int(np.argmax(total))
-        assert fitted == pytest.approx(grid[best], rel=0.02)
-        before = {n: before[n] * sure[n][best] for n in rows}
-
-
-def test_temperature_errors_are_measured_on_other_half(heated):
-    advice, tables = heated.report().advice, heated.counted()
-    table, grid = tables.table, alternatives.grid_confidence(tables.table.confidence, tables.tempered)
-    judged = table.run % 2 == 1
-    survived = np.arange(4) < table.matched[judged, None]
-    for error, confidence in (
-        (advice.error_before, table.confidence),
-        (advice.error_after, alternatives.scaled(grid, advice.temperatures)),
-    ):
-        survival = np.cumprod(confidence[judged], axis=1)
-        expected = scores.expected_calibration_error(survival.ravel(), survived.ravel().astype(float))
-        assert error == pytest.approx(expected, abs=1e-9)
-
-
-def test_temperatures_are_unbiased_under_node_budget():
-    """Positions beyond the tree are not counted: a rejection would be seen there, an acceptance would not."""
-    runs = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 60)]
-    whole, short = (calibrated(made).advice for made in (runs, [cut(run, 3) for run in runs]))
-    assert short.temperatures[:4] == whole.temperatures[:4]
-    assert set(short.temperatures[4:]) == {short.temperatures[3]}
-    assert short.error_before < 0.03
-
-
-def test_position_with_few_outcomes_takes_temperature_before():
-    enough, confidence = alternatives.MIN_OUTCOMES, np.array([0.9, 0.9])
-    grid = np.tile(alternatives.grid_confidence(confidence, of_two(confidence)), (200, 1, 1))
-    # position 1 is over-confident, position 2 is always right
-    survived = np.tile(np.arange(200)[:, None] % 10 < 6, (1, 2))
-    for count in (enough - 1, enough):
-        observed = np.stack([np.ones(200, bool), np.arange(200) < count], axis=1)
-        first, second = alternatives.fit_temperatures(grid, survived, observed)
-        assert first > 2
-        assert (second == first) == (count < enough)
+    judged = tables.table.run % 2 == 1  # the other half of the prompts
+    survival = np.cumprod(tables.table.confidence[judged], axis=1).ravel()
+    survived = (np.arange(4) < tables.table.matched[judged, None]).ravel().astype(float)
+    assert advice.error_before == pytest.approx(scores.expected_calibration_error(survival, survived), abs=1e-9)
 
 
 def chosen_steps(kind, count):
@@ -290,14 +200,7 @@ def test_changed_share_is_of_judged_steps_with_prefixes():
     advice = calibrated([fitted, judged] * 5).advice
     assert advice.temperatures == (4.0, 4.0)
     assert advice.changed == pytest.approx(6 / 20)
-
-
-def test_temperatures_that_leave_confidence_change_nothing():
-    advice = calibrated([chosen_steps("same", 20)] * 10).advice
-    assert advice.changed == 0
-    assert advice.error_after == pytest.approx(advice.error_before)
-    assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # confidences are recorded in 32 bits
-    assert advice.hits_after == advice.hits_before
+    assert calibrated([chosen_steps("same", 20)] * 10).advice.changed == 0
 
 
 def test_temperature_advice_needs_enough_positions_in_both_halves():
@@ -331,21 +234,14 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
     first, *rest = read_report(report)
     assert first.tone == "good"
     assert "can be trusted" in first.text
-    assert not any("Over-confident" in s.text for s in rest)
     assert any("do not clearly improve the calibration" in s.text for s in rest)
 
 
-def test_read_report_says_too_few_positions():
-    report = calibrated([[made_step([0.9, 0.2], 1)]])
-    assert [s.tone for s in read_report(report)] == ["few"] * 4
-    assert report.ece.low is None
-    assert report.advice is None
-
-
 @pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]]])
-def test_read_report_says_nothing_to_score(runs):
+def test_read_report_says_that_steps_are_missing(runs):
     (only,) = read_report(calibrated(runs))
     assert "Nothing to score" in only.text
+    assert {s.tone for s in read_report(calibrated([[made_step([0.9, 0.2], 1)]]))} == {"few"}
 
 
 def test_calibrate_scores_tree_paths_without_block_draft(recorded):
@@ -366,18 +262,115 @@ def test_calibrate_scores_tree_paths_without_block_draft(recorded):
     while node.id:
         expected, node = expected * node.drafter_probability, step.nodes[node.parent]
     assert tables.verified.confidence[0] == pytest.approx(expected)
-    first, *_ = read_report(report)
-    assert first.text.startswith("No block was drafted: every verified node")
 
 
-def test_read_report_advises_fewer_redrafts_without_gain():
-    report = calibrated(simulated(4, 20))
-    first = report.gains.sources[0]
+def redraft(prefix, ids, confidence, base=0, drafter="second"):
+    n = len(ids)
+    return Draft(drafter, prefix, tuple(ids), ("a",) * n, tuple(confidence), ((),) * n, base)
 
-    def advice(tokens):
-        redrafts = tuple(replace(first, branch=j, tokens=Estimate(tokens), nodes=7.0) for j in (1, 2))
-        seen = replace(report, gains=replace(report.gains, sources=(first, *redrafts)))
-        return next(s.text for s in read_report(seen) if s.text.startswith("Re-drafts add"))
 
-    assert "the first draft alone does as well" in advice(0.0)
-    assert "a K below 2 may do as well" in advice(0.01)
+def step_with(branches, wrote, ids=(11, 12, 13), boundary=1):
+    step = made_step([0.9] * len(ids), boundary, (0, 1))
+    return structs.replace(
+        step,
+        first_draft=structs.replace(step.first_draft, ids=ids),
+        branches=tuple(branches),
+        committed=tuple(Committed(t, "a", "first", None) for t in wrote),
+    )
+
+
+def redrafted(step):
+    """Whether the prefix of each re-draft is right, and the scored tokens of the re-drafts."""
+    tables = statistics_of([[step]]).counted()
+    return tables.right.tolist(), tables.redrafted
+
+
+def test_redrafts_are_scored_up_to_first_wrong_token():
+    wrote = (11, 22, 23, 24)
+    step = step_with([redraft(1, (22, 23, 99, 98), (0.9, 0.8, 0.7, 0.6)), redraft(2, (23,), (0.5,))], wrote)
+    right, scores = redrafted(step)
+    assert right == [True, False]
+    assert scores.position.tolist() == [1, 2, 3]
+    assert scores.confidence.tolist() == [0.9, 0.8, 0.7]
+    assert scores.accepted.tolist() == [1, 1, 0]
+
+
+def test_redrafted_tokens_after_text_end_are_not_scored():
+    _, scores = redrafted(step_with([redraft(1, (22, 23), (0.9, 0.8))], (11, 22)))
+    assert scores.position.tolist() == [1]
+    assert redrafted(step_with([redraft(1, (22,), (0.9,))], (11,)))[0] == [False]
+
+
+def test_redraft_continues_prefix_of_its_base():
+    branches = [redraft(1, (22, 23), (1, 1)), redraft(2, (33,), (1,), base=1)]
+    assert redrafted(step_with(branches, (11, 22, 33, 4)))[0] == [True, True]
+    assert redrafted(step_with(branches, (11, 12, 33, 4)))[0] == [True, False]
+    chain = [redraft(0, (11,), (0.9,), base=n) for n in range(1000)]  # is followed without recursion
+    assert redrafted(step_with(chain, (11, 2)))[0] == [True] * 1000
+
+
+def test_calibrate_groups_partition_positions():
+    runs = simulated(10, 8)
+    report = calibrated(runs, domains=["story"] * 5 + ["sum"] * 5)
+    assert [g.name for g in report.domains] == ["story", "sum"]
+    assert sum(g.positions for g in report.domains) == report.positions
+    story, _ = report.domains
+    alone = calibrated(runs[:5])
+    assert story.tokens.value == pytest.approx(alone.gains.tokens_per_step.value)
+    assert story.accepted == pytest.approx(alone.accepted)
+    few, many = calibrated(runs, domains=["rare"] * 2 + ["usual"] * 8).domains
+    assert (few.gap.low, few.gap.high) == (None, None)
+    assert many.gap.low < many.gap.value < many.gap.high
+
+
+def test_calibrate_reports_second_drafter_given_enough_tokens():
+    step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
+
+    def said(report):
+        return "\n".join(s.text for s in read_report(report))
+
+    many = calibrated([[step] * 12] * 9)
+    assert (many.second.redrafts, many.second.right, many.second.positions) == (108, 108, 324)
+    assert many.second.accepted == pytest.approx(2 / 3)
+    assert sum(b.count for b in many.second.uniform) == 324
+    assert "The second drafter is far over-confident: mean confidence 80%, accepted 67%" in said(many)
+    assert "Too few tokens to judge the second drafter" in said(calibrated([[step] * 12] * 2))
+    for gap, words in ((-0.022, "slightly over"), (0.029, "slightly under"), (0.031, "under"), (-0.12, "far over")):
+        second = replace(many.second, gap=Estimate(gap, gap - 0.001, gap + 0.001))
+        assert f"The second drafter is {words}-confident" in said(replace(many, second=second))
+    assert calibrated([[structs.replace(step, branches=())] * 12] * 9).second is None
+
+
+def runs_of(said):
+    """Runs whose tokens are right with probability 0.7; the head's confidence is ``said(accepted)``."""
+    rng = np.random.default_rng(3)
+    runs = []
+    for _ in range(12):
+        steps = []
+        for _ in range(20):
+            right = rng.random(4) < 0.7
+            boundary = int(right.cumprod().sum())
+            step = made_step([0.5] * 4, boundary)
+            steps.append(structs.replace(step, trained=(tuple(said(k < boundary) for k in range(4)),)))
+        runs.append(steps)
+    return runs
+
+
+def test_calibrate_recognises_better_confidence_head():
+    sure = calibrated(runs_of(lambda right: 0.999 if right else 0.001))
+    same = calibrated(runs_of(lambda _: 0.5))
+    assert sure.head.head.value < 0.01 < sure.head.softmax.value
+    assert sure.head.softmax.value == sure.ece.value
+    assert sure.head.difference.high < 0
+    assert same.head.difference.value == 0
+    for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
+        (line,) = (s.text for s in read_report(report) if s.text.startswith("ECE of the trained confidence head"))
+        assert line.endswith(f"over the same {report.positions} positions; {verdict}.")
+
+
+def test_calibrate_scores_head_on_steps_that_have_one():
+    runs = runs_of(lambda _: 0.25)
+    plain = [[structs.replace(step, trained=()) for step in run] for run in runs]
+    report = calibrated([*runs, *plain])
+    assert report.head.positions == report.positions / 2
+    assert calibrated(plain).head is None

@@ -1,4 +1,4 @@
-"""Comparison of two sides: real differences are found, and no others are reported. Statistics of runs that are added one by one."""
+"""Comparison of two sides, or of drafters over the same texts: real differences are found, and no others are reported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,9 @@ from msgspec import structs
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import RunStatistics, calibrate, comparison
-from d2sd.calibration.comparison import (
-    Difference,
-    ResampledSide,
-    compare,
-    first_difference,
-    ratio,
-)
+from d2sd.calibration import RunStatistics, calibrate
+from d2sd.calibration.comparison import Difference, compare
+from d2sd.calibration.replays import compare_replays
 from d2sd.calibration.report import compare_runs
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.sentences import difference_words, how_compared
@@ -78,33 +73,27 @@ def test_difference_words_state_interval_of_second_side(low, high, words):
     assert difference_words(Difference("tokens", Estimate(4), Estimate(5), Estimate(1, low, high), 9, 9)) == words
 
 
-def test_compare_corrects_intervals_and_always_states_alpha():
-    runs, others = simulated(12, 20, seed=1), simulated(12, 20, seed=4)
-    a, b = side(runs), side(others)
-    tokens = figure(compare(a, b), "tokens")
-    sides = [ResampledSide.of(s.table, s.table.run, 12) for s in (a, b)]
-    alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
-    assert tokens.difference.low < alone.low
-    assert alone.high < tokens.difference.high
-
-
 @pytest.mark.parametrize(
     ("runs", "other_prompts", "same_text"),
     [(12, [f"other {n}" for n in range(12)], False), (12, [f"prompt {11 - n}" for n in range(12)], False), (1, None, True)],
     ids=["other prompts", "the same prompts in another order", "one text"],
 )  # fmt: skip
 def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
-    own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
+    runs_a, runs_b = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
     prompts = other_prompts or ["prompt 0"]
-    found = compare(side(own), side(others, prompts), same_text)
-    assert found.paired is ("prompt 0" in prompts)
-    assert found.unit.startswith("block of") is same_text
-    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each; they may differ
-    for mine, figures in ((own, "a"), (others, "b")):
-        report = calibrated(mine)
-        assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
-        assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
-        assert getattr(figure(found, "gap"), figures) == report.gap
+    result = compare(side(runs_a), side(runs_b, prompts), same_text)
+    assert result.paired is ("prompt 0" in prompts)
+    assert result.unit.startswith("block of") is same_text
+    assert not compare(side(runs_a[:1]), side(runs_b[:1])).paired  # one text each; they may differ
+    tokens = figure(result, "tokens")
+    width, width_a, width_b = (each.high - each.low for each in (tokens.difference, tokens.a, tokens.b))
+    if not result.paired:  # wider than the interval of one difference: all intervals hold at once
+        assert width > 1.2 * np.hypot(width_a, width_b)
+    for runs_of_side, name in ((runs_a, "a"), (runs_b, "b")):
+        report = calibrated(runs_of_side)
+        assert getattr(figure(result, "redraft"), name) == report.gains.per_redraft
+        assert getattr(figure(result, "tokens"), name) == report.gains.tokens_per_step
+        assert getattr(figure(result, "gap"), name) == report.gap
         assert report.gap.low is not None
 
 
@@ -145,38 +134,23 @@ def test_newcombe_keeps_interval_at_zero_and_one():
     assert hit.difference.low < 0 < hit.difference.high
 
 
-@pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
-def test_first_difference_returns_character_position(one, other, at):
-    assert first_difference(one, other) == at
-
-
 @pytest.fixture(scope="module")
 def recorded_runs():
     """The page's opening run, cut into parts; the first part comes again, as trees without a first draft."""
     (trace,) = read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")
-    parts = [trace.steps[at : at + 9] for at in range(0, len(trace.steps), 9)]
+    parts = [trace.steps[start : start + 9] for start in range(0, len(trace.steps), 9)]
     parts.insert(2, tuple(structs.replace(s, first_draft=None, tempered=()) for s in parts[0]))
     return [Trace({**trace.header, "prompt": f"p{n}"}, None, part, None) for n, part in enumerate(parts)]
 
 
-def varied_runs():
-    """Runs with drafts of several lengths, and an empty run between them."""
-    made = [*simulated(5, 6, block=7), [], *simulated(4, 9, seed=2, block=15), [made_step([0.5] * 3, 1)]]
-    return [
-        Trace({"method": "d2sd", "prompt": f"p{n // 2}", "domain": "ab"[n % 2], "run": str(n)}, None, run, None)
-        for n, run in enumerate(made)
-    ]
-
-
 def test_run_statistics_are_of_all_runs_added_so_far(recorded_runs):
     """Reports between the runs change nothing; drafts and trees of other shapes may follow."""
-    for traces in (varied_runs(), recorded_runs):
-        statistics = RunStatistics()
-        for trace in traces:
-            statistics.report()
-            statistics.add(trace)
-        assert statistics.report() == calibrate(traces)
-        assert len(statistics) == len(traces)
+    statistics = RunStatistics()
+    for trace in recorded_runs:
+        statistics.report()
+        statistics.add(trace)
+    assert statistics.report() == calibrate(recorded_runs)
+    assert len(statistics) == len(recorded_runs)
     assert statistics.report().second is not None
 
 
@@ -186,14 +160,64 @@ def test_run_statistics_release_added_runs():
 
     held = Steps(simulated(1, 6)[0])
     seen = weakref.ref(held)
-    found = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
+    statistics = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
     del held
     gc.collect()
     assert seen() is None
-    assert len(found) == 1
+    assert len(statistics) == 1
 
 
 def test_compare_runs_pairs_blocks_only_of_texts_in_same_order(recorded_runs):
     statistics, reordered = RunStatistics(recorded_runs[:2]), RunStatistics(recorded_runs[1::-1])
     assert compare_runs(statistics, statistics).paired
     assert not compare_runs(statistics, reordered).paired
+
+
+def committed_counts(rate, seed, count=24):
+    """Committed tokens per step; each of up to 7 drafted tokens is accepted with probability ``rate``."""
+    rng = np.random.default_rng(seed)
+    return [(tuple(rng.geometric(1 - rate, 30).clip(max=8).tolist()), False) for _ in range(count)]
+
+
+def test_compare_replays_separates_better_from_equal_drafter():
+    groups = ["a", "b"] * 12
+    better, twin, base = compare_replays(
+        ["x", "y", "z"], [committed_counts(0.6, 1), committed_counts(0.4, 0), committed_counts(0.4, 0)], groups
+    )
+    assert base.whole.difference is None
+    assert better.whole.difference.low > 0.3
+    assert all(group.difference.low > 0 for group in better.groups.values())
+    assert (twin.whole.difference.low, twin.whole.difference.high) == (0, 0)
+    assert set(base.groups) == {"a", "b"}
+
+
+def test_compare_replays_counts_cut_last_step_by_position():
+    (row,) = compare_replays(["x"], [[((3, 1, 2, 1), False), ((2, 3), True)]], ["a", "a"])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4, 1 / 2])
+    (row,) = compare_replays(["x"], [[((3, 1, 2, 1), False), ((2, 3), False)]], ["a", "a"])
+    assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4])
+    assert row.groups == {}
+    assert row.whole.alpha.low is None
+    (row,) = compare_replays(["x"], [[((1, 1), False)]], ["a"])
+    assert [f.value for f in row.reached] == [0]
+
+
+def test_compare_replays_intervals_hold_simultaneously():
+    better, base = committed_counts(0.6, 1), committed_counts(0.4, 0)
+    one, *_ = compare_replays(["x", "y"], [better, base], ["a"] * 24)
+    three, *_ = compare_replays(["x", "z", "y"], [better, committed_counts(0.4, 2), base], ["a", "b"] * 12)
+    assert three.whole.difference.low < one.whole.difference.low
+    assert three.whole.alpha == one.whole.alpha
+
+
+def test_compare_replays_of_few_texts_needs_several_blocks():
+    def compared(one, other):
+        return compare_replays(["a", "b"], [[(one, False)], [(other, False)]], ["x"])[0].whole.difference
+
+    clear = compared([4] * 40, [2] * 80)
+    assert clear.value == 2
+    assert clear.excludes_zero
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(1, 9, 15).tolist(), rng.integers(1, 9, 15).tolist()
+    other[-1] += sum(one) - sum(other)
+    assert not compared(one, other).excludes_zero

@@ -48,13 +48,13 @@ def test_report_page_is_self_contained_and_escapes_texts(trace):
     differences = differences_panel(compare(statistics.side(), statistics.side()))
     panels = [*calibration_panels(statistics.report()), differences]
     page = report_page(HOSTILE, [HOSTILE], panels, facts=settings([nasty.header]))
-    own = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
+    markup = re.sub(r"<script>.*?</script>", "", page, flags=re.DOTALL)
     assert len(re.findall(r"<script>", page)) == 2
-    assert "<b>" not in own
-    assert "<a " not in own
+    assert "<b>" not in markup
+    assert "<a " not in markup
     assert all("${" not in panel.figure.to_json() for panel in panels)
-    assert not re.search(r"<[a-z][^>]*\s(?:src|href)=", own)
-    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', own):
+    assert not re.search(r"<[a-z][^>]*\s(?:src|href)=", markup)
+    for data in re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', markup):
         assert json.loads(data)["figure"]["data"]
 
 

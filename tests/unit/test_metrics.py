@@ -19,7 +19,6 @@ from d2sd.trace.metrics import (
     tokens_gained,
     totals,
     verdict,
-    weights_of,
     what_differs,
 )
 from tests.nets import make_drafter, make_target
@@ -64,7 +63,6 @@ def test_totals_count_repairs_and_redraft_tokens():
     assert figures.repaired_rate == pytest.approx(1 / 3)
     assert figures.tokens_per_redraft == pytest.approx(2 / 4)
     assert [tokens_gained(s) for s in run] == [2, 0, 0, 0]
-    assert repr(figures) == str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
     nothing = totals([])
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
@@ -74,13 +72,13 @@ def test_closed_from_detects_drafted_end_of_text():
     assert closed_from(passed, "d2sd") == 1
     assert closed_from(passed, "random_prefix") is None
     assert closed_from(replace(passed, selected_prefixes=(1, 2)), "d2sd") is None
-    assert closed_from(replace(passed, selected_prefixes=()), "d2sd") is None
 
 
 def test_instructiveness_prefers_steps_with_kept_and_gained_tokens():
-    best, one_kind, found = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 0)
+    best, only_gained, only_kept = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 0)
     ended = replace(best, committed=best.committed[:-1])
-    assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()
+    assert instructiveness(best) > instructiveness(only_gained) > instructiveness(ended)
+    assert instructiveness(ended) == instructiveness(only_kept) == ()
 
 
 def test_work_counts_rows_of_computed_passes():
@@ -132,16 +130,6 @@ def test_what_differs_compares_headers_of_other_engines():
     newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
     expected = "What differs: first drafter (a/b → c\\x1b/d), K (4 → 8)."
     assert what_differs([older], [newer, {"models": {}}]) == expected
-    assert what_differs([], []).startswith("No recorded model")
-
-
-def test_weights_of_ignores_network_names():
-    networks = (("a", "1"), ("b", "1"), ("a", "2"))
-    named = [{"parts": {"first_drafter": {"name": name, "weights": weights}}} for name, weights in networks]
-    assert weights_of(named[:2], "first_drafter") == "1"
-    assert weights_of(named, "first_drafter") == ""
-    assert weights_of([*named[:2], {}], "first_drafter") == ""
-    assert weights_of([], "first_drafter") == ""
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +145,9 @@ def test_trace_rows_are_flat_and_match_steps(trace):
     assert "".join(row["text"] for row in rows) == "".join(c.text for s in trace.steps for c in s.committed)
     assert sum(row["committed"] for row in rows) == len(trace.token_ids) - len(trace.prefill.committed)
     row, step = rows[0], trace.steps[0]
-    assert row["drafted"] == len(step.first_draft.ids)
-    assert row["redrafts"] == len(step.branches) == 4
+    assert (row["drafted"], row["redrafts"]) == (len(step.first_draft.ids), len(step.branches))
     assert row["nodes"] == len(step.nodes) < row["draft_nodes"]
-    assert row["actual_boundary"] == step.actual_boundary
     assert (row["outcome"], row["accepted"]) == (verdict(step), len(step.accepted))
-    assert row["confidence_first"] == step.first_draft.confidence[0]
     assert row["seconds"] == pytest.approx(sum(v for k, v in row.items() if k.startswith("seconds_")))
 
 
@@ -173,15 +158,6 @@ def test_trace_rows_predict_likeliest_boundary_and_count_distinct_nodes():
     rows = Trace({}, None, (surely, early, unsure, step(1, (1,), 0)), None).rows()
     assert [row["predicted_boundary"] for row in rows[:3]] == [3, 1, None]
     assert [row["draft_nodes"] for row in rows] == [4, 4, 4, 5]  # the re-draft shares all but its last token
-
-
-def test_trace_rows_leave_unknown_values_empty():
-    plain = replace(made_step([], None), first_draft=None)
-    logged, recorded = (Trace({"missing": m}, None, (plain,), None).rows()[0] for m in (["times", "tokens"], []))
-    unknown = ("confidence_first", "actual_boundary", "outcome")
-    assert (recorded["drafted"], [recorded[name] for name in unknown]) == (0, [None] * 3)
-    assert {value for name, value in logged.items() if name.startswith("seconds")} == {None}
-    assert (logged["elapsed"], logged["text"]) == (None, None)
 
 
 def test_trace_text_is_generated_text_also_of_unfinished_run(trace):

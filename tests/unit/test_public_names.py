@@ -32,8 +32,8 @@ def test_public_names_match_type_checking_block(package):
     module = import_module(package)
     tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
     (block,) = (n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
-    known = {alias.name for statement in block.body for alias in statement.names}
-    assert known | ({"__version__"} & set(module.__all__)) == set(dir(module)) == set(module.__all__)
+    declared = {alias.name for statement in block.body for alias in statement.names}
+    assert declared | ({"__version__"} & set(module.__all__)) == set(dir(module)) == set(module.__all__)
     assert Path(d2sd.__file__).with_name("py.typed").exists()
 
 
@@ -60,9 +60,9 @@ def test_public_name_is_documented_and_typed(name):
         return
     signature = inspect.signature(value)
     assert inspect.isclass(value) or signature.return_annotation is not signature.empty
-    known = {one for names, _ in python_docs.parameters(documented) for one in names.split(", ")}
+    described = {one for names, _ in python_docs.parameters(documented) for one in names.split(", ")}
     taken = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
-    assert [one.name for one in taken if one.name not in known or one.annotation is one.empty] == []
+    assert [one.name for one in taken if one.name not in described or one.annotation is one.empty] == []
 
 
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
@@ -70,7 +70,7 @@ def test_python_examples_run(page, bundled, monkeypatch, capsys):
     """The bundled model has no chat template, so ``chat=True`` is removed."""
     monkeypatch.chdir(HOME)
     monkeypatch.setattr(d2sd, "load", lambda *_: bundled, raising=False)
-    known: dict[str, object] = {}
+    variables: dict[str, object] = {}
     for example in PYTHON.findall((HOME / page).read_text(encoding="utf-8").partition(python_docs.MARK)[0]):
-        exec(compile(example.replace(", chat=True", ""), page, "exec"), known)
+        exec(compile(example.replace(", chat=True", ""), page, "exec"), variables)
     assert len(capsys.readouterr().out) > 100

@@ -129,8 +129,8 @@ def test_threshold_with_costs_is_the_fastest():
     )
     assert free.advice == ()
     for a in slow.advice:
-        own = [s for s in slow.stops if s.rule == a.stop.rule]
-        assert a.stop.seconds.value == pytest.approx(min(s.seconds.value for s in own))
+        fastest = min(s.seconds.value for s in slow.stops if s.rule == a.stop.rule)
+        assert a.stop.seconds.value == pytest.approx(fastest)
         assert a.clear == (a.stop.slowdown.high < 1)
     assert slow.advice
 
@@ -141,10 +141,10 @@ def test_stops_of_group_match_steps_of_group():
     best = stops.advice[0].stop
     assert [name for name, *_ in stops.groups] == ["code", "sums"]
     for name, whole, cut in stops.groups:
-        steps = [s for run, d in zip(runs, domains, strict=True) if d == name for s in run]
-        kept = [left(s.first_draft.confidence, best.rule, best.value) for s in steps]
-        assert cut.nodes.value == pytest.approx(1 + fmean(kept))
-        assert whole.alpha.value == pytest.approx(fmean(s.actual_boundary + 1 for s in steps))
+        alone = stop_report(table_of([run for run, domain in zip(runs, domains, strict=True) if domain == name]))
+        (same_cut,) = (s for s in alone.stops if (s.rule, s.value) == (best.rule, best.value))
+        assert (cut.nodes.value, cut.alpha.value) == pytest.approx((same_cut.nodes.value, same_cut.alpha.value))
+        assert whole.alpha.value == pytest.approx(alone.stops[-1].alpha.value)
     assert stop_table(stops).rows[-1][0].startswith("sums: ")
 
 
@@ -160,9 +160,10 @@ def test_steps_without_confidences_give_no_stops():
 
 def settings_for(clear, sequential=False, has_head=False):
     """Settings for engines if the cuts of the rules ``clear`` are clearly better."""
-    known = Estimate(1.0, 1.0, 1.0)
+    estimate = Estimate(1.0, 1.0, 1.0)
     cuts = {
-        rule: Stop(rule, value, *[known] * 5) for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
+        rule: Stop(rule, value, *[estimate] * 5)
+        for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
     }
     made = stop_report(tabulated([[made_step([0.5] * 15, 3)]]), sequential)
     advice = tuple(StopAdvice(stop, stop, rule in clear) for rule, stop in cuts.items())
@@ -192,10 +193,10 @@ def test_engine_settings_are_named_only_where_they_exist():
 
 def test_calibrate_command_says_where_drafting_should_stop(recorded, tmp_path, capsys):
     assert main(["calibrate", "--traces", str(MEASURED), "--costs", "paper", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["all"]["stops"]["machine"] == PAPER.name
-    assert len(found["all"]["stops"]["groups"]) == len(found) - 1
-    assert found["sums"]["stops"]["advice"] is None
+    reports = json.loads(capsys.readouterr().out)
+    assert reports["all"]["stops"]["machine"] == PAPER.name
+    assert len(reports["all"]["stops"]["groups"]) == len(reports) - 1
+    assert reports["sums"]["stops"]["advice"] is None
     assert main(["calibrate", "--traces", str(MEASURED)]) == 0
     said = capsys.readouterr().out
     assert "product < 0.05" in said

@@ -1,23 +1,30 @@
-"""Trace files: round trips, cut files, and errors that name line and field."""
+"""Traces: reading, errors that name line and field, the documented format; runs as sent to the viewer; trees as graphs."""
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
-from functools import partial
+import re
+import subprocess
+import sys
+from math import log
 from pathlib import Path
+from typing import get_type_hints
 
+import networkx
 import orjson
 import pytest
 from msgspec import structs
 
-from d2sd import DecodeConfig, InputError, Trace, load_trace
+from d2sd import DecodeConfig, InputError, Trace, graph, load_trace
 from d2sd.__about__ import HOME
+from d2sd.trace import events
 from d2sd.trace import trace as module
-from d2sd.trace.events import to_line
+from d2sd.trace.events import Baseline, to_line
+from d2sd.trace.metrics import StepOutcome, instructiveness
+from d2sd.trace.run import OUTCOME, RecordedRun, unpack_line
 from d2sd.trace.trace import parse_trace
-from tests.counting import calls
+from examples import convert_step_log
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -44,8 +51,6 @@ def test_saved_trace_reads_back_equal(trace, tmp_path, name):
     trace.save(tmp_path / name)
     read = load_trace(tmp_path / name)
     assert read == trace
-    assert read.totals == trace.totals
-    assert read.token_ids == trace.token_ids
 
 
 def test_load_trace_reads_schema_1(recorded):
@@ -54,21 +59,9 @@ def test_load_trace_reads_schema_1(recorded):
     assert load_trace(RECORDED).steps[0].branches[0].base == 0
 
 
-def test_trace_steps_behave_like_tuple(trace):
-    steps = parse_trace("".join(trace.lines()).encode()).steps
-    assert steps[-1] == trace.steps[-1]
-    assert steps[1:3] == trace.steps[1:3]
-    assert list(steps) == list(trace.steps)
-    assert steps != trace.steps[:-1]
-    assert steps[0] is steps[0]
-    assert copy.deepcopy(steps) == steps
-    with pytest.raises(IndexError):
-        steps[len(trace.steps)]
-
-
 def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
     raw = "".join(trace.lines()).encode()
-    ends = [at for at, byte in enumerate(raw) if byte == ord("\n")]
+    ends = [position for position, byte in enumerate(raw) if byte == ord("\n")]
     for cut in range(ends[2] + 1, ends[3], (ends[3] - ends[2]) // 30):
         assert parse_trace(raw[:cut]).steps == trace.steps[:1]
     assert parse_trace(raw[: ends[3]]).steps == trace.steps[:2]
@@ -80,6 +73,7 @@ def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
         (lambda s: s["nodes"][0].update(depth="deep"), r"line 3: nodes\[0\]\.depth: expected int, got str"),
         (lambda s: s.pop("anchor"), "line 3: object missing required field anchor"),
         (lambda s: s["nodes"][2].update(colour="red"), r"nodes\[2\]: object contains unknown field colour"),
+        (lambda s: s.update({"a\r\nb\u2028": 1}), r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"),
         (lambda s: s["nodes"][1].update(state="maybe"), r"nodes\[1\]\.state: invalid enum value 'maybe'"),
         (lambda s: s["nodes"][1].update(drafter_probability=1.5), r"drafter_probability: expected float <= 1"),
         (lambda s: s["first_draft"]["confidence"].__setitem__(0, -0.1), r"confidence\[0\]: expected float >= 0"),
@@ -210,13 +204,6 @@ def test_parse_trace_skips_later_events_and_empty_lines(trace):
             parse_trace("".join([*lines[:2], broken]).encode())
 
 
-def test_parse_trace_unknown_field_error_is_one_line(trace):
-    header, *rest = trace.lines()
-    named = json.dumps({**json.loads(rest[0]), "a\r\nb\u2028": 1})
-    with pytest.raises(InputError, match=r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"):
-        parse_trace("".join([header, named + "\n", *rest[1:]]).encode())
-
-
 def test_parse_trace_accepts_any_key_order_and_spacing(trace):
     backwards = (dict(reversed(json.loads(line).items())) for line in trace.lines())
     lines = [json.dumps(fields, separators=(" , ", " : ")) for fields in backwards]
@@ -273,27 +260,138 @@ def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):
     assert len(cut.steps) >= len(trace.steps) - 1
 
 
-def long_run(steps: int) -> bytes:
-    """The lines of a run with this number of steps."""
-    trace = load_trace(RECORDED)
-    lines = [to_line(trace.header), to_line(trace.prefill)]
-    token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
-    for number in range(steps):
-        step = trace.steps[number % (len(trace.steps) - 1)]
-        nodes = (structs.replace(step.nodes[0], token=token), *step.nodes[1:])
-        here = {"step": number, "anchor": token, "anchor_position": position, "nodes": nodes, "elapsed": float(number)}
-        lines.append(to_line(structs.replace(step, **here)))
-        token, position = step.committed[-1].token, position + len(step.committed)
-    return "".join(lines).encode()
+def opened(run):
+    """The lines of a segment after its head, as the viewer reads them."""
+    return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
-def test_parse_trace_calls_grow_linearly_with_steps():
-    steps = len(load_trace(RECORDED).steps) - 1  # the long run repeats its steps after these
-    once, twice, thrice = (calls(partial(parse_trace, long_run(n * steps))) for n in (1, 2, 3))
-    assert thrice - twice == twice - once
-    nodes = sum(len(s.nodes) for s in load_trace(RECORDED).steps[:-1])
-    assert twice - once < 4 * nodes
+def test_recorded_run_puts_outcome_before_each_step(trace):
+    lines = RecordedRun.of(trace.records()).lines(outcomes=True)
+    outcomes = [line for line in lines if line.startswith(OUTCOME)]
+    assert outcomes == [to_line(StepOutcome.of(step, trace.header)).rstrip() for step in trace.steps]
+    steps = [n for n, line in enumerate(lines) if line.startswith('{"event":"StepDone"')]
+    assert all(lines[n - 1].startswith(OUTCOME) for n in steps)
 
 
-def test_to_line_replaces_unencodable_text():
-    assert to_line({"event": "Header", "text": "a\ud800b"}) == '{"event":"Header","text":"a?b"}\n'
+def test_recorded_run_live_and_whole_match_trace(trace):
+    live, best = RecordedRun(live=True), 0
+    for number, record in enumerate(trace.records(), -2):
+        live.append([record])
+        if number > 0 and record is not trace.finished:
+            best = number if instructiveness(record) > instructiveness(trace.steps[best]) else best
+        assert live.instructive == best
+        assert live.ended == (record is trace.finished)
+    kept = RecordedRun.of(trace.records())
+    assert opened(live) == opened(kept)
+    assert live.lines() == kept.lines() == [line.rstrip("\n") for line in trace.lines()]
+    assert live.trace() == kept.trace() == RecordedRun.read("".join(trace.lines()).encode()).trace() == trace
+    assert live.holds(kept)
+    heads = [json.loads(run.segment(key="k").partition("\n")[0]) for run in (live, kept)]
+    assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(trace.steps), "instructive": best}  # fmt: skip
+
+
+def test_recorded_run_keeps_baseline_speed(trace):
+    run = RecordedRun.of([*trace.records(), Baseline(50.0)])
+    assert run.lines()[-1] == '{"event":"Baseline","tokens_per_second":50.0}'
+    assert RecordedRun.read("\n".join(run.lines()).encode()).baseline == Baseline(50.0)
+    assert run.ended
+    assert run.trace() == trace
+
+
+@pytest.fixture(scope="module")
+def recorded_steps():
+    return load_trace(RECORDED).steps
+
+
+def path_score(step, node):
+    """Sum of the logarithms of drafter probabilities from the anchor to a node."""
+    return log(node.drafter_probability) + path_score(step, step.nodes[node.parent]) if node.parent >= 0 else 0.0
+
+
+def test_graph_of_step_matches_tree(recorded_steps):
+    step = recorded_steps[3]
+    tree = graph(step)
+    assert networkx.is_arborescence(tree)
+    assert set(tree.edges) == {(n.parent, n.id) for n in step.nodes if n.id}
+    assert networkx.shortest_path_length(tree, 0) == {n.id: n.depth for n in step.nodes}
+    node = step.nodes[5]
+    assert tree.nodes[5] == {
+        "token": node.token, "text": node.text, "depth": node.depth, "proposer": node.proposer, "state": node.state,
+        "drafter_probability": node.drafter_probability, "target_probability": node.target_probability,
+        "target_rank": node.target_rank, "score": pytest.approx(path_score(step, node)),
+    }  # fmt: skip
+    assert set(tree.nodes[0]) == {"token", "text", "depth", "proposer", "state"}
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00", "\x1b[2J", "\x7f", "\ufffe", "\ud800", "]]>", "<&\"'", "\u2028", "\x85", "\n", ""]
+)
+def test_graphml_preserves_any_text(recorded_steps, text, tmp_path):
+    step = structs.replace(
+        recorded_steps[0], nodes=tuple(structs.replace(n, text=text) for n in recorded_steps[0].nodes)
+    )
+    networkx.write_graphml(graph(step), tmp_path / "o.graphml")
+    read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
+    assert len(read) == len(text)
+    assert read.strip("\n") == text.strip("\n") or not text.isprintable()
+
+
+def test_graph_of_tree_built_by_levels_has_levels(engines):
+    config = DecodeConfig("eagle3", 3, draft_depth=2, draft_top_k=4, node_budget=9)
+    step = engines("llama").generate("the cat", config).steps[0]
+    kept = {node for level in step.levels for node in level.nodes}
+    levels = {node: (values["level"], values["kept"]) for node, values in graph(step).nodes(data=True) if node}
+    assert levels == {node.id: (node.depth, node.id in kept) for node in step.nodes[1:]}
+    assert set(levels.values()) >= {(1, True), (2, True)}
+
+
+PAGE = (HOME / "docs" / "trace-format.md").read_text(encoding="utf-8")
+CLASSES = (
+    "PrefillDone", "StepDone", "Finished", "Draft", "DraftLevel", "Node", "Choice", "Committed", "Alternative", "TargetTop",
+    "Decision", "Option", "StageSeconds", "Baseline",
+)  # fmt: skip
+
+
+def sample_log() -> list[str]:
+    return [line.strip() for line in convert_step_log.__doc__.splitlines() if line.strip().startswith("{")]
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_trace_format_page_names_every_field(name):
+    missing = [f for f in get_type_hints(getattr(events, name)) if not re.search(rf"[`\"]{f}[`\"]", PAGE)]
+    assert missing == []
+
+
+def test_trace_format_page_example_is_valid():
+    (example,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
+    trace = parse_trace(example.encode())
+    assert trace.token_ids == [31]
+    assert trace.finished is not None
+    assert "".join(trace.lines()).count("\n") == 4
+
+
+def test_examples_run_as_documented_without_installation(tmp_path):
+    for path in (HOME / "examples").glob("*.py"):
+        assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
+    log = sample_log()
+    assert len(log) == 4
+    (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
+    command = re.search(r"python (-m examples\.\S+) LOG\.jsonl RUN\.jsonl", convert_step_log.__doc__)[1]
+    files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
+    subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=HOME)
+    trace = load_trace(files[1])
+    assert trace.header["method"] == "vllm"
+    assert trace.token_ids == [20, 21, 22, 31, 32, 27, 28]
+    assert [s.actual_boundary for s in trace.steps] == [2, 0, 2]
+    assert [[n.state[0] for n in s.nodes] for s in trace.steps] == [list("raar"), list("rruu"), list("raa")]
+    assert trace.steps[0].boundary_posterior == pytest.approx((0.1, 0.18, 0.432))
+    assert trace.totals.mean_acceptance_length == 2
+
+
+def test_convert_step_log_allows_end_inside_draft():
+    request = sample_log()[0]
+    rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
+    trace = convert_step_log.convert([request, *rows], convert_step_log.Texts())
+    assert parse_trace("".join(trace.lines()).encode()) == trace
+    assert trace.steps[0].first_draft is None
+    assert trace.steps[1].actual_boundary is None
