@@ -4,7 +4,6 @@ figure match the counts of the report."""
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import re
 from collections import Counter
@@ -209,9 +208,8 @@ def test_figures_have_places_in_page(data):
     places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
     assert places == drawn | {"domain"}  # a single text has no figure by domain
-    assert (
-        places - {"stops"} == data["places"]["positions"].keys() | data["places"]["steps"].keys()
-    )  # the figure "stops" lists no steps
+    listing = data["places"]["positions"].keys() | data["places"]["steps"].keys()
+    assert places - {"stops"} == listing  # the figure "stops" lists no steps
 
 
 def test_figure_marks_have_steps_and_names(data):
@@ -222,8 +220,7 @@ def test_figure_marks_have_steps_and_names(data):
         listed = set(flat((of["positions"] | of["steps"]).get(panel["id"], [])))
         assert cells <= listed | {-1}, panel["id"]
         assert listed - {-1} <= marks, panel["id"]
-        named = marks - {None}  # None: a bar without steps
-        assert all(panel["names"][str(place)] for place in named), panel["id"]
+        assert all(panel["names"][str(place)] for place in marks - {None})  # None: a bar without steps
 
 
 def flat(values: list[Any]) -> Iterator[Any]:
@@ -234,36 +231,26 @@ def flat(values: list[Any]) -> Iterator[Any]:
 def test_confidence_bars_list_positions_that_match_counts_and_acceptance(data):
     steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
-    listed = Counter(itertools.chain.from_iterable(places["uniform"]))
+    listed = Counter(flat(places["uniform"]))
     assert [listed[n] for n in range(len(report["uniform"]))] == [b["count"] for b in report["uniform"]]
     accepted: Counter[int] = Counter()
     for matched, bins in zip(steps["matched"], places["uniform"], strict=True):
         accepted.update(bins[: max(0, matched)])
     for n, b in enumerate(report["uniform"]):
         assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
-    by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
-    assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
 
 
 def test_matrix_ranks_and_gains_list_as_many_steps_as_counted(data):
     steps, report = data["steps"], data["report"]
-    cells = Counter(
-        (happened, likeliest)
-        for happened, likeliest in zip(steps["happened"], steps["predicted"], strict=True)
-        if happened >= 0
-    )
-    counts = report["matrix"]["counts"]
-    assert cells == {(a, p): n for a, row in enumerate(counts) for p, n in enumerate(row) if n}
-    size = len(counts)
-    of = data["places"]["steps"]
-    listed = Counter(itertools.chain.from_iterable(of["matrix"]))
-    assert listed == Counter({a * size + p: n for (a, p), n in cells.items()})
-    ranks = Counter(r for r in steps["rank"] if r)
-    assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
-    assert Counter(itertools.chain.from_iterable(of["ranks"])) == {r - 1: n for r, n in ranks.items()}
-    won = Counter(itertools.chain.from_iterable(of["gains"]))
+    listed = {name: Counter(flat(places)) for name, places in data["places"]["steps"].items()}
+    size = len(report["matrix"]["counts"])
+    assert listed["matrix"] == {cell: count for cell, count in enumerate(flat(report["matrix"]["counts"])) if count}
+    shown = zip(steps["happened"], steps["predicted"], strict=True)
+    assert listed["matrix"] == Counter(happened * size + predicted for happened, predicted in shown if happened >= 0)
+    assert listed["ranks"] == {rank: count for rank, count in enumerate(report["ranks"]["counts"]) if count}
+    assert listed["ranks"] == Counter(rank - 1 for rank in steps["rank"] if rank)
     for source in report["gains"]["sources"]:
-        assert won[-1 if source["branch"] is None else source["branch"]] == source["won"]
+        assert listed["gains"][-1 if source["branch"] is None else source["branch"]] == source["won"]
 
 
 @pytest.mark.parametrize("method", [m.id for m in METHODS.values()])

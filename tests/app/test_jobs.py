@@ -11,7 +11,7 @@ import pytest
 from app import jobs, presets
 from app.explore import tab as explore_tab
 from app.explore.tab import open_trace
-from app.jobs import CANCELLED, NEXT, FileJobs, ModelJobs, Overtaken, QuestionJobs, Ticket, Update, sentence
+from app.jobs import CANCELLED, NEXT, FileJobs, ModelJobs, QuestionJobs, Ticket, Update, sentence
 from app.runs import tab as runs_tab
 from app.session import Session
 from d2sd import InputError
@@ -114,14 +114,6 @@ def test_job_stopped_while_waiting_never_starts():
     assert wired.stop().value == CANCELLED
     assert wired.stop().visible is False  # reported only once
     assert list(wired.run()) == [[gr.skip(), gr.skip()]]
-
-
-def test_double_click_runs_job_once():
-    wired = Wired(once("run"))
-    wired.request()
-    wired.request()
-    assert [output for output, _ in wired.run()] == ["run"]
-    assert [output for output, _ in wired.run()] == [gr.skip()]
 
 
 @pytest.mark.parametrize("work", [counting, broken(InputError("no"))], ids=["running", "failing"])
@@ -237,44 +229,6 @@ def test_overtaken_answer_changes_nothing():
         assert answered(work, ticket, number=8) == [gr.skip(), gr.skip()]
     assert shown == []
     assert answered(lambda _: ["new", sentence()], ticket, number=10)[0] == "new"
-    with pytest.raises(Overtaken):
-        jobs.Call(ticket, 9).check()
-
-
-@pytest.fixture
-def trace(tmp_path):
-    path = tmp_path / "mine.jsonl"
-    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
-    return str(path)
-
-
-def meanwhile(monkeypatch, module, name, act):
-    """Calls ``act`` whenever a function of a module is about to return."""
-    real = getattr(module, name)
-
-    def slowly(*args, **kwargs):
-        found = real(*args, **kwargs)
-        act()
-        return found
-
-    monkeypatch.setattr(module, name, slowly)
-
-
-def nothing(answer):
-    return all(part == gr.skip() for part in answer)
-
-
-def test_overtaken_trace_upload_is_kept_but_not_shown(trace, monkeypatch):
-    session = Session(shown=presets.opening())
-    before = session.shown
-    meanwhile(monkeypatch, explore_tab, "read_all", lambda: session.latest(9))
-    assert nothing(answered(open_trace, session, session, trace, number=8))
-    assert session.shown is before
-    assert [kept.label for kept in session.history.runs] == ["mine.jsonl"]
-    key = session.history.runs[0].run.key
-    assert nothing(answered(runs_tab.show_run, session, session, number=7, key=key))
-    assert session.shown is before
-    assert not nothing(answered(runs_tab.show_run, session, session, number=10, key=key))
 
 
 def test_turns_news_gives_queue_place_and_wait_time():
@@ -309,3 +263,23 @@ def test_queue_place_is_reported_once_per_change(monkeypatch):
     assert NEXT in first.value
     assert [notice == gr.skip() for notice in notices] == [False, True, False, True]
     assert "2 more are ahead" in notices[0].value
+
+
+def test_overtaken_trace_upload_is_kept_but_not_shown(tmp_path, monkeypatch):
+    session, path, read_all = Session(shown=presets.opening()), tmp_path / "mine.jsonl", explore_tab.read_all
+    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+
+    def read_slowly(file):
+        runs_and_note = read_all(file)
+        session.latest(9)
+        return runs_and_note
+
+    monkeypatch.setattr(explore_tab, "read_all", read_slowly)
+    before = session.shown
+    answer = answered(open_trace, session, session, str(path), number=8)
+    (kept,) = session.history.runs
+    assert kept.label == "mine.jsonl"
+    answer += answered(runs_tab.show_run, session, session, number=7, key=kept.run.key)
+    assert session.shown is before
+    assert all(part == gr.skip() for part in answer)
+    assert answered(runs_tab.show_run, session, session, number=10, key=kept.run.key)[0] != gr.skip()

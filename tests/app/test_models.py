@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 from threading import Event
+from unittest.mock import Mock
 
 import pytest
 
@@ -95,13 +95,8 @@ def test_link_of_a_run_names_the_models_as_the_list_does(monkeypatch):
 @pytest.fixture
 def unreachable(monkeypatch):
     """Makes every connection fail."""
-
-    def connect(*_, **options):
-        raise OSError
-
     monkeypatch.setattr(machine, "memory", lambda: 1e12)
-    monkeypatch.setattr(socket, "create_connection", connect)
-    monkeypatch.setattr(store, "create_connection", connect)
+    monkeypatch.setattr(store, "create_connection", Mock(side_effect=OSError))
     monkeypatch.setattr(store, "getproxies", dict)
     monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", False)
     store.hub_answers.cache_clear()
@@ -132,13 +127,10 @@ def test_planned_summarizes_custom_folder_in_the_dtype_that_is_loaded(tmp_path, 
     folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
     (tmp_path / "drafter").rename(tmp_path / "dflash")
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: gpu)
-    own = from_form(FOLDER, str(tmp_path), None)
-    assert own.dtype == ("bfloat16" if gpu else None)
-    summary = planned(own)
-    assert summary.startswith(
-        "Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU: its linear layers"
-    )
-    assert memory in summary
+    chosen = from_form(FOLDER, str(tmp_path), None)
+    assert chosen.dtype == ("bfloat16" if gpu else None)
+    assert planned(chosen).startswith("Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU")
+    assert memory in planned(chosen)
 
 
 def test_planned_names_refused_target_type(tmp_path):
@@ -191,10 +183,7 @@ def test_model_download_reports_progress_and_stop(request_target):
 
 
 def test_model_download_ends_with_model_or_problem(request_target):
-    def fail(_):
-        raise InputError("there is no network")
-
-    at_once = Event()
+    at_once, fail = Event(), Mock(side_effect=InputError("there is no network"))
     at_once.set()
     assert list(request_target(lambda _: Path(), at_once)[1])[-1].value == "smollm2"
     assert list(request_target(fail, at_once)[1])[-1].problem == "there is no network"

@@ -1,9 +1,10 @@
-"""A race and its what-if questions without a browser: order, figures, stopping, failures."""
+"""A race without a browser: order, figures, costs on other machines, stopping, failures."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from unittest.mock import Mock
 from urllib.parse import parse_qsl
 
 import pytest
@@ -13,15 +14,21 @@ from app import presets
 from app.jobs import Job
 from app.models import model_set
 from app.race import run as race
-from app.race.run import RECORDED, Lane, recorded_race
+from app.race.run import RECORDED, Lane, Race, recorded_race
 from app.race.tab import FILLED_IN, race_drawing, race_query
 from app.streaming import prepare_run
 from d2sd import DecodeConfig, Trace
+from d2sd.costs.machines import MACHINES
 from d2sd.costs.runs import ThreadShare
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
+from d2sd.replay.grid import grid_line
+from d2sd.replay.recorded import Replay
+from d2sd.trace.run import RecordedRun
 from tests.app.event import updates_of
 from tests.clocks import Ticking
+from tests.scripts.node import run_script
+from tools import write_constants
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,
@@ -140,15 +147,11 @@ def test_disturbed_race_lanes_are_run_again(monkeypatch):
     again = [title.partition(" again")[0] for title in runs[2:]]
     assert again == ["Plain decoding", "DFlash"]
     assert not any(figures.disturbed for figures in race.lane_figures(last))
-    stays = replace(last, lanes=(timed(last.lanes[0], 1.0), last.lanes[1]))
-    assert [figures.disturbed for figures in race.lane_figures(stays)] == [False, True]
 
 
 def test_race_query_holds_requested_settings_only():
-    lanes = run(("eagle3", "d2sd_tree"), block_size=8)[-1].value
-    query = dict(parse_qsl(race_query(lanes)))
-    requested = {"block_size": "8"}
-    assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == requested
+    query = dict(parse_qsl(race_query(run(("eagle3", "d2sd_tree"), block_size=8)[-1].value)))
+    assert {n: query[n] for n in (*FILLED_IN, "method", "cost_aware") if n in query} == {"block_size": "8"}
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
 
 
@@ -159,7 +162,6 @@ def test_lane_figures_locate_and_explain_text_difference(done):
     changed = structs.replace(steps[-1], committed=(first, *steps[-1].committed[1:]))
     other = Lane(replace(branched.trace, steps=(*steps[:-1], changed)))
     figures = race.lane_figures(replace(done, lanes=(plain, other)))[1]
-    assert figures.identical is False
     assert figures.differs_at == len(branched.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
     header = {**plain.trace.header, "hardware": {**plain.trace.header["hardware"], "dtype": "bfloat16"}}
     rounded = Lane(replace(plain.trace, header=header))
@@ -185,14 +187,8 @@ def test_race_stop_keeps_finished_lanes():
 
 
 def test_race_lane_failure_is_named_and_others_kept(monkeypatch):
-    real = BlockDrafter.draft
-
-    def fail(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr(BlockDrafter, "draft", fail)
+    monkeypatch.setattr(BlockDrafter, "draft", Mock(side_effect=MemoryError))
     last = run()[-1].value
-    monkeypatch.setattr(BlockDrafter, "draft", real)
     plain, branched = last.lanes
     assert plain.complete
     assert "not enough memory" in branched.problem
@@ -214,3 +210,36 @@ def test_prepare_limits_block_size_to_drafter():
     assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
     kept = prepare_run(model_set("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
     assert (kept.block_size, kept.second_block_size) == (6, 6)
+
+
+PRICES = """
+import { h200, meanCost, readWork } from "HOME/assets/viewer/machine.js";
+import { MEASURED, PAPER } from "HOME/assets/viewer/constants.js";
+import { readReplays } from "HOME/assets/viewer/replays.js";
+const { method } = data.header;
+const works = data.works.map(readWork);
+const [point] = readReplays(data.line, method).points;
+const prices = (machine) => [meanCost(machine, method, works), meanCost(machine, point.method, point.works)];
+console.log(JSON.stringify({ paper: prices(PAPER), "h200-measured": prices(MEASURED), shown: meanCost(h200(method), method, works) }));
+"""
+
+
+@pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "d2sd_three_level", "d2sd_tree"])
+def test_run_price_on_other_machines_is_equal_in_race_replays_script_and_python(engine, method):
+    config = engine.resolve(DecodeConfig(method, 40))
+    trace = engine.generate("the cat sat", config)
+    lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
+    works = [line["work"] for line in lines if line["event"] == "Outcome"]
+    drawn = json.loads(race_drawing(Race("the cat sat", (method,), (Lane(trace),))))
+    outcome = Replay(engine, trace).run(config)
+    line = grid_line(trace, {(4, config.block_size): outcome}, None)
+    on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "line": line})
+    for name, machine in MACHINES.items():
+        price = machine.plain_steps(method, outcome.works)
+        assert on_the_page[name] == pytest.approx([price / len(works)] * 2, rel=1e-4)
+    assert on_the_page["shown"] == pytest.approx(drawn["lanes"][0]["row"]["there"], rel=1e-4)
+
+
+def test_script_constants_match_python():
+    """``python -m tools.write_constants`` updates the script."""
+    assert write_constants.PATH.read_text(encoding="utf-8") == write_constants.source()

@@ -64,10 +64,10 @@ WRONG = [
 
 @pytest.mark.parametrize(("question", "fields"), WRONG)
 def test_unanswerable_step_question_is_one_sentence(question, fields):
-    found = answer(question, **fields)
-    assert found.keys() == {"number", "problem"}
-    assert found["problem"].endswith(".")
-    assert "failed" not in found["problem"]
+    refusal = answer(question, **fields)
+    assert refusal.keys() == {"number", "problem"}
+    assert refusal["problem"].endswith(".")
+    assert "failed" not in refusal["problem"]
 
 
 def test_step_question_names_unloaded_models(monkeypatch):
@@ -129,8 +129,8 @@ def test_replays_show_progress_and_become_a_line_of_the_run_and_its_files(sessio
     total = progress[-1]["total"]
     assert [one["done"] for one in progress if "done" in one] == [*range(total + 1), total]
     assert line["event"] == "Replays"
-    known = presets.lesson()
-    assert {name: line[name] for name in ("own", "points")} == {name: known[name] for name in ("own", "points")}
+    lesson = presets.lesson()
+    assert (line["own"], line["points"]) == (lesson["own"], lesson["points"])
     assert line["here"]["verify"][0][0] == 1
     assert session.shown.lines() == before  # traces do not have them
     assert session.shown.lines(outcomes=True)[-1] == json.dumps(line, ensure_ascii=False, separators=(",", ":"))

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from app import models
 from app.calibrate import measure
-from app.explore import run as explore
 from app.jobs import Job
 from app.models import model_set
-from app.race import run as race
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
-from app.settings import SETTINGS
 from d2sd.doctor import examination
 from d2sd.trace.run import RecordedRun
+from tests.app import test_calibrate, test_explore, test_race
 from tests.app.event import updates_of
 
-VALUES = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 12}
-PROMPT = "One day, a cat"
-TINY = model_set("tiny")
 
-
-class Window:
-    """The state of a window, and the work of its tabs."""
-
-    def __init__(self):
-        self.session = Session(shown=RecordedRun.of([{"event": "Header", "prompt": "before"}]))
-        self.recordings = Recordings([Recording("before", RecordedRun())])
-        self.job = Job()
-
-    def explore(self, prompt=PROMPT, model="tiny", vp="", method="d2sd", **settings):
-        request = explore.RunRequest(prompt, model_set(model, vp), method, VALUES | settings, compare=False)
-        return explore.stream_run(self.session, self.job, request)
-
-    def race(self, prompt=PROMPT, model="tiny", methods=("autoregressive", "d2sd"), **settings):
-        return race.run_race(self.job, prompt, model_set(model), list(methods), VALUES | settings)
-
-    def measure(self, source="heldout", text=None, limit=3, model="tiny", method="d2sd", **settings):
-        source = measure.PromptSource(source, text)
-        values = VALUES | settings
-        return measure.measure_prompts(self.job, self.recordings, source, limit, model_set(model), method, values)
-
-    def examine(self, limit=1, model="tiny"):
-        return measure.examine_drafter(
-            self.job, measure.PromptSource("heldout"), limit, model_set(model), {"chat": False}
-        )
+def examined(job, limit=1, model="tiny"):
+    source = measure.PromptSource("heldout")
+    return updates_of(job, measure.examine_drafter(job, source, limit, model_set(model), {"chat": False}))
 
 
 @pytest.mark.parametrize(
@@ -75,20 +50,27 @@ class Window:
 def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
-    window = Window()
-    *before, last = updates_of(window.job, getattr(window, work)(**changes))
+    session = Session(shown=RecordedRun.of([{"event": "Header", "prompt": "before"}]))
+    recordings = Recordings([Recording("before", RecordedRun())])
+    works = {
+        "explore": partial(test_explore.outcome, session),
+        "race": test_race.run,
+        "measure": partial(test_calibrate.updates, recordings),
+        "examine": partial(examined, Job()),
+    }
+    *before, last = works[work](**changes)
     assert sentence in last.problem
     assert all(update.value is None for update in (*before, last))
-    assert window.session.shown.header["prompt"] == "before"
-    assert [r.label for r in window.recordings.runs] == ["before"]
+    assert session.shown.header["prompt"] == "before"
+    assert [r.label for r in recordings.runs] == ["before"]
 
 
 def test_stopped_examination_shows_what_it_has(monkeypatch):
     """Races, prompt sets, runs and replays are tested with their tabs."""
     monkeypatch.setattr(examination, "TOKENS", 8)
-    window = Window()
-    running = window.examine()
+    job = Job()
+    running = examined(job)
     assert next(update for update in running if update.news.startswith("Drafting over the texts"))
-    window.job.stopped = True
+    job.stopped = True
     (last,) = running
     assert "Stopped before the end" in last.value

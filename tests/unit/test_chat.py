@@ -7,7 +7,6 @@ import copy
 import pytest
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.cli.common import tell_of_template
 from d2sd.nets.models import Models
 from tests.nets import make_target
 
@@ -17,14 +16,6 @@ TEMPLATE = (
     "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{% endif %}"
 )
 HARMONY = "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"  # gpt-oss's
-
-
-def test_tell_of_template_warns_without_chat_option(chatting, engine, capsys):
-    tell_of_template(chatting, DecodeConfig("autoregressive", chat=True))
-    tell_of_template(engine, DecodeConfig("autoregressive"))
-    assert capsys.readouterr().err == ""
-    tell_of_template(chatting, DecodeConfig("autoregressive"))
-    assert "is a chat model, but prompts are not in its chat template; add --chat" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -10,15 +10,9 @@ from safetensors.torch import load_file, save_file
 
 from d2sd import InputError
 from d2sd.folders.loading import load_drafter
-from d2sd.nets.layouts import layout_of, read_form
+from d2sd.nets.layouts import read_form
 from tests.drafter_folders import HEAD, SHAPE, THETA, flat, nested, speculators, write
 from tests.nets import make_target
-
-
-def test_layout_of_follows_order_of_precedence():
-    assert layout_of({**nested(), **speculators("dflash")}) == "speculators"
-    assert layout_of({**flat(), **nested()}) == "nested"
-    assert layout_of(flat()) == "flat"
 
 
 def test_read_form_spreads_default_taps():
