@@ -10,7 +10,6 @@ from d2sd import load
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
 from d2sd.train import loop
-from d2sd.train.drafters import load_frozen
 from d2sd.train.features import read_features
 from d2sd.train.loop import Float32Muon, make_optimizers
 from d2sd.train.settings import LoopConfig, RegenerateConfig
@@ -55,20 +54,6 @@ def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_p
     assert seen == [torch.bfloat16 if quick else torch.float32]
     name = "bfloat16; optimizers: Muon" if quick else "float32; optimizers: Float32Muon"
     assert f"Training in {name}." in capsys.readouterr().err
-
-
-def test_read_features_uses_float32_if_bfloat16_is_slow(monkeypatch):
-    target, _ = load_frozen("assets/models/tiny/target")
-    ids = torch.arange(2, 42).view(2, 20)
-    data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
-    found = []
-    for quick in (False, True):
-        monkeypatch.setattr("d2sd.nets.dtypes.quick_bfloat16", lambda quick=quick: quick)
-        found.append(read_features(target.model, [2], data, ["hidden"]).rows(torch.arange(2), 20, ["hidden"])["hidden"])
-    with torch.no_grad():
-        hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-    shares = [(rows == hidden.bfloat16()).float().mean() for rows in found]
-    assert shares[0] > 0.99 > shares[1]
 
 
 def test_can_mix_if_torch_has_fbgemm():

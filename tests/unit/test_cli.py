@@ -147,12 +147,6 @@ def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
         assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is PrefillDone
 
 
-def test_generate_trace_reports_full_disk(capfd, tmp_path):
-    assert main(["generate", "--prompt", "One day", "--max-new-tokens", "8", "--trace", "/dev/full"]) == 2
-    err = capfd.readouterr().err
-    assert err == "error: cannot write the trace /dev/full: No space left on device\n"
-
-
 def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
     whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -223,14 +217,6 @@ def test_calibrate_ctrl_c_reports_finished_prompts(capfd, monkeypatch):
     out, err = capfd.readouterr()
     assert "all: 2 runs of 2 prompts" in out
     assert err.endswith("Stopped: only 2 of 5 prompts are counted.\n")
-
-
-def test_train_ctrl_c_tells_how_to_resume(capsys, tmp_path, monkeypatch):
-    (tmp_path / "responses.jsonl").write_text("")
-    monkeypatch.setattr("d2sd.train.block_drafters.train_drafter", interrupted(0, None))
-    folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path / "out")]
-    assert main(["train", "dflash", *folders]) == 130
-    assert capsys.readouterr().err == "stopped; the same command resumes from the last save\n"
 
 
 def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):

@@ -25,7 +25,6 @@ from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied
 from tools.broken_ways import WAYS
-from tools.doctor_faults import Prober, random_fault
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 COUNT = 6
@@ -46,14 +45,9 @@ def found(folder) -> Findings:
         return examine("tiny", str(folder), [p.text for p in read_prompts("heldout", COUNT)])
 
 
-def test_examine_refuses_invalid_input():
-    for arguments, sentence in (
-        (("tiny", "gone/drafter/folder"), "cannot load the drafter"),
-        (("gone/target/folder", str(TINY / "dflash")), "cannot load the target"),
-        (("tiny", str(TINY / "dflash"), "a text"), "must be a list of texts"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            examine(*arguments)
+def test_examine_refuses_one_text_instead_of_list():
+    with pytest.raises(InputError, match="must be a list of texts"):
+        examine("tiny", str(TINY / "dflash"), "a text")
 
 
 def test_findings_to_dict_is_json_with_all_figures(found):
@@ -248,13 +242,6 @@ def test_write_mended_leaves_nothing_on_full_disk(bundled, tmp_path, monkeypatch
     assert "No space left on device" in said.err
     assert "contain module." in said.out
     assert list(out.parent.iterdir()) == []
-
-
-def test_doctor_reports_random_fault(bundled, tmp_path, monkeypatch):
-    monkeypatch.setattr(examination, "TOKENS", 6)
-    found = Prober(bundled.models.target, 1).report(random_fault(17), tmp_path)
-    assert found.diagnosis is not None
-    assert found.failures == ()
 
 
 def test_mend_writes_nothing_without_proof(bundled, tmp_path):

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 
 from tools import gpu_day
-from tools.gpu_day import Part, parts, run
+from tools.gpu_day import Part, run
 
 
 @pytest.fixture
@@ -70,12 +70,3 @@ def test_trained_drafters_are_packed_in_pieces(folders, monkeypatch):
         assert file.getnames() == ["dflash/model.safetensors"]
         assert file.extractfile("dflash/model.safetensors").read() == bytes(range(250)) * 40
     assert sorted(results(out)) == ["recipe.log", "smollm2/training/metrics.jsonl", "summary.json"]
-
-
-def test_parts_train_first_within_their_limits(tmp_path):
-    compile_, check, recipe, *_ = parts(tmp_path, "cuda", "smollm2", ["asked.jsonl"], False)
-    assert (compile_.beside, check.limit + recipe.limit) == (True, 360)
-    (command,) = recipe.commands
-    assert command[:5] == ("-m", "d2sd", "train", "recipe", "smollm2")
-    assert float(command[command.index("--minutes") + 1]) * 60 < recipe.limit
-    assert "asked.jsonl" in command

