@@ -26,7 +26,6 @@ from d2sd.nets.models import Models
 from d2sd.replay.anchors import BlockRedrafter
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each
-from tools.broken_ways import WAYS
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
@@ -273,19 +272,6 @@ def test_examine_finds_faulty_part_by_exchange_with_reference(bundled, tmp_path,
     data = found.to_dict()["reference"]
     assert data["parts"] == ["layers.1.mlp.down_proj.weight"]
     assert data["alpha_with_parts"] == data["alpha"]
-
-
-def test_examine_names_no_cause_if_another_change_helps_too(bundled, tmp_path, monkeypatch):
-    """Of two faults, undoing one brings back half of α."""
-    monkeypatch.setattr(examination, "TOKENS", 40)
-    kinds = ("mask", "attention")
-    monkeypatch.setattr(examination, "variants", lambda *args: [v for v in variants(*args) if v.kind in kinds])
-    prompts = [*PROMPTS, "One day, Lily and Max went to the park. They saw", "Question: What is 3 + 4?"]
-    asked = Asked(str(WAYS["mask and window"].drafter(tmp_path / "d")), prompts)
-    found = Examination(asked, bundled.models.target).run()
-    assert found.helping[0].variant.description == "mask token 1 ('<|mask|>')"
-    assert found.diagnosis.cause == "none"
-    assert "; with no window, bidirectional attention within the block too, " in found.diagnosis.sentence
 
 
 def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypatch):

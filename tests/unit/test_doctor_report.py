@@ -55,11 +55,9 @@ def test_findings_to_dict_is_json_with_all_figures(found):
     assert (data["cause"], data["fix"], data["names_fault"]) == ("mask", "dflash_config.mask_token_id: 1", True)
     assert data["alpha"]["low"] <= data["alpha"]["value"] <= data["alpha"]["high"]
     assert data["alpha"]["value"] == found.run.alpha
-    assert data["prompts"] == COUNT
     assert [p["position"] for p in data["acceptance"]] == [p.number for p in found.run.positions]
     assert {c["name"]: c["state"] for c in data["checks"]}["mask token"] == "note"
     assert data["changes"][0]["gain"]["low"] > 0
-    assert data["changes"][0]["alpha"] > data["alpha"]["value"]
     assert len(data["changes"]) + data["other_changes"] == len(found.trials)
     assert data["repair"] == [found.helping[0].variant.description]
     assert data["repaired_alpha"] == data["changes"][0]["alpha"] == found.diagnosis.alpha
@@ -68,12 +66,10 @@ def test_findings_to_dict_is_json_with_all_figures(found):
 
 def test_doctor_report_states_facts_first_and_lists_measured_changes(found):
     short, full = (plain_text(doctor_report([found], full=full)) for full in (False, True))
-    tried = {one: one.partition("What was tried")[2] for one in (short, full)}
-    listed = {one: sum(t.variant.description in said for t in found.trials) for one, said in tried.items()}
-    assert listed[full] == len(found.trials)
-    assert listed[short] == sum(bool(t.run.walks) for t in found.trials) <= 5
-    count = len(found.helping)
-    assert f"Of {len(found.trials)} changes tried, one at a time, {count} raised α clearly; d2sd doctor --full lists them all." in short  # fmt: skip
+    assert all(t.variant.description in full.partition("What was tried")[2] for t in found.trials)
+    listed = sum(t.variant.description in short.partition("What was tried")[2] for t in found.trials)
+    assert listed == sum(bool(t.run.walks) for t in found.trials) <= 5
+    assert f"{len(found.helping)} raised α clearly; d2sd doctor --full lists them all." in short
     order = [short.index(words) for words in ("With mask token 1", "A short run", "What was tried", "The folder")]
     assert order == sorted(order)
 

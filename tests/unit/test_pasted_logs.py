@@ -138,18 +138,14 @@ def test_sentences_name_only_unusual_acceptance(found, named, sentence, case):
     assert len(tries(said)) <= MOST_TRIES
 
 
-ENDED = (0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10)
 PLAIN = Figures(engine="vllm", token_seconds=0.01)
-NOISY = tuple((length, 1.0 + 8 * (length % 2)) for length in range(100, 120)) + tuple(
-    (length, 1.0 + 2 * (length % 2)) for length in range(600, 620)
-)
+NOISY = tuple((n, 1.0 + (8 if n < 512 else 2) * (n % 2)) for n in (*range(100, 120), *range(600, 620)))
 
 
 @pytest.mark.parametrize(
     ("found", "sentence", "other"),
     [
         (figures(0.8, 0.65, 0.5, running=(1.0, 1.0, 40.0), waiting=(0.0,) * 3), "looks normal", "run at once"),
-        (figures(0.8, 0.65, 0.5, running=(4.0,)), "looks normal", "Load"),
         (replace(PLAIN, running=(1.0,), kv_use=(0.1,)), "no draft statistics", "Load"),
         (replace(PLAIN, running=(1.0,), kv_use=(0.6,)), "Load: 1 running, KV cache 60%.", "waiting"),
         (figures(stated_alpha=1.5, gamma=15.0), "are far too many for α 1.50. The first 3 of 15", "another text"),
@@ -157,25 +153,19 @@ NOISY = tuple((length, 1.0 + 8 * (length % 2)) for length in range(100, 120)) + 
         (figures(0.03, *[0.0] * 7, steps=30), "Position 1 is accepted in 3% of the steps, which is low", "far too many"),
         (figures(0.8, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, *[0.005] * 8, drafted=16_000), "different lengths", "The first"),
         (figures(stated_alpha=4.3, gamma=4.0), "Most drafted tokens are accepted: try a longer draft", "far too many"),
-        (figures(0.9, 0.8, 0.6, steps=10), "looks normal", "try a longer draft"),
         (figures(0.95, 0.9, 0.85, 0.8, unit="interval", alphas=(1.0, 1.0, 4.8)), "In 2 of 3 intervals, nothing is accepted", "try a longer draft"),
-        (figures(0.06, 0.02, 0.01, steps=20_000), "which is low", "almost never"),
         (figures(0.34, *[0.0] * 14, steps=30), "Acceptance ends at position 1 of 15", "break off"),
-        (figures(0.8, 0.35, 0.2, 0.1), "looks normal", "break off"),
         (figures(0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.08, 0.0, 0.0, 0.0), "looks normal", "Acceptance ends"),
         (figures(0.8, 0.6, 0.4, 0.0, 0.0), "looks normal", "Acceptance ends"),
         (figures(*[0.0] * 4, steps=10), "Position 1 is accepted in 0% of the steps, which is low", "Acceptance ends"),
         (figures(0.5, 0.2, 0.05, *[0.0] * 4, steps=30), "looks normal", "Acceptance ends"),
         (figures(0.6, *[0.0] * 4, steps=30), "about 11 of 30 steps would accept position 2", "a longer log"),
-        (figures(*ENDED[:5], *[0.0004] * 10), "Acceptance ends at position 5 of 15", "looks normal"),
         (figures(0.8, 0.6, 0.4, 0.01, 0.008, steps=40), "looks normal", "Acceptance falls"),
-        (figures(0.8, 0.65, 0.5, alphas=(1.0, 1.0, 3.0)), "looks normal", "nothing is accepted"),
         (figures(0.8, 0.65, 0.5, by_length=NOISY), "looks normal", "in long texts"),
         (figures(stated_alpha=1.5, gamma=3.0, steps=10), "α is 1.50 of at most 4", "This is low"),
         (figures(stated_alpha=3.0, gamma=15.0), "official drafters had rates of 15%", "This is low"),
         (figures(0.8, 0.65, 0.5, model="org/Qwen3-8B-speculator.eagle3"), "Published for qwen3-8b-speculator.eagle3: α 2.26", "DFlash"),
         (figures(accepted=3000, tokens=5100), "α 2.50", "without a draft"),
-        (figures(accepted=10, tokens=23, steps=10, requests=3), "α 2.00", "without a draft"),
         (figures(accepted=3000, tokens=10_000, engine="sglang"), "α 2.50", "without a draft"),
     ],
 )  # fmt: skip
@@ -219,12 +209,6 @@ def test_report_says_general_sentences_once_and_lists_sources():
 def test_by_source_separates_settings(changes, sources):
     row = figures(stated_alpha=2.0)
     assert len(by_source([row, replace(row, **changes)])) == sources
-
-
-@pytest.mark.parametrize(("unit", "sources"), [("request", 1), ("interval", 2), ("running", 3), ("benchmark", 3)])
-def test_by_source_separates_rows_by_unit(unit, sources):
-    row = figures(0.5, 0.3, unit=unit)
-    assert len(by_source([row, figures(0.5, 0.3, 0.1, unit=unit), row])) == sources
 
 
 def test_joined_weights_by_steps_and_uses_steady_times():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -35,14 +36,11 @@ def test_ratios_are_of_the_same_prompt():
 def test_sides_take_turns_and_one_token_has_no_speed():
     calls = []
 
-    def side(name):
-        def decode(ids):
-            calls.append((name, *ids))
-            return Decoded("", ids[0], 1.0)
+    def decode(name, ids):
+        calls.append((name, *ids))
+        return Decoded("", ids[0], 1.0)
 
-        return decode
-
-    sides = {PEER: side("a"), "plain": side("b")}
+    sides = {PEER: partial(decode, "a"), "plain": partial(decode, "b")}
     assert len(alternate(sides, [[1], [2]], 2)) == 2
     assert calls == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 2
     with pytest.raises(InputError, match="max-new-tokens"):
