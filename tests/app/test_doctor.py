@@ -13,10 +13,9 @@ from d2sd.folders.checks import Check
 from tests.app.event import updates_of
 
 
-def updates(job, limit=1, model="tiny"):
-    return updates_of(
-        job, measure.examine_drafter(job, PromptSource("heldout"), limit, model_set(model), {"chat": False})
-    )
+def updates(job):
+    work = measure.examine_drafter(job, PromptSource("heldout"), 1, model_set("tiny"), {"chat": False})
+    return updates_of(job, work)
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -10,11 +12,9 @@ from d2sd import load
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
 from d2sd.train import loop
-from d2sd.train.drafters import load_frozen
-from d2sd.train.features import read_features
 from d2sd.train.loop import Float32Muon, make_optimizers
 from d2sd.train.settings import LoopConfig, RegenerateConfig
-from d2sd.train.text import Responses, load_writer, respond_to
+from d2sd.train.text import load_writer, respond_to
 
 
 def test_float32_muon_matches_torch_muon():
@@ -57,25 +57,6 @@ def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_p
     assert f"Training in {name}." in capsys.readouterr().err
 
 
-def test_read_features_uses_float32_if_bfloat16_is_slow(monkeypatch):
-    target, _ = load_frozen("assets/models/tiny/target")
-    ids = torch.arange(2, 42).view(2, 20)
-    data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
-    found = []
-    for quick in (False, True):
-        monkeypatch.setattr("d2sd.nets.dtypes.quick_bfloat16", lambda quick=quick: quick)
-        found.append(read_features(target.model, [2], data, ["hidden"]).rows(torch.arange(2), 20, ["hidden"])["hidden"])
-    with torch.no_grad():
-        hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-    shares = [(rows == hidden.bfloat16()).float().mean() for rows in found]
-    assert shares[0] > 0.99 > shares[1]
-
-
-def test_can_mix_if_torch_has_fbgemm():
-    """If the products are wrong or refused, targets fall back to float32 and tests of mixed numbers are skipped."""
-    assert can_mix() == ("fbgemm" in torch.backends.quantized.supported_engines)
-
-
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
 def test_load_writer_mixed_uses_half_precision_weights(capsys):
     tiny = load("tiny").models.target
@@ -89,8 +70,6 @@ def test_load_writer_mixed_uses_half_precision_weights(capsys):
     expected = x @ tiny.base.layers[0].mlp.gate_proj.weight.half().float().T
     torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
     assert writer.numbers == "mixed"
-    data = Responses(torch.arange(2, 12)[None], torch.tensor([3]), torch.tensor([10]))
-    assert read_features(writer.base, [2], data).rows(torch.arange(1), 10, ["features"])["features"].isfinite().all()
     (written,) = respond_to(writer, [[0, 5, 6]], RegenerateConfig(max_new_tokens=4))
     assert len(written) == 4 or written[-1] in writer.end_ids
 
@@ -103,19 +82,16 @@ def test_halve_skips_layers_with_bias():
 
 
 def test_weights_digest_depends_on_weights_only():
-    torch.manual_seed(0)
     net, threads = torch.nn.Linear(500, 700), torch.get_num_threads()
-    before = weights_digest(net)
-    assert weights_digest(net.bfloat16().float()) != before
-    known = weights_digest(net)
-    twin = torch.nn.Linear(500, 700)
-    twin.load_state_dict(net.state_dict())
+    twin = copy.deepcopy(net)
     try:
-        for count in (1, 2):
-            torch.set_num_threads(count)
-            assert weights_digest(twin) == known
+        torch.set_num_threads(1)
+        digest = weights_digest(net)
+        torch.set_num_threads(2)
+        assert weights_digest(twin) == digest
     finally:
         torch.set_num_threads(threads)
     with torch.no_grad():
         twin.bias[3] += 1e-3
-    assert weights_digest(twin) != known
+    assert weights_digest(twin) != digest
+    assert weights_digest(net.bfloat16().float()) != digest

@@ -1,19 +1,29 @@
-"""Command-line interface: JSON keys, exit codes, and one sentence for bad input."""
+"""Command-line interface: output, exit codes, one sentence for bad input; written data stays after kills and on full disks."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import resource
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from d2sd import InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.trace.trace import load_trace
+from d2sd.engine import Engine
+from d2sd.trace.files import whole_file, write_whole
+from d2sd.trace.trace import TraceFile
+from d2sd.train import loop as checkpoint
 
+ROOT = Path(__file__).parents[2]
+OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"
 KEYS = {
     "method", "model", "text", "prompt_token_ids", "token_ids", "stop_reason", "steps", "mean_acceptance_length",
     "nodes_per_step", "boundary_hit_rate", "repaired_rate", "tokens_per_redraft", "tokens_per_second", "seconds", "stage_seconds", "config", "versions",
@@ -41,16 +51,20 @@ def test_generate_stdout_is_plain_text(capfd, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--prompt", ""], "the prompt is empty"),
-        (["--prompt", "a " * 3000], "the prompt has"),
-        (["--prompt-file", "/no/file"], "cannot read the prompt file"),
-        (["--prompt", "a", "--block-size", "1"], "block_size must be between 2 and"),
-        (["--prompt", "a", "--block-size", "4", "--num-branches", "4"], "more than the 3 prefixes"),
-        (["--prompt", "a", "--dtype", "int4"], "unknown dtype"),
+        (["generate", "--prompt", ""], "the prompt is empty"),
+        (["generate", "--prompt", "a " * 3000], "the prompt has"),
+        (["generate", "--prompt-file", "{}/gone"], "cannot read the prompt file"),
+        (["generate", "--prompt", "a", "--block-size", "1"], "block_size must be between 2 and"),
+        (["generate", "--prompt", "a", "--dtype", "int4"], "unknown dtype"),
+        (["generate", "--prompt", "a", "--model", "{}/gone"], "unknown model"),
+        (["trace", "to-graphml", str(OPENING), "-o", "/proc/x.graphml"], "cannot write"),
+        (["trace", "validate", "{}/gone.jsonl"], "cannot read"),
+        (["calibrate", "--traces", "{}/gone.jsonl"], "cannot read"),
+        (["whatif", "{}/gone.jsonl"], "cannot read"),
     ],
 )
-def test_generate_bad_input_exits_2_with_one_sentence(capfd, arguments, sentence):
-    assert main(["generate", *arguments, "--json"]) == 2
+def test_bad_input_exits_2_with_one_sentence(capfd, tmp_path, arguments, sentence):
+    assert main([a.format(tmp_path) for a in arguments]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
     assert captured.err.count("\n") == 1
@@ -95,3 +109,148 @@ def test_generate_reports_out_of_memory_in_one_sentence(capsys, monkeypatch):
     assert capsys.readouterr().err == (
         "error: there was not enough memory; use fewer tokens, a shorter prompt, a smaller model or a smaller dtype\n"
     )
+
+
+# Kills, full disks, vanished folders, interrupts.
+
+WRITER = """
+import sys
+from d2sd.trace.trace import load_trace
+from d2sd.trace.trace import TraceFile
+trace = load_trace(sys.argv[1])
+with TraceFile(sys.argv[2]) as file:
+    file.write(trace.header)
+    print("began", flush=True)
+    for event in trace.events():
+        file.write(event)
+        print("written", flush=True)
+        sys.stdin.readline()
+"""
+
+
+def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
+    """After every event the writer waits for a line on its standard input, and is killed while it waits."""
+    whole = load_trace(OPENING)
+    for number, events in enumerate((1, 2, 9)):
+        path = tmp_path / f"{number}.jsonl"
+        command = [sys.executable, "-c", WRITER, str(OPENING), str(path)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as writer:
+            assert writer.stdout.readline() == "began\n"
+            for event in range(events):
+                assert writer.stdout.readline() == "written\n"
+                if event + 1 < events:
+                    print(file=writer.stdin, flush=True)
+            writer.send_signal(signal.SIGKILL)
+        read = load_trace(path)
+        assert read.header == whole.header
+        assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is PrefillDone
+
+
+def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
+    whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
+    limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    try:
+        with TraceFile(path) as file:
+            lines = map(file.write, (whole.header, *whole.events()))
+            with pytest.raises(InputError, match=r"cannot write the trace .*; its first (\d+) lines"):
+                list(lines)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    raw = path.read_bytes()
+    assert raw.endswith(b"\n")
+    assert raw.count(b"\n") == file.lines
+    assert list(load_trace(path).steps) == list(whole.steps[: file.lines - 2])
+
+
+def test_whole_file_replaces_completely_or_not_at_all(tmp_path):
+    path, fault = tmp_path / "report.md", OSError(errno.ENOSPC, "No space left on device")
+    path.write_text("before")
+    with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"), whole_file(path) as file:  # noqa: PT012 (it fails while it is written)
+        file.write(b"half of what comes after")
+        raise fault
+    assert path.read_text() == "before"
+    assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
+
+
+def test_write_whole_follows_devices_and_links(tmp_path, capfd):
+    write_whole("/dev/stdout", "said\n")
+    assert capfd.readouterr().out == "said\n"
+    with pytest.raises(InputError, match="No space left on device"):
+        write_whole("/dev/full", "x")
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_whole(tmp_path / "link", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def interrupted(after: int, real):
+    """The function, as if Ctrl-C were pressed after ``after`` calls."""
+    calls = 0
+
+    def call(*arguments, **named):
+        nonlocal calls
+        calls += 1
+        if calls > after:
+            raise KeyboardInterrupt
+        return real(*arguments, **named)
+
+    return call
+
+
+def test_generate_ctrl_c_keeps_trace(capfd, tmp_path, monkeypatch):
+    from d2sd.decoding.generation import Generation
+
+    monkeypatch.setattr(Generation, "step", interrupted(3, Generation.step))
+    path = tmp_path / "run.jsonl"
+    assert main(["generate", "--prompt", "One day", "--max-new-tokens", "60", "--trace", str(path)]) == 130
+    assert capfd.readouterr().err.endswith("stopped\n")
+    assert len(load_trace(path).steps) == 3
+
+
+def test_calibrate_ctrl_c_reports_finished_prompts(capfd, monkeypatch):
+    monkeypatch.setattr(Engine, "generate", interrupted(2, Engine.generate))
+    assert main(["calibrate", "--limit", "5", "--max-new-tokens", "8"]) == 130
+    out, err = capfd.readouterr()
+    assert "all: 2 runs of 2 prompts" in out
+    assert err.endswith("Stopped: only 2 of 5 prompts are counted.\n")
+
+
+def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
+    import torch
+
+    parameters = {"w": torch.nn.Parameter(torch.ones(3))}
+    optimizers = [torch.optim.AdamW(parameters.values())]
+    checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 1})
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    with pytest.raises(
+        InputError, match=r"cannot write a checkpoint .*No space left on device; the previous checkpoint is kept"
+    ):
+        checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
+    assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["calibrate", "--method", "nope"], "unknown method"),
+        (["whatif", str(OPENING), str(OPENING), "--methods", "nope"], "unknown method"),
+        (["calibrate", "--limit", "0"], "limit must be at least 1"),
+        (["board", "{}", "--target", "tiny", "--limit", "0"], "limit must be at least 1"),
+        (["generate", "--prompt", "a", "--drafter", "{}/gone"], "there is no such folder"),
+        (["doctor", "tiny", "{}/gone"], "there is no such folder"),
+    ],
+)
+def test_bad_arguments_are_refused_before_models_are_loaded(capfd, tmp_path, monkeypatch, arguments, sentence):
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "config.json").write_text("{}")
+    monkeypatch.setattr("d2sd.folders.loading.load_target", lambda *_: pytest.fail("a model was loaded"))
+    assert main([a.format(tmp_path) for a in arguments]) == 2
+    assert sentence in capfd.readouterr().err

@@ -26,7 +26,6 @@ from d2sd.nets.models import Models
 from d2sd.replay.anchors import BlockRedrafter
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied, each
-from tools.broken_ways import WAYS
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
@@ -64,21 +63,16 @@ def test_by_position_averages_beliefs_of_compared_tokens():
     assert run.belief == pytest.approx((0.7, 2 / 3))
 
 
-def remarks_of(model):
-    return list(weight_remarks(model))
-
-
 def test_weight_remarks_tell_what_is_unusual(bundled):
     model = copy.deepcopy(bundled.models.first)
-    assert remarks_of(model) == []
-    assert remarks_of(bundled.models.eagle3) == []
+    assert [*weight_remarks(model), *weight_remarks(bundled.models.eagle3)] == []
     model.norm.weight.data.fill_(1)
     model.hidden_norm.weight.data.fill_(1)
     model.layers[1].load_state_dict(model.layers[0].state_dict())
     model.layers[2].mlp.down_proj.weight.data[: 192 // 2] = 0
     model.layers[2].mlp.up_proj.weight.data *= 448 / model.layers[2].mlp.up_proj.weight.data.abs().max()
     model.fc.weight.data[3, 5] = 2.0**100
-    assert sorted(remarks_of(model)) == [
+    assert sorted(weight_remarks(model)) == [
         "fc.weight: the largest entry is 1.27e+30, over 10000 times the median, as after a flipped bit",
         "hidden_norm.weight and 1 more: all weights are 1, as before training or after folding",
         "layers 0 and 1 are equal",
@@ -146,9 +140,6 @@ def test_diagnose_compares_low_acceptance_with_drafters_belief(share, belief, sa
     (walk,) = walks_of(share, share)
     walk = replace(walk, beliefs=tuple([(belief, float("nan"))] * 2 for _ in walk.accepted))
     assert says in concluded(run=ran(walk)).sentence
-    assert (
-        "The drafter expected" not in concluded(run=ran(replace(walks_of(0.9, 0.9)[0], beliefs=walk.beliefs))).sentence
-    )
 
 
 def test_diagnose_prefers_faults_of_folder(bundled):
@@ -178,10 +169,7 @@ def test_change_is_proved_without_level_only_if_common_alone_and_strong(bundled)
     assert concluded(run=random_run(0.3), trials=(taps, trial(bundled, "rope", 1))).cause == "taps"
     further = concluded(run=random_run(0.3), trials=(taps,), further=trial(bundled, "attention", 4))
     assert further.cause == "none"  # another change helps in addition, so there are two faults
-    assert (
-        f"{taps.variant.description} is the best: 4.55; with a window of 32 in all layers too, 5.73."
-        in further.sentence
-    )
+    assert "is the best: 4.55; with a window of 32 in all layers too, 5.73." in further.sentence
     uncommon = replace(taps, variant=replace(taps.variant, common=False))
     assert concluded(run=random_run(0.3), trials=(uncommon,)).cause == "none"
 
@@ -191,14 +179,11 @@ def test_change_is_proved_with_level_only_if_it_reaches_it(bundled):
     assert concluded(asked=Asked("d", expected=4.6), run=random_run(1), trials=(attention,)).cause == "attention"
     short = concluded(asked=Asked("d", expected=5.5), run=random_run(1), trials=(attention,))
     assert (short.cause, short.changes) == ("below", ())
-    assert (
-        concluded(asked=Asked("d", expected=1.5), run=random_run(1), trials=(attention,)).cause == "none"
-    )  # not below
-    good = Reference(random_run(3), Estimate(2.0, 1.5, 2.5), ())
-    assert concluded(reference=good, run=random_run(1), trials=(attention,)).cause == "attention"
-    assert (
-        concluded(reference=replace(good, run=random_run(4)), run=random_run(1), trials=(attention,)).cause == "below"
-    )
+    reached = concluded(asked=Asked("d", expected=1.5), run=random_run(1), trials=(attention,))
+    assert reached.cause == "none"  # also without the change
+    for level, cause in ((3, "attention"), (4, "below")):
+        good = Reference(random_run(level), Estimate(2.0, 1.5, 2.5), ())
+        assert concluded(reference=good, run=random_run(1), trials=(attention,)).cause == cause
 
 
 def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
@@ -216,10 +201,9 @@ def test_diagnose_names_exchanged_parts_only_if_few_and_restored(bundled):
     keys = (("num_hidden_layers", "2", "3"),)
     other = concluded(reference=replace(good, same_form=False, keys=keys, exchange=None), run=random_run(1))
     assert "of another kind or size, and their configs differ in num_hidden_layers (2; reference: 3)" in other.sentence
-    alike = replace(good, change=Estimate(0.1, -0.2, 0.4), exchange=None)
-    assert concluded(reference=alike).cause == "none"
-    assert "The reference drafts no better (4.55), although fc.weight differs." in concluded(reference=alike).sentence
-    assert "; as both are low, look at the target" in concluded(reference=alike, **LOW).sentence
+    alike = concluded(reference=replace(good, change=Estimate(0.1, -0.2, 0.4), exchange=None), **LOW)
+    assert alike.cause == "none"
+    assert "The reference drafts no better (4.55), although fc.weight differs; as both are low" in alike.sentence
 
 
 @pytest.fixture
@@ -248,15 +232,9 @@ def test_examine_reports_stages_and_locks_engine_only_while_computing(tokenizer,
         seen.append(progress.stage)
 
     found = Examination(asked, engine.models.target, engine, tell=tell).run()
-    assert list(dict.fromkeys(seen)) == [
-        "reading the folder", "reading the weights", "comparing with the training", "generating the texts",
-        "drafting over the texts", "reading the texts", "trying other templates", "trying changes", "done",
-    ]  # fmt: skip
-    report = doctor_report([found])
+    assert {"reading the folder", "generating the texts", "trying changes", "done"} < set(seen)
     assert found.diagnosis is not None
-    assert "| position | 1" in report
-    assert "| expected by the drafter | " in report
-    assert "γ counts the anchor" in report
+    assert "| expected by the drafter | " in doctor_report([found])
 
 
 def test_examine_tries_chat_template(bundled, monkeypatch, sound):
@@ -290,25 +268,10 @@ def test_examine_finds_faulty_part_by_exchange_with_reference(bundled, tmp_path,
     assert found.diagnosis.cause == "exchange"
     assert "What lowers α is down_proj of layer 1 (the reference's × -1)" in found.diagnosis.sentence
     assert f"α {found.run.alpha:.2f} → {reference.run.alpha:.2f}" in one.mend(tmp_path / "m")
-    report = doctor_report([found])
-    assert "| accepted by the reference | " in report
-    assert r"| layers.1.mlp.down\_proj.weight | the reference's × -1 | lowers α |" in report
+    assert r"| layers.1.mlp.down\_proj.weight | the reference's × -1 | lowers α |" in doctor_report([found])
     data = found.to_dict()["reference"]
     assert data["parts"] == ["layers.1.mlp.down_proj.weight"]
     assert data["alpha_with_parts"] == data["alpha"]
-
-
-def test_examine_names_no_cause_if_another_change_helps_too(bundled, tmp_path, monkeypatch):
-    """Of two faults, undoing one brings back half of α."""
-    monkeypatch.setattr(examination, "TOKENS", 40)
-    kinds = ("mask", "attention")
-    monkeypatch.setattr(examination, "variants", lambda *args: [v for v in variants(*args) if v.kind in kinds])
-    prompts = [*PROMPTS, "One day, Lily and Max went to the park. They saw", "Question: What is 3 + 4?"]
-    asked = Asked(str(WAYS["mask and window"].drafter(tmp_path / "d")), prompts)
-    found = Examination(asked, bundled.models.target).run()
-    assert found.helping[0].variant.description == "mask token 1 ('<|mask|>')"
-    assert found.diagnosis.cause == "none"
-    assert "; with no window, bidirectional attention within the block too, " in found.diagnosis.sentence
 
 
 def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypatch):
@@ -318,7 +281,6 @@ def test_examine_vp_remarks_on_copy_of_first_drafter(bundled, tmp_path, monkeypa
     found = Examination(asked, bundled.models.target).run()
     (remark,) = found.remarks
     assert remark == "all of its weights equal the first drafter's: one is a copy of the other"
-    assert f"A remark on the weights: {remark}." in doctor_report([found])
     other = replace(asked, drafter=str(TINY / "vp"))
     assert Examination(other, bundled.models.target).run().remarks == ()
 

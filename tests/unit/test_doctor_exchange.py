@@ -201,17 +201,6 @@ def test_exchange_names_parts_that_bring_back_little(bundled, nearly, named):
     assert sorted(n for part in swap.parts for n in part.tensors) == named
 
 
-def test_exchange_ends_after_largest_number_of_runs(bundled, monkeypatch):
-    monkeypatch.setattr("d2sd.doctor.exchange.RUNS", 5)
-    good = bundled.models.first
-    needed = ["layers.1.self_attn.q_proj.weight"]
-    own = changed(good, *everything(good))
-    drafted, seen = drafted_by(good, needed, own)
-    swap = exchange_of(own, good, walks(*[1] * 10), walks(*[4] * 10), drafted)
-    assert (swap.runs, len(seen), swap.restored) == (5, 6, True)
-    assert len(swap.parts) > 1  # more than needed, but sufficient
-
-
 def test_is_restored_needs_both_level_and_interval():
     def of(*accepted):
         return DraftingRun(tuple(TextWalk(steps, sum(steps) + len(steps)) for steps in accepted))
@@ -219,9 +208,7 @@ def test_is_restored_needs_both_level_and_interval():
     good = of(*[(4,) * 10] * 8)
     assert is_restored(good, good)
     assert not is_restored(of(*[(3,) * 10] * 4, *[(4,) * 10] * 4), good)  # 4.5 of 5
-    mixed = of(*[(9,) * 4] * 4, *[(3,) * 10] * 4)
     other = of(*[(3,) * 10] * 4, *[(9,) * 4] * 4)
-    assert is_restored(mixed, other)  # differences cancel out
     worse = of(*[(7,) * 5] * 4, *[(3,) * 10] * 4)
     assert other.change(worse).low < 0
     assert not is_restored(worse, other)  # below 95%, although the interval contains 0

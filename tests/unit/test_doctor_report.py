@@ -25,7 +25,6 @@ from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.breaking import TINY, copied
 from tools.broken_ways import WAYS
-from tools.doctor_faults import Prober, random_fault
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 COUNT = 6
@@ -46,14 +45,9 @@ def found(folder) -> Findings:
         return examine("tiny", str(folder), [p.text for p in read_prompts("heldout", COUNT)])
 
 
-def test_examine_refuses_invalid_input():
-    for arguments, sentence in (
-        (("tiny", "gone/drafter/folder"), "cannot load the drafter"),
-        (("gone/target/folder", str(TINY / "dflash")), "cannot load the target"),
-        (("tiny", str(TINY / "dflash"), "a text"), "must be a list of texts"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            examine(*arguments)
+def test_examine_refuses_one_text_instead_of_list():
+    with pytest.raises(InputError, match="must be a list of texts"):
+        examine("tiny", str(TINY / "dflash"), "a text")
 
 
 def test_findings_to_dict_is_json_with_all_figures(found):
@@ -61,11 +55,9 @@ def test_findings_to_dict_is_json_with_all_figures(found):
     assert (data["cause"], data["fix"], data["names_fault"]) == ("mask", "dflash_config.mask_token_id: 1", True)
     assert data["alpha"]["low"] <= data["alpha"]["value"] <= data["alpha"]["high"]
     assert data["alpha"]["value"] == found.run.alpha
-    assert data["prompts"] == COUNT
     assert [p["position"] for p in data["acceptance"]] == [p.number for p in found.run.positions]
     assert {c["name"]: c["state"] for c in data["checks"]}["mask token"] == "note"
     assert data["changes"][0]["gain"]["low"] > 0
-    assert data["changes"][0]["alpha"] > data["alpha"]["value"]
     assert len(data["changes"]) + data["other_changes"] == len(found.trials)
     assert data["repair"] == [found.helping[0].variant.description]
     assert data["repaired_alpha"] == data["changes"][0]["alpha"] == found.diagnosis.alpha
@@ -74,12 +66,10 @@ def test_findings_to_dict_is_json_with_all_figures(found):
 
 def test_doctor_report_states_facts_first_and_lists_measured_changes(found):
     short, full = (plain_text(doctor_report([found], full=full)) for full in (False, True))
-    tried = {one: one.partition("What was tried")[2] for one in (short, full)}
-    listed = {one: sum(t.variant.description in said for t in found.trials) for one, said in tried.items()}
-    assert listed[full] == len(found.trials)
-    assert listed[short] == sum(bool(t.run.walks) for t in found.trials) <= 5
-    count = len(found.helping)
-    assert f"Of {len(found.trials)} changes tried, one at a time, {count} raised α clearly; d2sd doctor --full lists them all." in short  # fmt: skip
+    assert all(t.variant.description in full.partition("What was tried")[2] for t in found.trials)
+    listed = sum(t.variant.description in short.partition("What was tried")[2] for t in found.trials)
+    assert listed == sum(bool(t.run.walks) for t in found.trials) <= 5
+    assert f"{len(found.helping)} raised α clearly; d2sd doctor --full lists them all." in short
     order = [short.index(words) for words in ("With mask token 1", "A short run", "What was tried", "The folder")]
     assert order == sorted(order)
 
@@ -248,13 +238,6 @@ def test_write_mended_leaves_nothing_on_full_disk(bundled, tmp_path, monkeypatch
     assert "No space left on device" in said.err
     assert "contain module." in said.out
     assert list(out.parent.iterdir()) == []
-
-
-def test_doctor_reports_random_fault(bundled, tmp_path, monkeypatch):
-    monkeypatch.setattr(examination, "TOKENS", 6)
-    found = Prober(bundled.models.target, 1).report(random_fault(17), tmp_path)
-    assert found.diagnosis is not None
-    assert found.failures == ()
 
 
 def test_mend_writes_nothing_without_proof(bundled, tmp_path):

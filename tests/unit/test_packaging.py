@@ -59,11 +59,7 @@ def test_readme_front_matter_fits_requirements():
     assert matter["sdk"] == "gradio"
     assert matter["sdk_version"] in requirements("requirements.txt")["gradio"].specifier
     assert (ROOT / matter["app_file"]).is_file()
-    assert matter["license"] == "apache-2.0"
-    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert len(matter["short_description"]) <= 60  # the hub refuses longer ones
-    assert matter["title"]
-    assert matter["emoji"]
 
 
 def copy_but_weights(source: str, to: str) -> None:

@@ -29,19 +29,6 @@ SGLANG = (
     "[2026-05-27 20:14:38 TP0] Decode batch. #running-req: {}, #token: 1024, token usage: 0.01, accept len: {}, accept rate: 0.21, "
     "cuda graph: True, gen throughput (token/s): 400.50, #queue-req: 0\n"
 )
-LLAMACPP = (
-    "0.06.8 I slot print_timing: id  0 | task 5 | prompt eval time =   90.10 ms /    20 tokens (    4.50 ms per token)\n"
-    "0.06.8 I slot print_timing: id  0 | task 5 |        eval time =  900.50 ms /   120 tokens (    7.50 ms per token)\n"
-    "0.06.8 I slot print_timing: id  0 | task 5 |       total time =  990.60 ms /   140 tokens\n"
-    "0.06.8 I slot print_timing: id  0 | task 5 | draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50\n"
-)
-FINISH = (
-    "[2026-04-02 13:42:16] Finish: obj=GenerateReqInput(video_data=None, rid='5a', text='"
-    + "x" * 40_000
-    + "'), out={'text': 'y', "
-    "'meta_info': {'id': '5a', 'finish_reason': {'type': 'stop'}, 'prompt_tokens': 17, 'completion_tokens': 200, 'spec_accept_rate': 0.2, "
-    "'spec_accept_length': 4.0, 'spec_verify_ct': 50, 'e2e_latency': 1.5}}\n"
-)
 
 
 def reply(accepted, drafted):
@@ -62,19 +49,12 @@ def imported(tmp_path, text, encoding="utf-8"):
     return list(import_log(tmp_path / "log"))
 
 
-@pytest.mark.parametrize(
-    ("text", "row"),
-    [
-        (VLLM, ("vllm", 100, 500, 140, 2.4, (0.7, 0.4, 0.2, 0.08, 0.02))),
-        (FINISH, ("sglang", 50, None, 150, 4.0, ())),
-        (LLAMACPP, ("llama.cpp", 40, 120, 60, 2.5, ())),
-    ],
-)
-def test_pasted_log_is_recognised_alone_and_among_other_lines(tmp_path, text, row):
-    (found,) = imported(tmp_path, text)
-    assert (found.engine, found.steps, found.drafted, found.accepted, found.alpha, found.by_position) == row
+def test_pasted_log_is_recognised_alone_and_among_other_lines(tmp_path):
+    (row,) = imported(tmp_path, VLLM)
+    assert (row.engine, row.steps, row.drafted, row.accepted, row.alpha) == ("vllm", 100, 500, 140, 2.4)
+    assert row.by_position == (0.7, 0.4, 0.2, 0.08, 0.02)
     noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
-    assert imported(tmp_path, f"{noise}{text}{noise}") == [found]
+    assert imported(tmp_path, f"{noise}{VLLM}{noise}") == [row]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
@@ -128,11 +108,6 @@ def timings(ms, tokens, accepted=None, generated=None):
     return f"prompt eval time =     300.11 ms /    20 tokens\n       eval time = {ms:10.2f} ms / {tokens:5d} tokens\n{drafts}"
 
 
-WINDOW = VLLM.replace(
-    "0.700, 0.400, 0.200, 0.080, 0.020", "0.600, 0.400, 0.250, 0.100, 0.050" + ", 0.000" * 10
-).replace("500 tokens", "1500 tokens")
-
-
 def figures(*shares, steps=2000, **fields):
     known = {"engine": "vllm", "stated_alpha": 1 + sum(shares), "steps": steps, "by_position": shares}
     return Figures(**known | fields)
@@ -151,6 +126,7 @@ def figures(*shares, steps=2000, **fields):
         (figures(stated_alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
         (figures(stated_alpha=2.0, gamma=15.0), False, "The first 4 of 15 drafted tokens give 94% of the accepted tokens, if all positions are accepted equally often: draft 3 to 4", ""),
         (figures(stated_alpha=1.5, gamma=3.0), True, "α is 1.50 of at most 4, as if every position were accepted 34% of the time. This is low", "z-lab/dflash issue 133"),
+        (figures(0.8, 0.65, 0.5, running=(40.0,)), False, "Many requests run at once (40 running)", "tokens/s over all requests"),
         (figures(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
     ],
 )  # fmt: skip
@@ -162,19 +138,14 @@ def test_sentences_name_only_unusual_acceptance(found, named, sentence, case):
     assert len(tries(said)) <= MOST_TRIES
 
 
-ENDED = (0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10)
 PLAIN = Figures(engine="vllm", token_seconds=0.01)
-NOISY = tuple(
-    (n, alpha) for at, alphas in ((100, (1.0, 9.0)), (600, (1.0, 3.0))) for n in range(at, at + 10) for alpha in alphas
-)
+NOISY = tuple((n, 1.0 + (8 if n < 512 else 2) * (n % 2)) for n in (*range(100, 120), *range(600, 620)))
 
 
 @pytest.mark.parametrize(
     ("found", "sentence", "other"),
     [
         (figures(0.8, 0.65, 0.5, running=(1.0, 1.0, 40.0), waiting=(0.0,) * 3), "looks normal", "run at once"),
-        (figures(0.8, 0.65, 0.5, running=(40.0,), waiting=(0.0,)), "Many requests run at once (40 running)", "waiting"),
-        (figures(0.8, 0.65, 0.5, running=(4.0,)), "looks normal", "Load"),
         (replace(PLAIN, running=(1.0,), kv_use=(0.1,)), "no draft statistics", "Load"),
         (replace(PLAIN, running=(1.0,), kv_use=(0.6,)), "Load: 1 running, KV cache 60%.", "waiting"),
         (figures(stated_alpha=1.5, gamma=15.0), "are far too many for α 1.50. The first 3 of 15", "another text"),
@@ -182,25 +153,19 @@ NOISY = tuple(
         (figures(0.03, *[0.0] * 7, steps=30), "Position 1 is accepted in 3% of the steps, which is low", "far too many"),
         (figures(0.8, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, *[0.005] * 8, drafted=16_000), "different lengths", "The first"),
         (figures(stated_alpha=4.3, gamma=4.0), "Most drafted tokens are accepted: try a longer draft", "far too many"),
-        (figures(0.9, 0.8, 0.6, steps=10), "looks normal", "try a longer draft"),
         (figures(0.95, 0.9, 0.85, 0.8, unit="interval", alphas=(1.0, 1.0, 4.8)), "In 2 of 3 intervals, nothing is accepted", "try a longer draft"),
-        (figures(0.06, 0.02, 0.01, steps=20_000), "which is low", "almost never"),
         (figures(0.34, *[0.0] * 14, steps=30), "Acceptance ends at position 1 of 15", "break off"),
-        (figures(0.8, 0.35, 0.2, 0.1), "looks normal", "break off"),
         (figures(0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.08, 0.0, 0.0, 0.0), "looks normal", "Acceptance ends"),
         (figures(0.8, 0.6, 0.4, 0.0, 0.0), "looks normal", "Acceptance ends"),
         (figures(*[0.0] * 4, steps=10), "Position 1 is accepted in 0% of the steps, which is low", "Acceptance ends"),
         (figures(0.5, 0.2, 0.05, *[0.0] * 4, steps=30), "looks normal", "Acceptance ends"),
         (figures(0.6, *[0.0] * 4, steps=30), "about 11 of 30 steps would accept position 2", "a longer log"),
-        (figures(*ENDED[:5], *[0.0004] * 10), "Acceptance ends at position 5 of 15", "looks normal"),
         (figures(0.8, 0.6, 0.4, 0.01, 0.008, steps=40), "looks normal", "Acceptance falls"),
-        (figures(0.8, 0.65, 0.5, alphas=(1.0, 1.0, 3.0)), "looks normal", "nothing is accepted"),
         (figures(0.8, 0.65, 0.5, by_length=NOISY), "looks normal", "in long texts"),
         (figures(stated_alpha=1.5, gamma=3.0, steps=10), "α is 1.50 of at most 4", "This is low"),
         (figures(stated_alpha=3.0, gamma=15.0), "official drafters had rates of 15%", "This is low"),
         (figures(0.8, 0.65, 0.5, model="org/Qwen3-8B-speculator.eagle3"), "Published for qwen3-8b-speculator.eagle3: α 2.26", "DFlash"),
         (figures(accepted=3000, tokens=5100), "α 2.50", "without a draft"),
-        (figures(accepted=10, tokens=23, steps=10, requests=3), "α 2.00", "without a draft"),
         (figures(accepted=3000, tokens=10_000, engine="sglang"), "α 2.50", "without a draft"),
     ],
 )  # fmt: skip
@@ -208,11 +173,6 @@ def test_sentences_follow_from_figures(found, sentence, other):
     said = "\n".join(one.text for one in sentences(found))
     assert sentence in said
     assert other not in said
-
-
-def test_high_load_is_no_fault():
-    said = list(sentences(figures(0.8, 0.65, 0.5, running=(40.0,))))
-    assert (names_fault(said), len(tries(said))) == (False, 1)
 
 
 @pytest.mark.parametrize(
@@ -249,12 +209,6 @@ def test_report_says_general_sentences_once_and_lists_sources():
 def test_by_source_separates_settings(changes, sources):
     row = figures(stated_alpha=2.0)
     assert len(by_source([row, replace(row, **changes)])) == sources
-
-
-@pytest.mark.parametrize(("unit", "sources"), [("request", 1), ("interval", 2), ("running", 3), ("benchmark", 3)])
-def test_by_source_separates_rows_by_unit(unit, sources):
-    row = figures(0.5, 0.3, unit=unit)
-    assert len(by_source([row, figures(0.5, 0.3, 0.1, unit=unit), row])) == sources
 
 
 def test_joined_weights_by_steps_and_uses_steady_times():
@@ -330,11 +284,11 @@ def test_report_names_fall_in_long_reply(tmp_path):
 
 def test_doctor_log_exits_3_when_cause_is_named(tmp_path, capsys):
     log = tmp_path / "served.log"
-    log.write_text(WINDOW, encoding="utf-8")
+    log.write_text(VLLM.replace("0.700, 0.400, 0.200, 0.080", "0.700, 0.200, 0.200, 0.280"), encoding="utf-8")
     assert main(["doctor", "--log", str(log)]) == FAULT_NAMED
     out = capsys.readouterr().out
-    assert "Acceptance ends at position 5 of 15" in out
-    assert "vLLM pull request 40898" in out
+    assert "drafts break off after the first token" in out
+    assert "speculators issue 613" in out
     log.write_text(VLLM, encoding="utf-8")
     assert main(["doctor", "--log", str(log), "--out", str(tmp_path / "o.md")]) == 0
     assert "Acceptance by position looks normal" in (tmp_path / "o.md").read_text(encoding="utf-8")
