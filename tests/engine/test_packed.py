@@ -9,28 +9,23 @@ import torch
 
 from d2sd.nets import packed as packed_layers
 from d2sd.nets.attention import attend_dense
-from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.dtypes import can_mix
-from d2sd.nets.packed import PackedLayers, mask_after, product
+from d2sd.nets.packed import PackedLayers, product
 from tests.nets import make_drafter, make_target
 from tests.target_nets import TARGETS, make_typed
 
 
-def test_packed_layers_are_off_for_trainable_weights(tokenizer):
-    model = make_drafter(make_target(tokenizer))
+def test_packed_layers_are_off_for_trainable_large_or_windowed_models(tokenizer, monkeypatch):
+    model, windowed = make_drafter(make_target(tokenizer)), make_typed(tokenizer, "ministral")
     assert model.packed() is not None
+    assert not PackedLayers.possible(windowed.base, windowed.config)
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    for limit, possible in ((size, True), (size - 1, False)):
+        monkeypatch.setattr(packed_layers, "MAX_BYTES", limit)
+        assert PackedLayers.possible(model, model.config) == possible
+    monkeypatch.undo()
     model.requires_grad_(True)
     assert model.packed() is None
-    assert not PackedLayers.possible(model, model.config)
-
-
-def test_packed_layers_are_off_above_max_bytes(tokenizer, monkeypatch):
-    model = make_drafter(make_target(tokenizer))
-    size = sum(p.numel() * p.element_size() for p in model.parameters())
-    monkeypatch.setattr(packed_layers, "MAX_BYTES", size)
-    assert PackedLayers.possible(model, model.config)
-    monkeypatch.setattr(packed_layers, "MAX_BYTES", size - 1)
-    assert not PackedLayers.possible(model, model.config)
 
 
 def test_product_is_correct_without_onednn(monkeypatch):
@@ -93,25 +88,3 @@ def test_packed_layers_equal_modules(tokenizer, monkeypatch, kind, rows):
     for one, other in zip(*found, strict=True):
         rounding = torch.finfo(torch.float32).eps * float(other.abs().max())
         torch.testing.assert_close(one, other, rtol=0, atol=64 * rounding)  # about 10 on all processors
-
-
-def test_cache_views_expose_written_and_read_slots():
-    cache = KeyValueCache.uniform(3, 2, 4, 10, torch.float32, torch.device("cpu"))
-    cache.length = 3
-    for layer, (place, keys, values) in enumerate(cache.views(2)):
-        assert place.shape == (2, 1, 2, 2, 4)
-        assert keys.shape == values.shape == (1, 2, 5, 4)
-        place[0], place[1] = layer + 1, -layer - 1
-    cache.commit(range(2))
-    for layer in range(3):
-        keys, values = cache.layer(layer)
-        assert keys[:, :, :3].eq(0).all()
-        assert keys[:, :, 3:].eq(layer + 1).all()
-        assert values[:, :, 3:].eq(-layer - 1).all()
-    with pytest.raises(ValueError, match="11 cache slots are needed, 10 were allocated"):
-        cache.views(6)
-
-
-def test_mask_after_hides_rows_and_no_committed_slots():
-    seen = torch.tensor([[True, False], [True, True]])
-    assert mask_after(3, seen).tolist() == [[0, 0, 0, 0, float("-inf")], [0, 0, 0, 0, 0]]

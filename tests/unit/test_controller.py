@@ -16,8 +16,6 @@ from d2sd.costs.machines import Curve
 from d2sd.decoding.cost_aware import (
     LONGEST_WAIT,
     SHORTEST_WAIT,
-    AcceptanceByDepth,
-    ConfidenceExponent,
     Controller,
     Experience,
 )
@@ -25,8 +23,7 @@ from d2sd.methods import FirstDraft, Proposal
 from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import TreeWalk
-from tests.counting import calls
-from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, draft, fixed, rate
+from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, fixed, rate
 from tests.unit.drafts import block
 
 TEXTS = {
@@ -144,10 +141,6 @@ def test_controller_ranks_boundaries_by_added_tokens():
     assert added[1] - added[0] > 1 > 0.3 > added[2] - added[1]
 
 
-def test_controller_redrafts_after_whole_first_block():
-    assert redrafted(begun(GPU, (16,), extension=8), [0.999] * 15, (3, 15)) == [15]
-
-
 @given(st.lists(st.floats(0.0001, 1.0), min_size=1, max_size=60), st.integers(1, 64))
 def test_controller_prunes_where_cost_exceeds_value(probabilities, most):
     controller, tree = begun(), chain(probabilities).tree
@@ -183,42 +176,3 @@ def test_decision_of_queued_step_reports_next_redrafts():
     decision = controller.decision()
     assert decision.options[decision.taken].branches == 2
     assert controller.next_redrafts == len(redrafted(other, first.confidence, (0, 1, 2, 3))) > 0
-
-
-def test_decision_takes_little_work():
-    controller, confidence = begun(GPU), draft(TEXTS["stories"], 0)[0]
-    proposal, walked = chain([0.9] * 64), outcome(2)
-
-    def step():
-        size = controller.begin()
-        redrafted(controller, confidence[: size - 1], tuple(range(min(8, size - 1))))
-        controller.prune(proposal.tree)
-        controller.learn(proposal, walked, 2)
-
-    for _ in range(20):
-        step()
-    assert calls(step) < 800
-
-
-def test_acceptance_by_depth_starts_from_usual_text():
-    usual = AcceptanceByDepth()
-    assert usual.chances(3) == [AcceptanceByDepth.START] * 3
-    for _ in range(200):
-        usual.observe(2, 4)
-        usual.observe(0, 4)
-    assert usual.chances(4) == pytest.approx([0.5, 1.0, 0.0, 0.0], abs=0.02)
-    text = AcceptanceByDepth(0.9, [0.8, 0.6])
-    assert text.tokens(2) == pytest.approx([0.0, 0.8, 1.28])
-    for _ in range(50):
-        text.observe(0, 2)
-    assert text.chances(2)[1] < 0.3  # rejections at one depth lower the expectation at the next
-    text.forget(0.0)
-    assert text.chances(2) == pytest.approx([0.8, 0.6])
-
-
-@pytest.mark.parametrize(("accepted", "more"), [(3, True), (1, False)])
-def test_confidence_exponent_follows_observed_acceptance(accepted, more):
-    exponent = ConfidenceExponent()
-    for _ in range(30):
-        exponent.observe(2.0, accepted)
-    assert (0.5**exponent.value > 0.5) == more
