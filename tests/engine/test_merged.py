@@ -93,10 +93,11 @@ def test_merged_tree_pass_equals_modules(tokenizer, kind, backend):
 
 @torch.inference_mode()
 @pytest.mark.parametrize("backend", ["dense", "flashinfer"])
-def test_merged_pass_where_the_context_shape_grows_equals_transformers(tokenizer, backend, start=254):
+def test_merged_pass_where_the_context_shape_grows_equals_transformers(tokenizer, backend):
     target = make(tokenizer, "llama")
     target.taps.add([0, 2, 3])
     trees = [random_tree(random.Random(0), 1) for _ in range(3)]
+    start = 254  # slots for 256 tokens are the smallest shape
     ours = verified(target, backend, True, trees, start)
     text = [(7 * n + 3) % 300 for n in range(start)] + [tree.tokens[0] for tree in trees]
     logits = stock_pass(target.model, [text]).logits
