@@ -11,49 +11,34 @@ from d2sd import DecodeConfig
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate
 
-SUMS, STORIES, NEW_TOKENS = 10, 4, 200
-DOMAINS = ("stories", "questions", "instructions", "sums", "code")
+# Prompts and new tokens by domain.
+LIMITS = {"sums": (10, 60), "stories": (3, 160), "questions": (3, 64), "instructions": (3, 64), "code": (3, 64)}
 
 
 @pytest.fixture(scope="module")
-def rows():
-    lines = prompt_file("heldout").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+def runs(bundled):
+    """By domain, the first prompts and runs on them."""
+    rows, made = [json.loads(line) for line in prompt_file("heldout").read_text(encoding="utf-8").splitlines()], {}
+    for domain, (prompts, tokens) in LIMITS.items():
+        config, of_domain = DecodeConfig("dflash", tokens, inspect=False), [r for r in rows if r["domain"] == domain]
+        made[domain] = [(row, bundled.generate(row["prompt"], config)) for row in of_domain[:prompts]]
+    return made
 
 
-@pytest.fixture(scope="module")
-def runs(bundled, rows):
-    """Runs on the first prompts of every domain."""
-    limits = {"sums": (SUMS, 100), "stories": (STORIES, NEW_TOKENS)}
-    found = {}
-    for domain in DOMAINS:
-        prompts, tokens = limits.get(domain, (3, 64))
-        config = DecodeConfig("dflash", tokens, inspect=False)
-        mine = [r["prompt"] for r in rows if r["domain"] == domain][:prompts]
-        found[domain] = [bundled.generate(prompt, config) for prompt in mine]
-    return found
-
-
-def distinct_share(words, size: int) -> float:
-    """Share of distinct n-grams among all."""
-    grams = [tuple(words[i : i + size]) for i in range(len(words) - size + 1)]
-    return len(set(grams)) / len(grams)
-
-
-def test_tiny_target_answers_most_sums_correctly(runs, rows):
-    sums = [r for r in rows if r["domain"] == "sums"][:SUMS]
-    texts = [run.finished.text for run in runs["sums"]]
-    found = [re.findall(r"the answer is (-?\d+)", text) for text in texts]
-    wrong = [r["prompt"] for r, f in zip(sums, found, strict=True) if not f or int(f[0]) != r["answer"]]
-    assert len(wrong) <= 0.4 * SUMS, wrong  # 75% right when it was trained (PROVENANCE.md)
+def test_tiny_target_answers_most_sums_correctly(runs):
+    right = 0
+    for row, run in runs["sums"]:
+        answers = re.findall(r"the answer is (-?\d+)", run.finished.text)
+        right += answers[:1] == [str(row["answer"])]
+    assert right >= 0.6 * LIMITS["sums"][0]  # 75% right when it was trained (PROVENANCE.md)
 
 
 def test_tiny_target_stories_do_not_repeat(runs):
-    texts = [run.finished.text for run in runs["stories"]]
-    shares = [distinct_share(text.split(), 4) for text in texts]
-    assert sum(shares) / len(shares) > 0.75, shares
+    texts = [run.finished.text.split() for _, run in runs["stories"]]
+    grams = [[tuple(words[i : i + 4]) for i in range(len(words) - 3)] for words in texts]
+    assert sum(len(set(of_text)) / len(of_text) for of_text in grams) / len(grams) > 0.75
 
 
 def test_first_drafter_confidence_is_calibrated(runs):
-    ece = calibrate(run for domain in DOMAINS for run in runs[domain][:3]).ece.value
+    ece = calibrate(run for of_domain in runs.values() for _, run in of_domain[:3]).ece.value
     assert ece < 0.1, ece  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)

@@ -11,7 +11,6 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
-from d2sd.doctor.changes import Variant
 from d2sd.folders.loading import load_drafter
 from d2sd.methods.trees import grow, offers
 from d2sd.nets.models import Models
@@ -110,17 +109,6 @@ def test_taught_drafters_have_some_tokens_accepted(read, target):
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
-def test_variant_drafts_like_windowed_folder(read, target):
-    """A variant with a window drafts like a folder whose config has that window."""
-    plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
-    form = replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal)
-    other = Variant("", "", form).apply(plain)
-    config = DecodeConfig("dflash", 12)
-    runs = [Engine(Models(target, model)).generate("the cat sat on a", config) for model in (other, windowed)]
-    assert [s.first_draft for s in runs[0].steps] == [s.first_draft for s in runs[1].steps]
-    assert plain.form.windows == (None, None)
-
-
 def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
     model, _ = read("speculators rnn", True)
     engine = Engine(Models(target, model, model))
@@ -134,15 +122,6 @@ def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
     assert load_trace_text("".join(head.lines()).encode()) == head
     with pytest.raises(InputError, match="has no confidence head; set confidence to softmax"):
         Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
-
-
-def test_specforge_vp_drafter_logs_warnings_about_its_training(read, target, caplog):
-    vp = read("vp", True)[0]
-    Engine(Models(target, read("dflash", True)[0], vp)).generate("the cat", DecodeConfig("d2sd", 8, num_branches=5))
-    assert caplog.text.count("was not trained to draft from empty prefixes") == 1
-    caplog.clear()
-    Models(target, vp)
-    assert "was trained as a second drafter" in caplog.text
 
 
 @torch.inference_mode()
