@@ -22,7 +22,6 @@ from tests.nets import make_drafter, make_target
 from tests.teaching import teach
 from tests.unit.reference_drafters import Reference
 
-WALKED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
 CONTEXT, ANCHOR = 21, 7
 
 
@@ -64,35 +63,29 @@ def drafter_of(model, target, temperature=0.0, mode="eager"):
     return drafter, features[0]
 
 
-@pytest.mark.parametrize("mode", ["eager", "padded"])
-@pytest.mark.parametrize("name", FOLDERS)
+SAMPLED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "temperature"),
+    [*((n, mode, 0.0) for n in FOLDERS for mode in ("eager", "padded")), *((n, "eager", 0.9) for n in SAMPLED)],
+)
 @torch.inference_mode()
-def test_block_drafts_equal_reference_definition(read, target, name, mode):
+def test_block_drafts_equal_reference_definition(read, target, name, mode, temperature):
+    """Drafters that choose tokens one after the other sample with the target's noise."""
     model, reference = read(name)
-    drafter, features = drafter_of(model, target, mode=mode)
+    drafter, features = drafter_of(model, target, temperature, mode)
     size = model.block_size
-    prefixes = [(), (5,), (9, 4)]
+    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
+    prefixes = [()] if temperature else [(), (5,), (9, 4)]
     blocks = drafter.draft(ANCHOR, prefixes, size, 3)
-    for block, known in zip(blocks, prefixes, strict=True):
-        wanted = reference.draft(ANCHOR, features, known)
+    for block, prefix in zip(blocks, prefixes, strict=True):
+        wanted = reference.draft(ANCHOR, features, prefix, *((temperature, noise) if temperature else ()))
         assert list(block.ids) == [token for token, _, _ in wanted]
         assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
         trained = [t for _, _, t in wanted if t is not None]
         assert list(block.trained) == pytest.approx(trained, abs=2e-5)
     assert len(blocks[0].ids) == size - 1 == plan(name)["rows"] - (plan(name)["reads"] == "fill")
-
-
-@pytest.mark.parametrize("name", WALKED)
-@torch.inference_mode()
-def test_walked_drafters_sample_with_target_noise(read, target, name):
-    model, reference = read(name)
-    drafter, features = drafter_of(model, target, temperature=0.9)
-    size = model.block_size
-    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
-    (block,) = drafter.draft(ANCHOR, [()], size, 1)
-    wanted = reference.draft(ANCHOR, features, (), 0.9, noise)
-    assert list(block.ids) == [token for token, _, _ in wanted]
-    assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
 
 
 def test_taught_drafters_have_some_tokens_accepted(read, target):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -15,7 +14,6 @@ from d2sd import DecodeConfig
 from d2sd.costs.machines import Curve
 from d2sd.decoding.cost_aware import (
     LONGEST_WAIT,
-    SHORTEST_WAIT,
     Controller,
     Experience,
 )
@@ -59,15 +57,6 @@ def outcome(accepted):
     return TreeWalk((), tuple(range(1, 1 + accepted)), None, False, False)
 
 
-def test_controller_without_experience_keeps_the_set_sizes():
-    config = DecodeConfig("d2sd", block_size=8, num_branches=3, node_budget=5)
-    controller = Controller(config, (2, 4, 8))
-    assert (controller.begin(), controller.next_redrafts) == (8, 3)
-    assert redrafted(controller, [0.9] * 7, (4, 0)) == (4, 0)
-    assert len(controller.prune(chain([0.1] * 7).tree)) == 6
-    assert controller.learn(chain([0.1]), outcome(1), 1) is None
-
-
 @pytest.mark.parametrize(("branches", "table"), [(0, CPU), (8, CPU), (8, GPU)], ids=["0-cpu", "8-cpu", "8-gpu"])
 @pytest.mark.parametrize("text", TEXTS)
 def test_controller_speed_near_best_fixed_and_plain(text, branches, table):
@@ -81,15 +70,6 @@ def test_controller_speed_near_best_fixed_and_plain(text, branches, table):
     ours = rate(steps)
     assert ours > 0.93 * best
     assert ours > 0.95 / table.plain()
-
-
-def test_controller_retries_drafting_with_doubling_waits():
-    steps = adaptive(
-        replace(TEXTS["noise"], tokens=600), CPU, Controller(CONFIG, (4, 8, 16), experience=Experience(CPU)), 0
-    )
-    tries = [number for number, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
-    gaps = [b - a for a, b in pairwise(tries)]
-    assert 4 * SHORTEST_WAIT < max(gaps) <= LONGEST_WAIT + 1
 
 
 def test_controller_resumes_drafting_when_text_gets_easy():
