@@ -40,7 +40,7 @@ soak: $(VENV)/.dev browser target
 
 # Repeats the numerical tests as on a processor with AVX2 only. Skipped if this processor has no AVX-512.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2
-NUMBERS := $(addprefix tests/engine/test_,processor.py packed.py lossless.py sampling.py smollm2.py)
+NUMBERS := $(addprefix tests/engine/test_,dtypes.py merged.py lossless.py sampling.py bundled.py)
 narrow: $(VENV)/.dev
 	@if $(PYTHON) -c "import sys, torch; sys.exit(torch.backends.cpu.get_cpu_capability() != 'AVX512')"; then \
 	  $(SEEMING) $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \

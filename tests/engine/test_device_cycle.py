@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -23,7 +24,7 @@ from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import Passes, PassRecorder
 from d2sd.trace.events import StageSeconds
-from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
+from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target, turns
 from tests.pretended_gpu import capture
 
 FLAT = StageCosts(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
@@ -31,7 +32,7 @@ ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
 SETTINGS = [
     {"num_branches": 3},
     {"num_branches": 3, "inspect": False},
-    {"block_size": 6, "second_block_size": 11, "num_branches": 4},
+    {"block_size": 6, "second_block_size": 11, "num_branches": 4, "node_budget": 12},
     {"num_branches": 2, "temperature": 0.9, "top_k": 40, "top_p": 0.9, "seed": 5},
 ]
 
@@ -44,15 +45,6 @@ def same_layers():
         yield
 
 
-@pytest.fixture(scope="module", params=["qwen3", "llama"])
-def engine(request, tokenizer, same_layers):
-    return small_engine(tokenizer, request.param)
-
-
-def is_llama(engine):
-    return engine.models.target.config.model_type == "llama"
-
-
 def small_engine(tokenizer, kind="qwen3", layers=3):
     target = make_target(tokenizer, kind, layers=layers)
     first, second = (make_drafter(target, layers=layers - 1, seed=seed) for seed in (1, 2))
@@ -60,8 +52,15 @@ def small_engine(tokenizer, kind="qwen3", layers=3):
 
 
 @pytest.fixture(scope="module")
-def padded(engine):
-    return Engine(engine.models, "padded")
+def host_and_padded(tokenizer):
+    """Cached function: an engine with eager and one with padded passes, by target type."""
+
+    @cache
+    def made(kind):
+        host = small_engine(tokenizer, kind)
+        return host, Engine(host.models, "padded")
+
+    return made
 
 
 def untimed(trace):
@@ -78,29 +77,25 @@ def untimed(trace):
     return out
 
 
+@pytest.mark.parametrize("turn", turns(2 * len(SETTINGS)))
 @pytest.mark.parametrize("method", ON_DEVICE)
-@pytest.mark.parametrize("turn", range(len(SETTINGS) // 2))
-def test_device_cycle_events_equal_host_events(engine, padded, method, turn, monkeypatch):
-    """Each target runs half of the settings; which half alternates by method."""
-    settings = SETTINGS[2 * turn + (is_llama(engine) + ON_DEVICE.index(method)) % 2]
+def test_device_cycle_events_equal_host_events(host_and_padded, method, turn, monkeypatch):
+    number = turn + ON_DEVICE.index(method)
+    settings = SETTINGS[number % len(SETTINGS)]
+    engine, padded = host_and_padded(("qwen3", "llama")[(number + number // len(SETTINGS)) % 2])
     settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
     config = DecodeConfig(method, 10, **settings)
-    expected = engine.generate("the cat sat", config)
-
-    def refuse(*_):
-        raise AssertionError("the host ran a cycle")
-
-    monkeypatch.setattr(HostCycle, "verify", refuse)
-    found = padded.generate("the cat sat", config)
-    assert found.token_ids == expected.token_ids
-    for one, other in zip(untimed(found), untimed(expected), strict=True):
+    prompt = ("the cat sat", [7])[number % 2]
+    expected = engine.generate(prompt, config)
+    monkeypatch.setattr(HostCycle, "verify", None)  # the host runs no cycle
+    trace = padded.generate(prompt, config)
+    assert trace.token_ids == expected.token_ids
+    for one, other in zip(untimed(trace), untimed(expected), strict=True):
         assert one[0] == other[0]
         assert one[1].expected == other[1]
 
 
-@pytest.mark.parametrize(
-    ("method", "longer"), [("d2sd", None), ("d2sd", 16), ("dflash_twice", 16), ("random_prefix", None)]
-)
+@pytest.mark.parametrize(("method", "longer"), [("d2sd", None), ("dflash_twice", 16)])
 def test_device_cycle_selects_no_prefix_after_drafted_end(tokenizer, method, longer):
     models = small_engine(tokenizer).models
     models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # in most drafts
@@ -116,12 +111,6 @@ def test_device_cycle_selects_no_prefix_after_drafted_end(tokenizer, method, lon
             assert all(not ends or branch.prefix <= ends[0] for branch in step.branches)
             left_out += len(step.selected_prefixes) < 6
     assert left_out
-
-
-def test_padded_engine_handles_one_token_and_node_budget(engine, padded):
-    for prompt, settings in (([7], {}), ("the cat", {"node_budget": 12})):
-        config = DecodeConfig("d2sd", 9, **settings)
-        assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 
 
 def random_controller(seed, few=False):
@@ -152,16 +141,17 @@ PLANNED = ["dflash", "d2sd", "dflash_twice", "random_prefix"]
 
 
 @pytest.mark.parametrize("method", PLANNED)
-def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkeypatch):
-    """Random plans keep the text, and the host verifies no step. Block settings alternate by target and method."""
+def test_cost_aware_device_cycles_keep_plain_text(host_and_padded, method, monkeypatch):
+    """Random plans keep the text, and the host verifies no step. Targets and block settings alternate by method."""
+    turn, seen = PLANNED.index(method), set()
+    engine, padded = host_and_padded(("qwen3", "llama")[turn % 2])
     noises = ({}, {"temperature": 0.9, "seed": 4})
     plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 28, **noise)) for noise in noises]
     monkeypatch.setattr(HostCycle, "verify", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
-    turn, seen = (is_llama(engine) + PLANNED.index(method)) % 2, set()
     monkeypatch.setattr(drafting, "Controller", random_controller(turn))
-    settings = blocks[turn]
+    settings = blocks[turn // 2]
     if METHODS[method].second_drafter == "none":
         settings = {k: v for k, v in settings.items() if k == "block_size"}
     for noise, expected in zip(noises, plain, strict=True):
@@ -171,8 +161,9 @@ def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkey
     assert len(seen) > (3 if METHODS[method].second_drafter == "none" else 5)
 
 
-def test_device_drafts_after_plain_cycles_equal_fresh_drafts(engine, padded, monkeypatch):
+def test_device_drafts_after_plain_cycles_equal_fresh_drafts(host_and_padded, monkeypatch):
     """A draft after plain cycles equals the first draft of a run that begins there."""
+    engine, padded = host_and_padded("llama")
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     monkeypatch.setattr(drafting, "Controller", random_controller(2, few=True))
     ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 28)))
@@ -219,8 +210,8 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
     experience = Experience(FLAT) if cost_aware else None
     drafters, verifier = CachedDrafters(engine.models, config, passes, experience), Verifier(target, passes)
-    for cache in (verifier.cache, *(d.cache for d in drafters.block_drafters)):
-        cache.length = 280
+    for held in (verifier.cache, *(d.cache for d in drafters.block_drafters)):
+        held.length = 280
     cycle, ids = DeviceCycle(config, drafters, verifier), list(range(281))
     assert DeviceCycle.possible(config, drafters)
     sent = []
@@ -254,10 +245,16 @@ def frozen(small, monkeypatch):
     return other
 
 
+NOISY = {"temperature": 2.0, "seed": 5}
+CHANGES = [{"inspect": False}, NOISY, NOISY | {"top_k": 2}, NOISY | {"top_p": 0.2}, NOISY | {"temperature": 0.5}]
+
+
 @pytest.mark.parametrize("method", [*ON_DEVICE, "d2sd_tree", "eagle3"])
 def test_captured_passes_keep_texts_and_trees(small, frozen, method):
-    config = DecodeConfig(method, 8, num_branches=3)
-    for prompt in ("the cat sat", "a dog ran to the park and"):
+    """Passes are captured again for other settings."""
+    changes = [*CHANGES, {"block_size": 6}, {"num_branches": 2}] if method == "d2sd" else [{}]
+    for prompt, settings in (("the cat sat", {}), *(("a dog ran to", change) for change in changes)):
+        config = DecodeConfig(method, 8, **{"num_branches": 3} | settings)
         one, other = frozen.generate(prompt, config), small.generate(prompt, config)
         assert one.token_ids == other.token_ids
         # a wrong tree would cost speed without changing the text
@@ -277,31 +274,3 @@ def test_generation_continues_when_passes_fall_back_to_padded(small, frozen):
             run.step()
             passes.mode = "padded"
     assert run.output == small.generate("the cat sat", config).token_ids
-
-
-def test_lent_buffers_return_under_engine_lock(frozen):
-    """Runs end in several threads; buffers would be lost if another thread replaced the list meanwhile."""
-    held = []
-
-    class Watched(list):
-        def append(self, lent):
-            held.append(frozen.lock.locked())
-            super().append(lent)
-
-    config = DecodeConfig("dflash", 4)
-    frozen.generate("the cat sat", config)
-    for stopped in (False, True):
-        frozen._free = Watched(frozen._free)
-        run = frozen.stream("the cat sat", config)
-        next(run)
-        run.close() if stopped else list(run)
-        assert held.pop() is True
-        assert not held
-
-
-def test_captured_passes_are_not_shared_between_settings(small, frozen):
-    noisy = {"temperature": 2.0, "seed": 5}
-    changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
-    for settings in (*changes, {"temperature": 0.5, "seed": 5}, {"block_size": 6}):
-        config = DecodeConfig("d2sd", 6, **{"num_branches": 2} | settings)
-        assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids

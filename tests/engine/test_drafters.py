@@ -11,7 +11,6 @@ import torch
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
-from d2sd.doctor.changes import Variant
 from d2sd.folders.loading import load_drafter
 from d2sd.methods.trees import grow, offers
 from d2sd.nets.models import Models
@@ -23,7 +22,6 @@ from tests.nets import make_drafter, make_target
 from tests.teaching import teach
 from tests.unit.reference_drafters import Reference
 
-WALKED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
 CONTEXT, ANCHOR = 21, 7
 
 
@@ -65,35 +63,29 @@ def drafter_of(model, target, temperature=0.0, mode="eager"):
     return drafter, features[0]
 
 
-@pytest.mark.parametrize("mode", ["eager", "padded"])
-@pytest.mark.parametrize("name", FOLDERS)
+SAMPLED = [name for name, (_, own) in FOLDERS.items() if {"markov", "with_markov", "top"} & set(own)]
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "temperature"),
+    [*((n, mode, 0.0) for n in FOLDERS for mode in ("eager", "padded")), *((n, "eager", 0.9) for n in SAMPLED)],
+)
 @torch.inference_mode()
-def test_block_drafts_equal_reference_definition(read, target, name, mode):
+def test_block_drafts_equal_reference_definition(read, target, name, mode, temperature):
+    """Drafters that choose tokens one after the other sample with the target's noise."""
     model, reference = read(name)
-    drafter, features = drafter_of(model, target, mode=mode)
+    drafter, features = drafter_of(model, target, temperature, mode)
     size = model.block_size
-    prefixes = [(), (5,), (9, 4)]
+    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
+    prefixes = [()] if temperature else [(), (5,), (9, 4)]
     blocks = drafter.draft(ANCHOR, prefixes, size, 3)
-    for block, known in zip(blocks, prefixes, strict=True):
-        wanted = reference.draft(ANCHOR, features, known)
+    for block, prefix in zip(blocks, prefixes, strict=True):
+        wanted = reference.draft(ANCHOR, features, prefix, *((temperature, noise) if temperature else ()))
         assert list(block.ids) == [token for token, _, _ in wanted]
         assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
         trained = [t for _, _, t in wanted if t is not None]
         assert list(block.trained) == pytest.approx(trained, abs=2e-5)
     assert len(blocks[0].ids) == size - 1 == plan(name)["rows"] - (plan(name)["reads"] == "fill")
-
-
-@pytest.mark.parametrize("name", WALKED)
-@torch.inference_mode()
-def test_walked_drafters_sample_with_target_noise(read, target, name):
-    model, reference = read(name)
-    drafter, features = drafter_of(model, target, temperature=0.9)
-    size = model.block_size
-    noise = gumbel_noise(3, list(range(CONTEXT + 1, CONTEXT + size)), V, torch.device("cpu")).double()
-    (block,) = drafter.draft(ANCHOR, [()], size, 1)
-    wanted = reference.draft(ANCHOR, features, (), 0.9, noise)
-    assert list(block.ids) == [token for token, _, _ in wanted]
-    assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
 
 
 def test_taught_drafters_have_some_tokens_accepted(read, target):
@@ -110,17 +102,6 @@ def test_taught_drafters_have_some_tokens_accepted(read, target):
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
-def test_variant_drafts_like_windowed_folder(read, target):
-    """A variant with a window drafts like a folder whose config has that window."""
-    plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
-    form = replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal)
-    other = Variant("", "", form).apply(plain)
-    config = DecodeConfig("dflash", 12)
-    runs = [Engine(Models(target, model)).generate("the cat sat on a", config) for model in (other, windowed)]
-    assert [s.first_draft for s in runs[0].steps] == [s.first_draft for s in runs[1].steps]
-    assert plain.form.windows == (None, None)
-
-
 def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
     model, _ = read("speculators rnn", True)
     engine = Engine(Models(target, model, model))
@@ -134,15 +115,6 @@ def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
     assert load_trace_text("".join(head.lines()).encode()) == head
     with pytest.raises(InputError, match="has no confidence head; set confidence to softmax"):
         Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
-
-
-def test_specforge_vp_drafter_logs_warnings_about_its_training(read, target, caplog):
-    vp = read("vp", True)[0]
-    Engine(Models(target, read("dflash", True)[0], vp)).generate("the cat", DecodeConfig("d2sd", 8, num_branches=5))
-    assert caplog.text.count("was not trained to draft from empty prefixes") == 1
-    caplog.clear()
-    Models(target, vp)
-    assert "was trained as a second drafter" in caplog.text
 
 
 @torch.inference_mode()

@@ -16,7 +16,7 @@ from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_eagle3, make_target, stock_pass
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 2000
-SEEDS = 32  # per method; each text must equal the text sampled by definition
+SEEDS = 16  # per method; each text must equal the text sampled by definition
 PROMPT = [1, 2]
 SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95}]
 
@@ -45,7 +45,7 @@ def enumerate_sequences(engine, temperature, top_k=0, top_p=1.0):
     return dict(zip(sequences, out.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("temperature", [1e-38, 1e-300, 5e-324])
+@pytest.mark.parametrize("temperature", [1e-38, 5e-324])
 def test_temperature_near_zero_samples_greedy_text(engine, temperature):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 8))
     sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
@@ -94,26 +94,15 @@ def test_sampled_text_equals_gumbel_max_definition(tiny, method, settings):
 
 def test_restrict_keeps_smallest_sufficient_set():
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
-    assert restrict(logits, 0, 0.8).isfinite().tolist() == [[True, True, False, False]]
-    assert restrict(logits, 0, 0.81).isfinite().tolist() == [[True, True, True, False]]
-    assert restrict(logits, 1, 1.0).isfinite().tolist() == [[True, False, False, False]]
-    assert restrict(logits, 0, 0.01).isfinite().tolist() == [[True, False, False, False]]
+    for top_k, top_p, kept in ((0, 0.8, 2), (0, 0.81, 3), (1, 1.0, 1), (0, 0.01, 1)):
+        assert restrict(logits, top_k, top_p).isfinite().tolist() == [[n < kept for n in range(4)]]
 
 
-def test_gumbel_noise_depends_on_seed_and_position_only():
+def test_gumbel_noise_depends_on_all_bits_of_the_seed_and_on_the_position():
     device = torch.device("cpu")
     a, b = gumbel_noise(3, [7, 9], 50, device), gumbel_noise(3, [9], 50, device)
     assert torch.equal(a[1:], b)
     assert not torch.equal(a[0], a[1])
-    assert not torch.equal(gumbel_noise(4, [9], 50, device), b)
-
-
-def test_gumbel_noise_uses_all_seed_bits():
     seeds = [3, *(3 ^ 1 << bit for bit in range(63))]
-    found = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
-    assert len(found) == len(seeds)
-
-
-@pytest.mark.parametrize("seed", [0, 3, 5_000, 2**32 - 1])
-def test_generator_seed_is_stable_for_32_bit_seeds(seed):
-    assert generator_seed(seed, 9) == seed * 1_000_003 + 9
+    assert len({tuple(gumbel_noise(seed, [9], 8, device)[0].tolist()) for seed in seeds}) == len(seeds)
+    assert generator_seed(2**32 - 1, 9) == (2**32 - 1) * 1_000_003 + 9  # stable, so that traces can be repeated

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,14 +15,12 @@ from d2sd.replay.questions import MAX_TYPED, agreeing, redraft, spaced, verify_t
 
 AGAIN = [method.id for method in METHODS.values() if method.second_drafter != "none"]
 PROMPT = "One day, a small dog named Max found a shiny key."
+LONGER = {"block_size": 6, "second_block_size": 9}
 
 
 @pytest.fixture(scope="module")
 def story(bundled):
     return bundled.generate(PROMPT, DecodeConfig("d2sd", 64))
-
-
-LONGER = {"block_size": 6, "second_block_size": 9}
 
 
 # The settings alternate by method; D²SD has both.
@@ -33,13 +32,12 @@ def test_redraft_from_chosen_prefix_equals_recorded_draft(bundled, method, setti
     run, tried = bundled.generate(PROMPT, DecodeConfig(method, 8, **settings)), 0
     for event in run.steps:
         for branch in (b for b in event.branches if b.base == 0):
-            found = redraft(bundled, run, event.step, branch.prefix)
-            assert found.same is True
-            assert found.draft.ids == branch.ids
-            assert found.draft.texts == branch.texts
-            assert found.draft.confidence == pytest.approx(branch.confidence, abs=1e-4)
-            assert (branch.prefix, found.added) in found.chosen
-            assert found.extra == 0
+            answer = redraft(bundled, run, event.step, branch.prefix)
+            assert answer.same is True
+            assert (answer.draft.ids, answer.draft.texts) == (branch.ids, branch.texts)
+            assert answer.draft.confidence == pytest.approx(branch.confidence, abs=1e-4)
+            assert (branch.prefix, answer.added) in answer.chosen
+            assert answer.extra == 0
             tried += 1
     assert tried > 3
 
@@ -48,18 +46,18 @@ def test_redraft_gain_equals_run_from_that_prefix(bundled, story, monkeypatch):
     """Compared with real runs, in which the target verifies the re-draft."""
     ids, gained = [*story.prefill.prompt_token_ids, *story.token_ids], 0
     for event in story.steps[2:4]:
-        for prefix in range(0, 12, 2):
-            found = redraft(bundled, story, event.step, prefix)
+        for prefix in range(0, 12, 3):
+            answer = redraft(bundled, story, event.step, prefix)
             monkeypatch.setattr(d2sd_method, "select_prefixes", lambda posterior, count, prefix=prefix: (prefix,))
             # prefill commits the anchor
             run = bundled.stream(ids[: event.anchor_position], DecodeConfig("d2sd", 18))
             first = next(e for e in run if isinstance(e, StepDone))
             monkeypatch.undo()
             assert first.first_draft.ids == event.first_draft.ids
-            assert first.branches[0].ids == found.draft.ids
-            assert len(first.accepted) == first.actual_boundary + found.added
-            assert found.extra == max(0, len(first.committed) - len(event.committed))
-            gained += found.added > 0
+            assert first.branches[0].ids == answer.draft.ids
+            assert len(first.accepted) == first.actual_boundary + answer.added
+            assert answer.extra == max(0, len(first.committed) - len(event.committed))
+            gained += answer.added > 0
     assert gained
 
 
@@ -72,59 +70,50 @@ def test_redraft_names_token_wanted_by_target(bundled, story):
     early = redraft(bundled, story, event.step, event.actual_boundary)
     assert early.kept == event.actual_boundary
     assert early.draft.ids[: early.accepted] == tuple(text[early.kept : early.kept + early.accepted])
-
-
-def test_redraft_past_end_of_text_rejects_nothing(bundled):
     run = bundled.generate(PROMPT, DecodeConfig("d2sd", 3))
-    found = redraft(bundled, run, 0, 0)
-    assert found.accepted <= 2
-    assert found.extra == 0
-    assert found.wanted is None or found.accepted < 2
+    past = redraft(bundled, run, 0, 0)  # nothing is rejected after the end of the text
+    assert past.accepted <= 2
+    assert past.extra == 0
+    assert past.wanted is None or past.accepted < 2
 
 
-@pytest.mark.parametrize("question", [lambda *run: redraft(*run, 0), lambda *run: verify_typed(*run, "a")])
+def of_other(run, part):
+    """The run, as if another model with other weights had written it."""
+    return replace(run, header={**run.header, "parts": {**run.header["parts"], part: {"weights": "0"}}})
+
+
+@pytest.mark.parametrize("question", [partial(redraft, prefix=0), partial(verify_typed, words="a")])
 def test_step_questions_refuse_unusable_step_or_run(bundled, story, question):
-    last = len(story.steps)
-    for step, sentence in ((last, f"no step {last + 1}"), (-1, "no step 0")):
-        with pytest.raises(InputError, match=sentence):
-            question(bundled, story, step)
-    with pytest.raises(InputError, match="need a run at temperature 0"):
-        question(bundled, bundled.generate(PROMPT, DecodeConfig("d2sd", 8, temperature=0.7)), 0)
-    parts = {**story.header["parts"], "target": {"weights": "0"}}
-    with pytest.raises(InputError, match="another target than tiny has"):
-        question(bundled, replace(story, header={**story.header, "parts": parts}), 0)
     moved = structs.replace(story.steps[2], anchor_position=story.steps[2].anchor_position + 10**6)
-    with pytest.raises(InputError, match="does not match the text"):
-        question(bundled, replace(story, steps=(*story.steps[:2], moved, *story.steps[3:])), 2)
+    for run, step, sentence in (
+        (story, last := len(story.steps), f"no step {last + 1}"),
+        (story, -1, "no step 0"),
+        (bundled.generate(PROMPT, DecodeConfig("d2sd", 8, temperature=0.7)), 0, "need a run at temperature 0"),
+        (of_other(story, "target"), 0, "another target than tiny has"),
+        (replace(story, steps=(*story.steps[:2], moved, *story.steps[3:])), 2, "does not match the text"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            question(bundled, run, step)
 
 
 def test_redraft_refuses_impossible_prefix_or_models(bundled, story):
-    for prefix, sentence in (
-        (-1, "no prefix of -1"),
-        (16, "no prefix of 16 tokens; choose 0 to 15"),
-        (15, "needs γ₂ > γ"),
+    (end, *_) = bundled.models.target.end_ids
+    draft = story.steps[0].first_draft
+    ended = structs.replace(draft, ids=(*draft.ids[:3], end, *draft.ids[4:]))
+    ended = replace(story, steps=(structs.replace(story.steps[0], first_draft=ended), *story.steps[1:]))
+    assert redraft(bundled, ended, 0, 3).draft.prefix == 3
+    for run, prefix, sentence in (
+        (story, -1, "no prefix of -1"),
+        (story, 16, "no prefix of 16 tokens; choose 0 to 15"),
+        (story, 15, "needs γ₂ > γ"),
+        (ended, 4, "token 4 of the first draft ends the text"),
+        (bundled.generate(PROMPT, DecodeConfig("dflash", 8)), 0, "DFlash, has no second drafter"),
+        (of_other(story, "second_drafter"), 0, "another second drafter"),
     ):
         with pytest.raises(InputError, match=sentence):
-            redraft(bundled, story, 0, prefix)
-    with pytest.raises(InputError, match="DFlash, has no second drafter"):
-        redraft(bundled, bundled.generate(PROMPT, DecodeConfig("dflash", 8)), 0, 0)
-    parts = {**story.header["parts"], "second_drafter": {"weights": "0"}}
-    with pytest.raises(InputError, match="another second drafter"):
-        redraft(bundled, replace(story, header={**story.header, "parts": parts}), 0, 0)
+            redraft(bundled, run, 0, prefix)
     with pytest.raises(InputError, match="needs a VP-Drafter"):
         redraft(Engine(replace(bundled.models, second=None)), story, 0, 0)
-
-
-def test_redraft_after_drafted_end_is_refused(bundled, story):
-    first = story.steps[0].first_draft
-    (end, *_) = bundled.models.target.end_ids
-    ended = structs.replace(
-        story.steps[0], first_draft=structs.replace(first, ids=(*first.ids[:3], end, *first.ids[4:]))
-    )
-    run = replace(story, steps=(ended, *story.steps[1:]))
-    assert redraft(bundled, run, 0, 3).draft.prefix == 3
-    with pytest.raises(InputError, match="token 4 of the first draft ends the text"):
-        redraft(bundled, run, 0, 4)
 
 
 def pieces_from(run, step):
@@ -132,50 +121,45 @@ def pieces_from(run, step):
 
 
 def test_verify_typed_accepts_recorded_text_within_block(bundled, story):
-    for step in (0, 2):
-        pieces, room = pieces_from(story, step), len(story.steps[step].first_draft.ids)
-        found = verify_typed(bundled, story, step, "".join(pieces[:6]).removeprefix(" "))
-        assert (len(found.texts), found.accepted, found.cut) == (6, 6, 0)
-        assert found.wanted == pieces[6]
-        whole = verify_typed(bundled, story, step, "".join(pieces[: room + 2]))
-        assert (len(whole.texts), whole.accepted, whole.cut) == (room, room, 2)
-        assert all(0 < p <= 1 for p in whole.probabilities)
+    pieces, room = pieces_from(story, 2), len(story.steps[2].first_draft.ids)
+    answer = verify_typed(bundled, story, 2, "".join(pieces[:6]).removeprefix(" "))
+    assert (len(answer.texts), answer.accepted, answer.cut) == (6, 6, 0)
+    assert answer.wanted == pieces[6]
+    whole = verify_typed(bundled, story, 2, "".join(pieces[: room + 2]))
+    assert (len(whole.texts), whole.accepted, whole.cut) == (room, room, 2)
+    assert all(0 < p <= 1 for p in whole.probabilities)
 
 
 def test_verify_typed_probabilities_equal_one_target_pass(bundled, story):
     start = story.steps[1].anchor_position
     ids = [*story.prefill.prompt_token_ids, *story.token_ids][: start + 1]
-    found = verify_typed(bundled, story, 1, " zebra zebra")
+    answer = verify_typed(bundled, story, 1, " zebra zebra")
     target = bundled.models.target
     typed = target.tokenizer(" zebra zebra", add_special_tokens=False)["input_ids"]
-    assert found.texts == tuple(bundled.texts[i] for i in typed)
+    assert answer.texts == tuple(bundled.texts[i] for i in typed)
     rows = torch.tensor([*ids, *typed])
     with torch.inference_mode():
         hidden = target.forward(rows, torch.arange(len(rows)), target.new_cache(len(rows)), None, None)
         chances = target.logits(hidden[start:]).float().softmax(-1)
-    assert found.probabilities == pytest.approx([float(chances[n, i]) for n, i in enumerate(typed)], rel=1e-3)
-    assert found.accepted == 0
-    assert found.wanted == pieces_from(story, 1)[0]
+    assert answer.probabilities == pytest.approx([float(chances[n, i]) for n, i in enumerate(typed)], rel=1e-3)
+    assert answer.accepted == 0
+    assert answer.wanted == pieces_from(story, 1)[0]
 
 
-def test_verify_typed_reads_special_tokens_as_text(bundled, story):
+def test_verify_typed_reads_special_tokens_and_lone_surrogates_as_text(bundled, story):
     special = bundled.models.target.tokenizer.all_special_tokens[0]
-    found = verify_typed(bundled, story, 1, f"zebra {special}")
-    assert special not in found.texts
-    assert "".join(found.texts).endswith(special) or found.cut
+    answer = verify_typed(bundled, story, 1, f"zebra {special}")
+    assert special not in answer.texts
+    assert "".join(answer.texts).endswith(special) or answer.cut
+    assert verify_typed(bundled, story, 1, "\ud800 cat").accepted == 0
 
 
-def test_spaced_adds_or_removes_leading_space():
+def test_typed_text_is_compared_in_whole_pieces_after_a_corrected_space():
     assert spaced([" cat"], "cat sat") == " cat sat"
     assert spaced(["s", " sat"], " s sat") == "s sat"
     assert spaced(["", "é"], "é") == "é"
     assert spaced(["\n"], " cat") == " cat"
-    assert spaced([], " cat") == " cat"
-
-
-def test_agreeing_counts_whole_pieces_only():
     assert agreeing([" cat", " sat"], " cat sat on") == (2, 8)
-    assert agreeing([" cat", " sat"], " ca") == (0, 0)
     assert agreeing([" cats"], " cat sat") == (0, 0)
     assert agreeing(["a", "", "é", ""], "aé") == (3, 2)
     assert agreeing(["a", "", "é"], "ab") == (1, 1)
@@ -183,15 +167,11 @@ def test_agreeing_counts_whole_pieces_only():
 
 
 def test_verify_typed_refuses_unusable_words_or_run(bundled, story):
-    for words, sentence in (
-        (" \n", "type the words that come next"),
-        ("a" * (MAX_TYPED + 1), f"the maximum is {MAX_TYPED}"),
+    plain = bundled.generate(PROMPT, DecodeConfig("autoregressive", 4))
+    for run, step, words, sentence in (
+        (story, 1, " \n", "type the words that come next"),
+        (story, 1, "a" * (MAX_TYPED + 1), f"the maximum is {MAX_TYPED}"),
+        (plain, 0, "a", "nothing was drafted in step 1"),
     ):
         with pytest.raises(InputError, match=sentence):
-            verify_typed(bundled, story, 1, words)
-    with pytest.raises(InputError, match="nothing was drafted in step 1"):
-        verify_typed(bundled, bundled.generate(PROMPT, DecodeConfig("autoregressive", 4)), 0, "a")
-
-
-def test_verify_typed_reads_lone_surrogates(bundled, story):
-    assert verify_typed(bundled, story, 1, "\ud800 cat").accepted == 0
+            verify_typed(bundled, run, step, words)

@@ -30,7 +30,7 @@ SMALL = {"num_branches": 3, "block_size": 6}
 SETTINGS = {
     "autoregressive": {}, "draft_model": {"block_size": 4}, "eagle3": {"draft_depth": 3, "draft_top_k": 3, "node_budget": 9},
 }  # fmt: skip
-# Methods besides D²SD, with each backend. A test runs two of them with a type, so eleven turns are the whole product.
+# Methods besides D²SD, with each backend. A test runs one of them with a type, so the turns are the whole product.
 OTHERS = list(itertools.product([m for m in METHODS if m != "d2sd"], BACKENDS))
 
 
@@ -48,7 +48,7 @@ def typed(request, tokenizer):
     return engine, list(TARGETS).index(request.param), expected
 
 
-@pytest.mark.parametrize("turn", turns(len(OTHERS) // 2))
+@pytest.mark.parametrize("turn", turns(len(OTHERS)))
 def test_greedy_text_equals_transformers_generate(typed, turn, monkeypatch):
     """Every type runs D²SD, whose drafts must sometimes be accepted: otherwise wrong caches would go unnoticed."""
     engine, number, expected = typed
@@ -58,10 +58,10 @@ def test_greedy_text_equals_transformers_generate(typed, turn, monkeypatch):
     trace = engine.generate(prompt, DecodeConfig("d2sd", TOKENS, backend=backend, **SMALL))
     assert trace.token_ids == expected(prompt)
     assert sum(map(bool, (step.accepted for step in trace.steps))) > 1
-    for method, backend in OTHERS[(number + turn) % 11 :: 11]:
-        settings = SETTINGS.get(method, {**SMALL, "cost_aware": (number + turn) % 3 == 0})
-        config = DecodeConfig(method, TOKENS, backend=backend, **settings)
-        assert engine.generate(prompt, config).token_ids == expected(prompt), config
+    method, backend = OTHERS[(2 * number + number % 2 + turn) % len(OTHERS)]
+    settings = SETTINGS.get(method, {**SMALL, "cost_aware": (number + turn) % 3 == 0})
+    config = DecodeConfig(method, TOKENS, backend=backend, **settings)
+    assert engine.generate(prompt, config).token_ids == expected(prompt), config
 
 
 def stock_logits(model, texts):
@@ -80,7 +80,7 @@ def test_tree_logits_equal_logits_of_each_path(typed, turn):
     verifier = Verifier(target, Passes("eager", backend, 128, target.device))
     text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
     verifier.read(text)
-    for size in (9, 1, 2, 12, 7):
+    for size in (9, 1, 12, 7):
         tree = random_tree(rng, size, deep=size == 12)  # with paths longer than the windows
         paths = [[0, *tree.path(node)] for node in range(size)]
         wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
@@ -132,14 +132,12 @@ def test_multimodal_checkpoint_loads_text_part_only(tokenizer, tmp_path, kind):
     whole.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     ids = tokenizer(PROMPTS[0])["input_ids"]
-    wanted = whole.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, pad_token_id=0)[
-        0, len(ids) :
-    ].tolist()
+    (wanted,) = whole.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=8, pad_token_id=0)[:, len(ids) :]
     target = load_target(str(tmp_path), torch.float32, "cpu")
     assert target.config.model_type == text
     assert not any("vis" in name for name, _ in target.model.named_parameters())
     trace = Engine(Models(target)).generate(ids, DecodeConfig("autoregressive", 8))
-    assert trace.token_ids == wanted
+    assert trace.token_ids == wanted.tolist()
 
 
 @pytest.mark.parametrize("kind", ["qwen3_5_text", "gpt_oss"])
@@ -191,17 +189,9 @@ def test_mxfp4_weights_are_dequantised_on_load(tokenizer, tmp_path):
         blocks, scales, worth[name] = random_mxfp4((experts, outer, inner // 32), generator)
         tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    raw = {
-        **model.config.to_dict(),
-        "architectures": ["GptOssForCausalLM"],
-        "quantization_config": {"quant_method": "mxfp4"},
-    }
-    (tmp_path / "config.json").write_text(json.dumps(raw))
+    own = {"architectures": ["GptOssForCausalLM"], "quantization_config": {"quant_method": "mxfp4"}}
+    (tmp_path / "config.json").write_text(json.dumps(model.config.to_dict() | own))
     tokenizer.save_pretrained(tmp_path)
     target = load_target(str(tmp_path), torch.float32, "cpu")
     for name, wanted in worth.items():
-        held = dict(target.model.named_parameters())[name]
-        torch.testing.assert_close(held, wanted.transpose(1, 2), atol=0, rtol=0)
-    engine = Engine(Models(target))
-    trace = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", 8))
-    assert trace.token_ids == stock_greedy(target.model, list(trace.prefill.prompt_token_ids), 8)
+        torch.testing.assert_close(target.model.get_parameter(name), wanted.transpose(1, 2), atol=0, rtol=0)

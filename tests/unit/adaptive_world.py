@@ -66,63 +66,63 @@ Place = tuple[int, int]  # a node: prefix of its re-draft (−1: first draft), a
 
 
 @cache
-def tree(text: Text, at: int, size: int, branches: tuple[int, ...]) -> tuple[TokenTree, dict[int, Place]]:
+def tree(text: Text, position: int, size: int, branches: tuple[int, ...]) -> tuple[TokenTree, dict[int, Place]]:
     """The tree of all drafts, without equal tokens in two drafts, and the place of every token in it."""
     builder, nodes = TreeBuilder(0), {(-1, 0): 0}
     for number, prefix in enumerate((-1, *branches)):
         begin = max(0, prefix)
         parent = nodes[-1, begin]
-        confidence = draft(text, at + begin, prefix >= 0)[0][: size - 1 - begin]
+        confidence = draft(text, position + begin, prefix >= 0)[0][: size - 1 - begin]
         for depth, c in enumerate(confidence, begin + 1):
             parent = nodes[prefix, depth] = builder.add(parent, len(nodes), number, c)
     return builder.build([]), {node: place for place, node in nodes.items()}
 
 
-def accepted(text: Text, at: int, size: int, branches: Sequence[int], places: Collection[Place]) -> list[Place]:
+def accepted(text: Text, position: int, size: int, branches: Sequence[int], places: Collection[Place]) -> list[Place]:
     """Places of the accepted tokens, given the places of all verified tokens; the first draft's come first."""
-    boundary = min(draft(text, at)[1], size - 1)
-    gained = min(draft(text, at + boundary, True)[1], size - 1 - boundary) if boundary in branches else 0
+    boundary = min(draft(text, position)[1], size - 1)
+    gained = min(draft(text, position + boundary, True)[1], size - 1 - boundary) if boundary in branches else 0
     path = [(-1, 1 + d) for d in range(boundary)] + [(boundary, boundary + 1 + d) for d in range(gained)]
     return list(takewhile(places.__contains__, path))
 
 
 @cache
-def likeliest(text: Text, at: int, size: int, count: int) -> tuple[int, ...]:
-    return select_prefixes(boundary_posterior(draft(text, at)[0][: size - 1]).posterior, min(count, size - 1))
+def likeliest(text: Text, position: int, size: int, count: int) -> tuple[int, ...]:
+    return select_prefixes(boundary_posterior(draft(text, position)[0][: size - 1]).posterior, min(count, size - 1))
 
 
 def fixed(text: Text, table: StageCosts, size: int, branches: int, budget: int) -> list[tuple[int, float]]:
     """(tokens, seconds) of every step with a fixed setting; size 0 means plain decoding."""
-    out, at = [], 0
-    while at < text.tokens:
+    out, position = [], 0
+    while position < text.tokens:
         step = 1, table.plain()
         if size:
-            selected = likeliest(text, at, size, branches) if branches else ()
-            whole, places = tree(text, at, size, selected)
+            selected = likeliest(text, position, size, branches) if branches else ()
+            whole, places = tree(text, position, size, selected)
             kept = whole.keep(budget)
             seconds = table.first_draft.seconds(size) + table.verify.seconds(len(kept)) + table.other
             seconds += table.second_draft.seconds(len(selected) * size) if selected else 0.0
-            step = 1 + len(accepted(text, at, size, selected, {places[t] for t in kept.tokens})), seconds
+            step = 1 + len(accepted(text, position, size, selected, {places[t] for t in kept.tokens})), seconds
         out.append(step)
-        at += step[0]
+        position += step[0]
     return out
 
 
 def adaptive(text: Text, table: StageCosts, controller: Controller, branches: int) -> list[tuple[int, float]]:
     """(tokens, seconds) of every step with a controller. It observes times with noise; the returned seconds are exact."""
-    out, at, clock = [], 0, random.Random(text.seed)
-    while at < text.tokens:
+    out, position, clock = [], 0, random.Random(text.seed)
+    while position < text.tokens:
         size, seconds = controller.begin(), table.other
         selected: tuple[int, ...] = ()
         kept, right, boundary = merge_candidates(0, []), list[Place](), None
         if size:
             if branches:
-                first = block([0] * (size - 1), draft(text, at)[0][: size - 1])
-                selected = tuple(controller.worthwhile(FirstDraft(first), likeliest(text, at, size, branches)))
-            whole, places = tree(text, at, size, selected)
+                first = block([0] * (size - 1), draft(text, position)[0][: size - 1])
+                selected = tuple(controller.worthwhile(FirstDraft(first), likeliest(text, position, size, branches)))
+            whole, places = tree(text, position, size, selected)
             kept = controller.prune(whole)
-            right = accepted(text, at, size, selected, {places[t] for t in kept.tokens})
-            boundary = min(draft(text, at)[1], size - 1)
+            right = accepted(text, position, size, selected, {places[t] for t in kept.tokens})
+            boundary = min(draft(text, position)[1], size - 1)
             if boundary > sum(prefix < 0 for prefix, _ in right):
                 boundary = None  # the tree lacks a token of the first draft
         for stage, rows in (("first_draft", size), ("second_draft", len(selected) * size), ("verify", len(kept))):
@@ -133,7 +133,7 @@ def adaptive(text: Text, table: StageCosts, controller: Controller, branches: in
         nodes = tuple(n for n, token in enumerate(kept.tokens) if token and places[token] in right)
         controller.learn(Proposal(kept), TreeWalk((), nodes, None, False, False), boundary)
         out.append((1 + len(right), seconds))
-        at += out[-1][0]
+        position += out[-1][0]
     return out
 
 

@@ -1,4 +1,4 @@
-"""A server's log replayed by the local drafter: equal for the same drafter, fewer accepted tokens for a worse one."""
+"""Replays: a server's log by the local drafter, and a run with each K and γ."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from d2sd import DecodeConfig, Engine, InputError
+from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.doctor.changes import Variant
 from d2sd.folders.model_sets import BUNDLED
 from d2sd.logs import Figures, Texts
 from d2sd.logs.steps import Output, Reply, Request
 from d2sd.nets.models import Models
+from d2sd.replay.grid import replay_grid, settings_grid
 from d2sd.replay.recorded import Replay
+from d2sd.trace.events import Baseline
 from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
@@ -53,30 +55,22 @@ def compared(tmp_path, capsys):
 @pytest.mark.parametrize(("method", "name"), [("dflash", "first"), ("eagle3", "eagle3")])
 def test_replay_of_log_with_same_drafter_is_equal(bundled, compared, method, name):
     traces = written(bundled, method, **{name: getattr(bundled.models, name)})
-    found = compared(traces, "--drafter", str(BUNDLED / "tiny" / method))
-    server, local = found["rows"]
+    result = compared(traces, "--drafter", str(BUNDLED / "tiny" / method))
+    server, local = result["rows"]
     assert server["name"] == "recorded: vllm"
     assert (server["whole"]["alpha"], server["reached"]) == (local["whole"]["alpha"], local["reached"])
     assert local["whole"]["difference"]["value"] == 0
-    assert "Every step of the server committed as many tokens as with the local drafter." in found["reading"]
-
-
-def test_replay_of_log_drafts_as_many_tokens_as_the_server(bundled, compared):
-    config = DecodeConfig("dflash", 32, block_size=4, inspect=False)
-    traces = [logged(Engine(bundled.models).generate(prompt, config)) for prompt in PROMPTS]
-    server, local = compared(traces)["rows"]
-    assert server["whole"]["alpha"] == local["whole"]["alpha"]
-    assert local["nodes_per_step"] <= 4
+    assert "Every step of the server committed as many tokens as with the local drafter." in result["reading"]
 
 
 def test_replay_of_log_names_first_step_that_differs(bundled, compared):
     first = bundled.models.first
     worse = Variant("", "", replace(first.form, mask_token=77)).apply(first)
     traces = written(bundled, "dflash", first=worse)
-    found = compared(traces)
-    server, local = found["rows"]
+    result = compared(traces)
+    server, local = result["rows"]
     assert server["whole"]["alpha"]["value"] < local["whole"]["alpha"]["value"]
-    (said,) = [sentence for sentence in found["reading"] if "first step that differs" in sentence]
+    (said,) = [sentence for sentence in result["reading"] if "first step that differs" in sentence]
     step = int(said.split("is step ")[1].split()[0]) - 1
     assert "of run 1" in said
     run = traces[0]
@@ -87,24 +81,18 @@ def test_replay_of_log_names_first_step_that_differs(bundled, compared):
     assert f"the server committed {len(run.steps[step].committed)}, " in said
 
 
-def changed(trace, **header):
-    return replace(trace, header={**trace.header, **header})
-
-
 def test_replay_refuses_unusable_logs(bundled):
     (run, _) = written(bundled, "dflash", first=bundled.models.first)
     other = (7,) * len(run.prefill.prompt_token_ids)
-    refused = {
-        "return_token_ids": changed(run, missing=["tokens"]),
-        "needs a run at temperature 0": changed(run, config={"temperature": 1.0}),
-        "its token ids or its length do not fit": replace(
-            run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *other[1:]))
-        ),
-        "was not written greedily": replace(run, prefill=structs.replace(run.prefill, prompt_token_ids=other)),
-    }
-    for said, trace in refused.items():
+    for said, header, prompt in (
+        ("return_token_ids", {"missing": ["tokens"]}, run.prefill.prompt_token_ids),
+        ("needs a run at temperature 0", {"config": {"temperature": 1.0}}, run.prefill.prompt_token_ids),
+        ("its token ids or its length do not fit", {}, (99_999, *other[1:])),
+        ("was not written greedily", {}, other),
+    ):
+        prefill = structs.replace(run.prefill, prompt_token_ids=prompt)
         with pytest.raises(InputError, match=said):
-            Replay(bundled, trace)
+            Replay(bundled, replace(run, header={**run.header, **header}, prefill=prefill))
 
 
 def test_replay_allows_few_tokens_that_a_server_rounded_otherwise(bundled, monkeypatch, compared):
@@ -121,6 +109,39 @@ def test_replay_allows_few_tokens_that_a_server_rounded_otherwise(bundled, monke
     monkeypatch.setattr(target, "logits", rounded)
     assert Replay(bundled, traces[0]).others == 1
     with pytest.raises(InputError, match="token 4 of its output"):
-        Replay(bundled, changed(traces[0], method="dflash"))
+        Replay(bundled, replace(traces[0], header={**traces[0].header, "method": "dflash"}))
     monkeypatch.setattr("d2sd.cli.whatif.load_engine", lambda _: bundled)
     assert any("2 of 64 tokens differ" in sentence for sentence in compared(traces)["reading"])
+
+
+@pytest.mark.parametrize("method", ["autoregressive", "draft_model", "eagle3", "dflash", "d2sd", "d2sd_tree"])
+def test_grid_contains_the_run_itself(bundled, method):
+    config = bundled.resolve(DecodeConfig(method, 16, block_size=7, num_branches=3, node_budget=9))
+    if "block_size" not in METHODS[method].settings:
+        with pytest.raises(InputError, match="do not determine"):
+            settings_grid(bundled, config)
+        return
+    trace = bundled.generate("Once upon a time", config)
+    *_, last = replay_grid(bundled, trace)
+    assert last.done == last.total == len(last.line["points"])
+    (point,) = (point for point in last.line["points"] if point[:2] == last.line["own"])
+    assert point[2] == [len(step.committed) for step in trace.steps]
+    assert [work[2] for work in point[3]] == [len(step.nodes) for step in trace.steps]
+    assert {k for k, *_ in last.line["points"]} == ({0, 1, 2, 3, 4, 6, 8} if config.num_branches and point[0] else {0})
+
+
+def test_grid_keeps_a_longer_second_block(bundled):
+    configs = settings_grid(bundled, bundled.resolve(DecodeConfig("d2sd", block_size=6, second_block_size=8)))
+    assert {config.second_block_size for (k, _), config in configs.items() if k} == {8}
+    assert all(gamma <= 8 for k, gamma in configs if k)
+
+
+def test_grid_has_times_only_for_undisturbed_runs_and_refuses_other_weights(bundled):
+    trace = bundled.generate("Once upon a time", DecodeConfig("d2sd", 8))
+    baselines = (None, Baseline(100.0, 200.0), Baseline(100.0, 200.0, True))
+    unmeasured, timed, disturbed = ([*replay_grid(bundled, trace, b)][-1].line["here"] for b in baselines)
+    assert timed["milliseconds"] == pytest.approx(10)
+    assert unmeasured is disturbed is None
+    parts = {**trace.header["parts"], "first_drafter": {"weights": "0"}}
+    with pytest.raises(InputError, match="another first drafter"):
+        list(replay_grid(bundled, replace(trace, header={**trace.header, "parts": parts})))

@@ -1,58 +1,29 @@
-"""``make narrow`` limits every part of torch to AVX2, and machines without FBGEMM run models in float32."""
+"""Number formats: ``make narrow`` limits torch to AVX2, models run in float32 without FBGEMM, torch's default dtype."""
 
 from __future__ import annotations
 
 import os
-import re
-import subprocess
-import sys
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from d2sd import DecodeConfig, Engine, InputError
+from d2sd import DecodeConfig, Engine, InputError, load
+from d2sd.folders import loading
 from d2sd.folders.loading import load_models
 from d2sd.folders.model_sets import resolve
 from d2sd.nets import dtypes as numbers
 from d2sd.nets.dtypes import can_mix
+from d2sd.nets.models import Models
 from d2sd.nets.packed import product
-from tests.nets import make_drafter, make_target, save_models
-
-LIMITED = "ATEN_CPU_CAPABILITY" in os.environ
-limited = pytest.mark.skipif(not LIMITED, reason="torch may use more than AVX2 here; make narrow limits it")
-TALK = """
-import torch
-weight, x = torch.ones(64, 64), torch.ones(8, 64)
-with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
-    torch.ops.mkldnn._reorder_linear_weight(weight, 16)
-with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
-    x @ weight
-"""
+from tests.nets import make_drafter, make_eagle3, make_target, save_models
 
 
-def test_make_narrow_names_files_that_exist():
-    """``make narrow`` skips itself on processors without AVX-512, where a wrong name would go unnoticed."""
-    here = Path(__file__).parent
-    (names,) = re.findall(
-        r"^NUMBERS := \$\(addprefix tests/engine/test_,(.+)\)$", (here.parents[1] / "Makefile").read_text(), re.M
-    )
-    assert [name for name in names.split() if not (here / f"test_{name}").is_file()] == []
-
-
-@limited
-def test_aten_onednn_and_mkl_are_limited_to_avx2():
-    assert torch.backends.cpu.get_cpu_capability() == "AVX2"
-    done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, check=True)
-    assert "isa:Intel AVX2\n" in done.stdout
-    assert "MKL_VERBOSE" in done.stdout
-    assert "AVX-512" not in done.stdout  # MKL names it on Intel processors only
-
-
-@limited
+@pytest.mark.skipif("ATEN_CPU_CAPABILITY" not in os.environ, reason="only make narrow limits torch to AVX2")
 @torch.inference_mode()
-def test_fbgemm_is_limited_to_avx2():
+def test_aten_and_fbgemm_are_limited_to_avx2():
     """FBGEMM does not report its kernel. With AVX2, but not AVX-512, a row's last bits depend on the number of rows."""
+    assert torch.backends.cpu.get_cpu_capability() == "AVX2"
     random = torch.Generator().manual_seed(0)
     multiply = product(torch.randn(96, 576, generator=random), half=True)
     x = torch.randn(5, 576, generator=random)
@@ -97,7 +68,42 @@ def test_mixed_dtype_is_default_for_large_targets(folder, monkeypatch):
     assert load_models(resolve(folder)).target.numbers == "mixed"
 
 
-def test_taken_here_names_dtype_of_this_machine(monkeypatch):
-    for able, named in ((True, "float16"), (False, "float32")):
-        monkeypatch.setattr(numbers, "can_mix", lambda able=able: able)
-        assert named in numbers.taken_here()
+def test_runs_do_not_depend_on_the_default_dtype(tokenizer):
+    """transformers sets torch's global default dtype while it builds a model."""
+
+    def engine():
+        target, small = make_target(tokenizer), make_target(tokenizer, seed=1)
+        return Engine(Models(target, make_drafter(target), make_drafter(target), small, eagle3=make_eagle3(target)))
+
+    def drafted(trace):
+        return trace.token_ids, [(s.first_draft, s.branches, s.nodes, s.target_tops) for s in trace.steps]
+
+    usual, other = engine(), engine()
+    for method in ("d2sd_tree", "draft_model", "eagle3"):  # with every kind of drafter
+        config = DecodeConfig(method, 5, temperature=0.8)
+        expected = drafted(usual.generate("the cat", config))
+        torch.set_default_dtype(torch.bfloat16)
+        try:
+            trace = other.generate("the cat", config)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert drafted(trace) == expected, method
+
+
+def test_concurrent_model_loads_are_serialized(monkeypatch):
+    """Otherwise one load could find, and later restore, the default dtype that the other has set."""
+    read, inside, most = loading.AutoModelForCausalLM.from_pretrained, [], []
+
+    def counted(*args, **options):
+        inside.append(1)
+        most.append(len(inside))
+        try:
+            return read(*args, **options)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(loading.AutoModelForCausalLM, "from_pretrained", counted)
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda dtype: load("tiny", dtype=dtype), ("bfloat16", "float32")))
+    assert set(most) == {1}
+    assert torch.get_default_dtype() == torch.float32
