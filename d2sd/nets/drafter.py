@@ -20,13 +20,9 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, default_target_layers, read_form
-from d2sd.nets.lean import Kernels, MergedLayers, Product, merged_layers
+from d2sd.nets.lean import Attend, Kernels, LayerAttention, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
-
-# arguments: query; the context's keys and values (if separate); the rows' keys and values. Returns output, shaped like query
-Attend = Callable[..., Tensor]
-
 
 # Decoder layers.
 
@@ -67,9 +63,9 @@ class DraftAttention(nn.Module):
         key = self.k_norm(self._heads(self.k_proj(x)))
         return rotated(key, cos, sin), self._heads(self.v_proj(x))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, *context: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
         query = rotated(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
-        out = attend(query, *context, *self.keys_values(x, cos, sin))
+        out = attend(query, *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
 
@@ -115,10 +111,9 @@ class DraftLayer(nn.Module):
             None if form.selector is None else GroupedConvolution(config.hidden_size, form.selector) for _ in range(2)
         )
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        x = x + _between(
-            self.attention_conv, self.input_layernorm(x), lambda rows: self.self_attn(rows, cos, sin, attend, *context)
-        )
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
+        attention = partial(self.self_attn, cos=cos, sin=sin, attend=attend)
+        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
         return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
 
 
@@ -308,24 +303,16 @@ class DFlashDraftModel(PreTrainedModel):
         cos, sin = self.rotary_emb(context, position_ids)
         return [layer.self_attn.keys_values(context, cos, sin) for layer in self.layers]
 
-    def forward(
-        self,
-        block: Tensor,
-        position_ids: Tensor,
-        context: list[KeyValue],
-        attend: Attend | Sequence[Attend],
-    ) -> Tensor:
-        """Runs the network over B blocks of R tokens each. Returns the hidden states after the final norm, (B, R, hidden).
+    def forward(self, block: Tensor, position_ids: Tensor, attend: Attend) -> Tensor:
+        """Returns the hidden states of B blocks of R tokens after the final norm, (B, R, hidden).
 
         block: embedded tokens of the blocks, (B, R, hidden).
         position_ids: positions of the rows in the text, (B or 1, R).
-        context: for each layer, keys and values of the T committed tokens, (B or 1, KV heads, T, head_dim) each.
-        attend: the attention function of all layers, or a list with one function per layer.
+        attend: computes the attention of a layer's rows to the layer's context and to the block.
         """
         cos, sin = self.rotary_emb(block, position_ids)
-        attend_by_layer = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
-        for layer, keys_values, attend_in_layer in zip(self.layers, context, attend_by_layer, strict=True):
-            block = layer(block, cos, sin, keys_values, attend_in_layer)
+        for index, layer in enumerate(self.layers):
+            block = layer(block, cos, sin, partial(attend, index))
         return self.norm(block)
 
 

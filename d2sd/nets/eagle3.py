@@ -16,8 +16,9 @@ from transformers import LlamaConfig, Qwen3Config
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.drafter import Attend, DraftAttention, layer_shape, rms_norm
+from d2sd.nets.drafter import DraftAttention, layer_shape, rms_norm
 from d2sd.nets.layouts import Eagle3Form
+from d2sd.nets.lean import LayerAttention
 from d2sd.nets.types import target_type
 
 
@@ -33,7 +34,7 @@ class Eagle3Layer(nn.Module):
         self.hidden_norm = rms_norm(c)
         self.post_attention_layernorm = rms_norm(c)
 
-    def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
+    def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
         normed = self.hidden_norm(feature)
         both = torch.cat([self.input_layernorm(embedding), normed], -1)
         x = (normed if self.norm_before_residual else feature) + self.self_attn(both, cos, sin, attend)
@@ -90,13 +91,13 @@ class Eagle3DraftModel(nn.Module):
         both = torch.cat([self.layers[0].input_layernorm(embedding), self.layers[0].hidden_norm(feature)], -1)
         return self.layers[0].self_attn.keys_values(both, cos, sin)
 
-    def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: LayerAttention) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
         embedding: (B, R, hidden), embeddings of the tokens that follow the rows' positions.
         feature: (B, R, hidden).
         positions: (B or 1, R).
-        attend: gets the rows' queries (B, heads, R, D), keys and values (B, KV heads, R, D each).
+        attend: computes the attention of the rows to earlier rows and to themselves.
         """
         cos, sin = self.rotary_emb(feature, positions)
         return self.layers[0](embedding, feature, cos, sin, attend)

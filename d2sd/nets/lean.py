@@ -28,7 +28,9 @@ from torch.nn import functional as F
 from d2sd.nets.types import target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → output, shaped like query
+# query (B, heads, R, D), key and value (B, KV heads, R, D) of a layer's rows → output, shaped like query
+LayerAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
+# number of the layer, then the arguments of ``LayerAttention`` → output, shaped like query
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
