@@ -196,13 +196,13 @@ class CandidateSelector(nn.Module):
         best = scores.topk(min(self.form.selector_top_k, scores.shape[-1]), -1)
         return best.values, best.indices
 
-    def forward(self, own: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
+    def forward(self, scores: Tensor, tokens: Tensor, hidden: Tensor, before: Tensor) -> Tensor:
         """Returns scores (…, P, C) of candidates ``tokens`` (…, C) after each of the tokens ``before`` (…, P).
 
-        own: (…, C), the candidates' scores from ``candidates``.
+        scores: (…, C), the candidates' scores from ``candidates``.
         """
         read = self.predecessor_codebook[before] * self.hidden_projection(hidden)[..., None, :]
-        return own[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
+        return scores[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
 
 
 # The network.
@@ -265,8 +265,9 @@ class DFlashDraftModel(PreTrainedModel):
         """Returns packed copies of the layers, created at the first call with frozen weights; None if packing is not possible."""
         if self._packed is not None and not self._packed.frozen:
             self._packed = None  # weights that are not frozen may change
-        elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
-            self._packed = PackedLayers(self, self.mixed)
+        elif self._packed is None and not self.form.masked and self.form.selector is None:
+            possible = PackedLayers.possible(self.layers, self.config)
+            self._packed = PackedLayers(self, self.mixed) if possible else None
         return self._packed
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
@@ -287,11 +288,6 @@ class DFlashDraftModel(PreTrainedModel):
             plain = rows.device.type == "cpu" and rows.dtype == torch.float32
             self._rows = weight, ids, product(rows, self.mixed) if plain else partial(F.linear, weight=rows)
         return self._rows[2]
-
-    @property
-    def _plain(self) -> bool:
-        """Whether every row sees the whole context and block, and the layers are Qwen3's."""
-        return not self.form.masked and self.form.selector is None
 
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Returns, for each layer, keys and values of context tokens, (B, KV heads, T, head_dim) each.
@@ -327,12 +323,12 @@ def attention_mask(
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]
-    own = torch.arange(rows, device=device)[None] + start
+    block = torch.arange(rows, device=device)[None] + start
     filled = (slots < start).expand(*query.shape[:-1], -1)
-    seen = torch.cat([filled, (own <= query) | (not form.causal[layer])], -1)
+    seen = torch.cat([filled, (block <= query) | (not form.causal[layer])], -1)
     window = form.windows[layer]
     if window is not None:
-        seen = seen & torch.cat([query - slots < window, query - own < window], -1)
+        seen = seen & torch.cat([query - slots < window, query - block < window], -1)
     return seen
 
 
@@ -394,11 +390,9 @@ def start_from_target(drafter: Any, target: Any) -> None:
     with torch.no_grad():
         sources = [layer for layer in target.layers if hasattr(layer, "self_attn")][-count:]
         for layer, source in zip(drafter.layers[count - len(sources) :], sources, strict=True):
-            own = layer.state_dict()
-            weights = _plain_weights(source, kind)
-            layer.load_state_dict(
-                {k: v for k, v in weights.items() if k in own and v.shape == own[k].shape}, strict=False
-            )
+            state, weights = layer.state_dict(), _plain_weights(source, kind)
+            state |= {name: w for name, w in weights.items() if name in state and w.shape == state[name].shape}
+            layer.load_state_dict(state)
         drafter.norm.weight.copy_(target.norm.weight + kind.centred)
         hidden = drafter.config.hidden_size
         drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)

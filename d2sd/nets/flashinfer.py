@@ -192,8 +192,6 @@ class FlashInfer:
     the mask before the layers run.
     """
 
-    kernels: Kernels = KERNELS
-
     def __init__(self, fixed: bool = False):
         self.fixed = fixed
         self._stages: dict[Hashable, _Stage] = {}
@@ -222,14 +220,14 @@ class FlashInfer:
             self.plan(query, kv_heads, context, masked, scale, block_mask)
         stage = self._stages[self._key(query, kv_heads, masked)]
         flat = query.transpose(1, 2).reshape(batch * rows, heads, dim)
-        above = [part[0].transpose(0, 1) for part in prefix]
+        shared = [part[0].transpose(0, 1) for part in prefix]
         if block is None:
-            out = stage.prefix.run(flat, *above)
+            out = stage.prefix.run(flat, *shared)
         else:
-            own = [part.transpose(1, 2).reshape(batch * rows, kv_heads, dim) for part in block]
-            out, lse = stage.block.run(flat, *own, return_lse=True)
+            separate = [part.transpose(1, 2).reshape(batch * rows, kv_heads, dim) for part in block]
+            out, lse = stage.block.run(flat, *separate, return_lse=True)
             if context:
-                out, _ = _library().merge_state(*stage.prefix.run(flat, *above, return_lse=True), out, lse)
+                out, _ = _library().merge_state(*stage.prefix.run(flat, *shared, return_lse=True), out, lse)
         shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
         return shaped
 
