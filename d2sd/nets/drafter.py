@@ -19,7 +19,7 @@ from transformers import PreTrainedModel, Qwen3Config
 from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, default_target_layers, read_form
+from d2sd.nets.layouts import DrafterForm, Selector, default_target_layers, read_form
 from d2sd.nets.lean import Attend, Kernels, LayerAttention, MergedLayers, Product, merged_layers
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
@@ -79,10 +79,8 @@ class GroupedConvolution(nn.Module):
     def __init__(self, hidden: int, form: Selector):
         super().__init__()
         self.kernel, self.group = form.conv_kernel_size, form.conv_group_size
-        self.base_kernel = nn.Parameter(torch.zeros(2, form.conv_kernel_size, hidden))
-        self.kernel_projection = nn.Linear(
-            hidden, 2 * form.conv_kernel_size * hidden // form.conv_group_size, bias=False
-        )
+        self.base_kernel = nn.Parameter(torch.zeros(2, self.kernel, hidden))
+        self.kernel_projection = nn.Linear(hidden, 2 * self.kernel * hidden // self.group, bias=False)
 
     def dynamic(self, x: Tensor) -> Tensor:
         """Returns both convolutions' dynamic parts, (2, …, R, kernel, H / group), from the sublayer's normed input (…, R, H)."""
@@ -108,7 +106,7 @@ class DraftLayer(nn.Module):
         self.input_layernorm = rms_norm(config)
         self.post_attention_layernorm = rms_norm(config)
         self.attention_conv, self.mlp_conv = (
-            None if form.selector is None else GroupedConvolution(config.hidden_size, form.selector) for _ in range(2)
+            GroupedConvolution(config.hidden_size, form.selector) if form.selector else None for _ in range(2)
         )
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
@@ -130,20 +128,17 @@ def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callab
 class MarkovHead(nn.Module):
     """Corrects a row's logits, given the previous token (DSpark, arXiv 2607.05147). ``vanilla`` uses only this token, ``gated``
     also the row's hidden state, and ``rnn`` also the hidden state and all earlier tokens of the block.
-
-    vocabulary: number of possible previous tokens.
-    drafted: number of tokens that can be drafted.
     """
 
-    def __init__(self, kind: MarkovKind, rank: int, hidden: int, vocabulary: int, drafted: int):
+    def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
-        self.kind, self.rank = kind, rank
-        self.markov_w1 = nn.Embedding(vocabulary, rank)
-        self.markov_w2 = nn.Linear(rank, drafted, bias=False)
-        if kind == "gated":
-            self.gate_proj = nn.Linear(hidden + rank, rank)
-        elif kind == "rnn":
-            self.joint_proj = nn.Linear(2 * rank + hidden, 3 * rank)
+        self.kind, self.rank = form.markov, form.markov_rank
+        self.markov_w1 = nn.Embedding(config.vocab_size, self.rank)
+        self.markov_w2 = nn.Linear(self.rank, form.drafted, bias=False)
+        if self.kind == "gated":
+            self.gate_proj = nn.Linear(config.hidden_size + self.rank, self.rank)
+        elif self.kind == "rnn":
+            self.joint_proj = nn.Linear(2 * self.rank + config.hidden_size, 3 * self.rank)
 
     def start(self, hidden: Tensor) -> Tensor:
         """Returns the initial state, (…, r), for rows (…, hidden)."""
@@ -181,12 +176,13 @@ class ConfidenceHead(nn.Module):
 class CandidateSelector(nn.Module):
     """Scores a row's most likely tokens for each possible previous token (DFlash 2)."""
 
-    def __init__(self, form: Selector, hidden: int, vocabulary: int):
+    def __init__(self, config: Any, form: Selector):
         super().__init__()
         self.form = form
-        self.predecessor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
-        self.successor_codebook = nn.Parameter(torch.zeros(vocabulary, form.selector_rank))
-        self.hidden_projection = nn.Linear(hidden, form.selector_rank, bias=False)
+        self.predecessor_codebook, self.successor_codebook = (
+            nn.Parameter(torch.zeros(config.vocab_size, form.selector_rank)) for _ in range(2)
+        )
+        self.hidden_projection = nn.Linear(config.hidden_size, form.selector_rank, bias=False)
 
     def candidates(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Returns scores and indices of the most likely tokens, best first, (…, C) each, from the LM head's logits (…, V)."""
@@ -226,19 +222,18 @@ class DFlashDraftModel(PreTrainedModel):
     def __init__(self, config: Any, form: DrafterForm | None = None, own: Sequence[str] = ()):
         super().__init__(config)
         self.form = form = form or read_form(config.to_dict())
-        hidden, drafted = config.hidden_size, form.drafted
+        hidden = config.hidden_size
         self.fc = nn.Linear(len(form.taps) * hidden, hidden, bias=False)
         self.hidden_norm = rms_norm(config)
         self.layers = nn.ModuleList(DraftLayer(config, form) for _ in range(config.num_hidden_layers))
         self.norm = rms_norm(config)
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
-        self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
-        tokens, rank, selector = config.vocab_size, form.markov_rank, form.selector
-        self.markov_head = None if form.markov is None else MarkovHead(form.markov, rank, hidden, tokens, drafted)
-        width = hidden + (rank if form.confidence == "markov" else 0)
-        self.confidence_head = None if form.confidence is None else ConfidenceHead(width)
-        self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
+        self.lm_head = nn.Linear(hidden, form.drafted, bias=False) if "lm_head" in own else None
+        self.markov_head = MarkovHead(config, form) if form.markov else None
+        width = hidden + (form.markov_rank if form.confidence == "markov" else 0)
+        self.confidence_head = ConfidenceHead(width) if form.confidence else None
+        self.candidate_selector = CandidateSelector(config, form.selector) if form.selector else None
         self.token_ids: Tensor | None  # the target's ids of the draft vocabulary; None if all tokens can be drafted
         self.register_buffer("token_ids", None, persistent=False)
         self._packed: PackedLayers | None = None
@@ -345,13 +340,9 @@ def drafter_config(
 ) -> Qwen3Config:
     """Returns a drafter's config for a target's text config, in the published form."""
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
-    settings: dict[str, Any] = {
-        "num_hidden_layers": layers,
-        "num_target_layers": target.num_hidden_layers,
-        "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
-    }
-    return Qwen3Config(**layer_shape(target), **settings)
+    settings: dict[str, Any] = {"num_target_layers": target.num_hidden_layers, "block_size": block_size}
+    settings["dflash_config"] = {"mask_token_id": mask_token_id, "target_layer_ids": taps}
+    return Qwen3Config(**layer_shape(target), num_hidden_layers=layers, **settings)
 
 
 def layer_shape(target: Any) -> dict[str, Any]:
@@ -359,14 +350,14 @@ def layer_shape(target: Any) -> dict[str, Any]:
     experts), the width of the drafter's MLP is 3 × the hidden size."""
     heads, kv_heads, head_dim = head_shape(target)
     return {
-        "vocab_size": target.vocab_size,
-        "hidden_size": target.hidden_size,
+        **{
+            key: getattr(target, key)
+            for key in ("vocab_size", "hidden_size", "max_position_embeddings", "rms_norm_eps")
+        },
         "intermediate_size": getattr(target, "intermediate_size", None) or 3 * target.hidden_size,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "max_position_embeddings": target.max_position_embeddings,
-        "rms_norm_eps": target.rms_norm_eps,
         "rope_parameters": plain_rope(target),
         "tie_word_embeddings": False,
     }

@@ -13,7 +13,7 @@ from importlib.metadata import version
 import torch
 
 from d2sd.errors import InputError, first_line
-from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.attention import attend_dense
 from d2sd.nets.target import Target
 from d2sd.nets.transformers_calls import older_version
 from d2sd.nets.tree_attention import ATTENTION
@@ -70,9 +70,9 @@ def _difference(target: Target) -> float:
     with _reduced(target):
         ours = [target.forward(prompt, positions[:PROMPT], cache, None, None)]
         cache.commit(range(PROMPT))
-        ours.append(target.forward(tree, PROMPT - 1 + mask.sum(-1), cache, mask, dense))
+        ours.append(target.forward(tree, PROMPT - 1 + mask.sum(-1), cache, mask, attend_dense))
         cache.commit(committed)
-        ours.append(target.forward(last, positions[size:], cache, mask[:1, :1], dense))
+        ours.append(target.forward(last, positions[size:], cache, mask[:1, :1], attend_dense))
         target.model.set_attn_implementation("eager")
         texts = torch.stack([torch.cat([prompt, tree[list(path)], last]) for path in BRANCHES])
         first, second = target.base(input_ids=texts, use_cache=False).last_hidden_state

@@ -18,8 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError, first_line
-from d2sd.nets.attention import Backend
-from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.attention import Backend, attend_dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
 from d2sd.nets.lean import Kernels, MergedLayers, merged_layers
 from d2sd.nets.linear_attention import follow_trees
@@ -248,7 +247,7 @@ class Target:
         merged: the layers that the method ``merged`` returned; only with a ``CacheWindow``.
         """
         window = cache if isinstance(cache, CacheWindow) else None
-        small = len(ids) == 1 or (backend is dense and tree_mask is not None)
+        small = len(ids) == 1 or (backend is attend_dense and tree_mask is not None)
         if small and isinstance(cache, KeyValueCache) and (packed := self.packed) is not None:
             mask = None if tree_mask is None or len(ids) == 1 else mask_after(cache.length, tree_mask)
             views = cache.views(len(ids))

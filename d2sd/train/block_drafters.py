@@ -253,9 +253,10 @@ class DrafterObjective(nn.Module):
         context_rows = self.drafter.project_context(features, positions)
         mask = block_mask(anchors, context, self.drafter.block_size)
 
-        def attend(layer: int, query: Tensor, *rows: Tensor) -> Tensor:
-            joined = (torch.cat(pair, 2) for pair in zip(context_rows[layer], rows, strict=True))
-            return F.scaled_dot_product_attention(query, *joined, attn_mask=mask, enable_gqa=True)
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            context_key, context_value = context_rows[layer]
+            keys, values = torch.cat([context_key, key], 2), torch.cat([context_value, value], 2)
+            return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, enable_gqa=True)
 
         return self.drafter(block, places.flatten(1), attend)
 
