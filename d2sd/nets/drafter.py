@@ -32,7 +32,7 @@ def rms_norm(config: Any, size: int | None = None) -> nn.RMSNorm:
     return nn.RMSNorm(size or config.hidden_size, eps=config.rms_norm_eps)
 
 
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Applies RoPE to queries or keys (B, heads, R, D); cos, sin: (B or 1, R, D)."""
     a, b = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
@@ -61,10 +61,10 @@ class DraftAttention(nn.Module):
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
         """Returns keys and values, (B, KV heads, T, head_dim) each, of rows ``x`` (B, T, width)."""
         key = self.k_norm(self._heads(self.k_proj(x)))
-        return rotated(key, cos, sin), self._heads(self.v_proj(x))
+        return apply_rope(key, cos, sin), self._heads(self.v_proj(x))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: LayerAttention) -> Tensor:
-        query = rotated(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
+        query = apply_rope(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
         out = attend(query, *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
