@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -265,9 +266,9 @@ class LayerCache(KeyValueCache):
     the last methods of this class. In later passes, they run ``d2sd.nets.linear_attention``.
     """
 
-    def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
-                 dtype: torch.dtype, homes: Mapping[int, torch.device], batch: int = 1):  # fmt: skip
-        super().__init__(shapes, capacity, dtype, homes, batch)
+    def __init__(self, states: Mapping[int, LinearState], *arguments: Any):
+        """arguments: of ``KeyValueCache``."""
+        super().__init__(*arguments)
         self.states = states
 
     def clear(self) -> None:

@@ -28,7 +28,9 @@ from torch.nn import functional as F
 from d2sd.nets.types import target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → output, shaped like query
+# query (B, heads, R, D), key and value (B, KV heads, R, D) of a layer's rows → output, shaped like query
+LayerAttention = Callable[[Tensor, Tensor, Tensor], Tensor]
+# number of the layer, then the arguments of ``LayerAttention`` → output, shaped like query
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
@@ -109,7 +111,7 @@ class Kernels:
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
         if rotation is not None:
-            qk = rotated(qk, *rotation)
+            qk = apply_signed_rope(qk, *rotation)
         query, key = qk.split([heads, kv_heads], 2)
         return query, key, value
 
@@ -126,8 +128,8 @@ class Kernels:
 TORCH = Kernels()
 
 
-def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
-    """Applies RoPE to x (…, R, heads, head_dim). ``cos``: (R, 1, head_dim). ``signed``: sines, negated in the first half."""
+def apply_signed_rope(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
+    """Returns x (…, R, heads, head_dim) after RoPE. ``cos``: (R, 1, head_dim). ``signed``: sines, negated in the first half."""
     return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed)
 
 
@@ -243,7 +245,7 @@ class LeanLayers(ABC):
         keys, values = run(x).split(self.kv_heads, 3)
         if norms is not None:
             keys = TORCH.norm(keys, None, self.eps).mul_(norms)
-        keys = rotated(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
+        keys = apply_signed_rope(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
         return keys.transpose(2, 3), values.transpose(2, 3)
 
 

@@ -130,7 +130,7 @@ class PackedLayers(LeanLayers):
         parts, by_row = projected.view(rows, every, dim), rotated.transpose(0, 1)
         qk = parts[:, :turning]
         (low, high), (rotated_low, rotated_high) = qk.chunk(2, -1), by_row[:, :turning].chunk(2, -1)
-        query, own = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
+        query, keys_values = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
         gate_up = whole.new_empty(rows, 2 * self.intermediate)
         gate, up = gate_up.chunk(2, -1)
         silu_, outputs = torch._C._nn.silu_, []
@@ -144,7 +144,7 @@ class PackedLayers(LeanLayers):
                 rotated_high.addcmul_(low, sin)
             else:
                 by_row.copy_(parts)
-            place.copy_(own)
+            place.copy_(keys_values)
             seen = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
             if rows > 1:
                 seen = seen.reshape(heads, rows, dim).transpose(0, 1)
