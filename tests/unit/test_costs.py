@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -172,3 +174,22 @@ def test_run_machine_reproduces_measured_speed(table):
     assert tokens / machine.plain_steps(trace.header["method"], works_of(trace)) == pytest.approx(40 / 50)
     assert machine.plain() == pytest.approx(1 / 50)
     assert here(trace, None, 40.0) is None
+
+
+def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
+    file, read, meet = tmp_path / "costs.json", kept._tables, threading.Barrier(2)
+
+    def slow(path):
+        tables = read(path)
+        with suppress(threading.BrokenBarrierError):  # without a lock, both would read before either writes
+            meet.wait(0.5)
+        return tables
+
+    monkeypatch.setattr(kept, "_tables", slow)
+    writers = [threading.Thread(target=kept.keep_costs, args=(file, [name], TABLE)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    monkeypatch.undo()
+    assert [kept.find(file, [name]) for name in "ab"] == [TABLE, TABLE]
