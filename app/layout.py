@@ -19,6 +19,7 @@ from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import wire_runs
 from app.session import Session
+from app.settings import meanings
 from app.view import ROUTES, STATIC, drawn_view, fonts
 from d2sd.figures.modules import join_modules
 from d2sd.trace.run import RecordedRun
@@ -124,7 +125,7 @@ def build() -> gr.Blocks:
         controls = build_controls()
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
-                opening = drawn_view(None, "explore/opening.js", elem_id="opening")
+                opening = drawn_view(None, "explore/opening.js", constants={"settings": meanings()}, elem_id="opening")
                 shown = build_explore(session, controls, tabs)
             with gr.Tab("Race", id="race"):
                 race = build_race(shown)

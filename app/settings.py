@@ -15,6 +15,7 @@ from app.machine import ON_ZERO_GPU
 from app.models import block_size, templated
 from app.presets import first_model
 from d2sd import METHODS, DecodeConfig, InputError
+from d2sd.calibration.text import capitalized
 from d2sd.config import SETTINGS as ALL
 from d2sd.config import Setting
 from d2sd.methods.base import TREE_SETTINGS
@@ -33,6 +34,11 @@ RECALL = """() => {
     return JSON.parse(sessionStorage.getItem(%s)) ?? undefined;
   } catch { /* storage is disabled */ }
 }"""
+
+
+def meanings() -> dict[str, str]:
+    """Returns what each setting does, by the label of its control."""
+    return {capitalized(s.label): ". ".join(filter(None, (s.meaning, s.note))) for s in SETTINGS}
 
 
 def element(setting: Setting) -> str:
@@ -103,7 +109,7 @@ def setting_box(setting: Setting, used: bool = True) -> gr.Number | gr.Checkbox 
         chat = setting.name == "chat" and templated(first_model())
         return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)
     value = default_budget() if setting.name == "node_budget" else setting.default
-    shape |= {"value": value, "label": setting.label[:1].upper() + setting.label[1:]}
+    shape |= {"value": value, "label": capitalized(setting.label)}
     if setting.kind == "choice":
         return gr.Dropdown(list(setting.choices), filterable=False, **shape)
     return gr.Number(step=setting.step, placeholder="auto" if setting.optional else None, **shape)

@@ -43,16 +43,6 @@ def source() -> str:
             "// Numerical settings: symbol or label in texts, and name in a recorded run.",
             _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),
             "",
-            "// Meanings of settings, by the labels of their controls.",
-            _array(
-                "MEANINGS",
-                [
-                    [_capital(s.label), ". ".join(filter(None, (s.meaning, s.note)))]
-                    for s in SETTINGS.values()
-                    if s.label
-                ],
-            ),
-            "",
         ]
     )
 
@@ -60,10 +50,6 @@ def source() -> str:
 def _array(name: str, rows: list[Any]) -> str:
     lines = "".join(f"  {_json(row)},\n" for row in rows)
     return f"export const {name} = [\n{lines}];"
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
 
 
 def _json(value: Any) -> str:

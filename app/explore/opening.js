@@ -6,7 +6,8 @@ import { explainTerms } from "../../assets/viewer/glossary.js";
 const NARROW = 640; // pixels: on narrower pages the start of a run scrolls to the prompt
 const PATIENCE_MS = 20000; // longest wait for Learn, which is built when it is first opened
 
-export function start(element, trigger) {
+/** `settings`: meanings of settings, by the labels of their controls. */
+export function start(element, trigger, props, watch, server, { settings }) {
   const whenReady = oneWait(PATIENCE_MS);
   /** Opens Learn at a chapter. If `value` (the lines of a run) is given, Learn explains `step` of that run. */
   const learn = (detail) => {
@@ -29,5 +30,5 @@ export function start(element, trigger) {
   document.addEventListener("focusout", ({ target }) => {
     if (target.matches("#prompt textarea")) target.scrollTop = 0;
   });
-  explainTerms();
+  explainTerms(settings);
 }

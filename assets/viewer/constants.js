@@ -23,20 +23,3 @@ export const SETTINGS = [
   ["top-p", "top_p"],
   ["seed", "seed"],
 ];
-
-// Meanings of settings, by the labels of their controls.
-export const MEANINGS = [
-  ["Max tokens", "maximum number of generated tokens"],
-  ["Block γ", "tokens per drafted block, including the anchor; auto: the drafter’s trained size, which is also the maximum"],
-  ["Block γ₂", "tokens per block of the second drafter, at least γ; auto: same as γ"],
-  ["Branches K", "number of likely boundaries to re-draft from"],
-  ["Nodes B", "maximum number of tree nodes verified per step, without the anchor; auto: 64 for DDTree and for D²SD as a tree, 59 for EAGLE-3, all nodes for other methods. Node counts on the page include the anchor. On a CPU, the page starts with γ; in a race, B does not limit “quickest here”"],
-  ["Depth", "eagle3: passes after the first one; each adds a level to the tree"],
-  ["Top k", "eagle3: nodes kept per level, and children scored per node"],
-  ["Quickest here", "draft and verify only tokens that are expected to save time on this machine; γ, K and B become upper limits. Full tree: draft and verify all tokens that the settings allow"],
-  ["Temperature", "0: the target’s likeliest token; above 0: sampled from its probabilities"],
-  ["Top-p", "sample only from the likeliest tokens with this total probability; 1: off"],
-  ["Seed", "seed of all sampling: the same seed gives the same text"],
-  ["Chat template", "put the prompt into the target’s chat template"],
-  ["Confidence", "prediction of where the target rejects the first draft. softmax: from the drafted tokens’ probabilities; head: by a trained confidence head, for drafters that have one"],
-];

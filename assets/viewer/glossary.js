@@ -1,6 +1,5 @@
 // The glossary: the meaning of each term, the element for a term, and the tooltip that shows the meanings of terms and settings.
 
-import { MEANINGS } from "./constants.js";
 import { clamp, h } from "./dom.js";
 import { capital } from "./words.js";
 
@@ -50,20 +49,19 @@ export function wordsIn(prose, seen = new Set()) {
 export const withTerms = (prose, seen) =>
   wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));
 
-const CONTROLS = new Map(MEANINGS);
 const LABEL = "[data-testid='block-info'], .checkbox-container span";
 
 /** The term or setting label at an event target, and its meaning. `focused`: a target inside a setting's field counts too. */
-function meaningAt(target, focused) {
+function meaningAt(target, focused, settings) {
   const word = target.closest("[data-meaning]");
   if (word) return [word, word.dataset.meaning];
   const field = target.closest(".small-numbers .block");
   const label = focused ? field?.querySelector(LABEL) : field && target.closest(LABEL);
-  return [label, label && CONTROLS.get(capital(label.textContent.trim()))];
+  return [label, label && settings[capital(label.textContent.trim())]];
 }
 
-/** Shows the meaning of any term in the document when it is hovered, focused or tapped. */
-export function explainTerms() {
+/** Shows the meaning of any term in the document when it is hovered, focused or tapped. `settings`: meanings of settings, by label. */
+export function explainTerms(settings = {}) {
   const box = h("div.panels.meaning", { role: "tooltip", id: "meaning", hidden: true });
   let shown = null;
   const hide = () => {
@@ -72,7 +70,7 @@ export function explainTerms() {
     shown = null;
   };
   const show = ({ target, type }) => {
-    const [element, words] = target instanceof Element ? meaningAt(target, type === "focusin") : [];
+    const [element, words] = target instanceof Element ? meaningAt(target, type === "focusin", settings) : [];
     if (element && element === shown) return;
     hide();
     if (!words) return;
