@@ -9,10 +9,14 @@ import gradio as gr
 import pytest
 
 from app import jobs, presets
+from app.calibrate import measure
+from app.calibrate.tab import _measure
 from app.explore import tab as explore_tab
-from app.explore.tab import open_trace
+from app.explore.controls import build_controls
+from app.explore.tab import build_explore, open_trace
 from app.jobs import CANCELLED, NEXT, FileJobs, ModelJobs, QuestionJobs, Ticket, Update, sentence
 from app.runs import tab as runs_tab
+from app.runs.recordings import Recordings
 from app.session import Session
 from d2sd import InputError
 from tests.app.event import Event, answered
@@ -127,6 +131,21 @@ def test_newer_request_cancels_and_hides_running_job_of_its_window(work):
     assert list(running) == [[gr.skip(), gr.skip()]]
     assert wired.ticket.waiting
     assert next(elsewhere)[0] == 2
+
+
+def test_double_click_runs_job_once():
+    wired = Wired(once("run"))
+    wired.request()
+    wired.request()
+    assert [output for output, _ in [*wired.run(), *wired.run()]] == ["run", gr.skip()]
+
+
+def test_wanted_condition_can_skip_request():
+    wired = Wired(counting, wanted=(gr.Radio(["a", "b"], render=False), lambda kind: kind == "a"))
+    assert wired.request("b", call=2) == gr.skip()
+    assert wired.ticket == Ticket()
+    wired.request("a", call=1)
+    assert wired.ticket.waiting
 
 
 def test_views_sharing_ticket_start_own_jobs_only():
@@ -265,9 +284,16 @@ def test_queue_place_is_reported_once_per_change(monkeypatch):
     assert "2 more are ahead" in notices[0].value
 
 
-def test_overtaken_trace_upload_is_kept_but_not_shown(tmp_path, monkeypatch):
-    session, path, read_all = Session(shown=presets.opening()), tmp_path / "mine.jsonl", explore_tab.read_all
-    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+@pytest.fixture
+def path(tmp_path):
+    """An uploaded trace."""
+    file = tmp_path / "mine.jsonl"
+    file.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+    return str(file)
+
+
+def test_overtaken_trace_upload_is_kept_but_not_shown(path, monkeypatch):
+    session, read_all = Session(shown=presets.opening()), explore_tab.read_all
 
     def read_slowly(file):
         runs_and_note = read_all(file)
@@ -276,10 +302,40 @@ def test_overtaken_trace_upload_is_kept_but_not_shown(tmp_path, monkeypatch):
 
     monkeypatch.setattr(explore_tab, "read_all", read_slowly)
     before = session.shown
-    answer = answered(open_trace, session, session, str(path), number=8)
+    answer = answered(open_trace, session, session, path, number=8)
     (kept,) = session.history.runs
     assert kept.label == "mine.jsonl"
     answer += answered(runs_tab.show_run, session, session, number=7, key=kept.run.key)
     assert session.shown is before
     assert all(part == gr.skip() for part in answer)
     assert answered(runs_tab.show_run, session, session, number=10, key=kept.run.key)[0] != gr.skip()
+
+
+def test_figures_of_overtaken_file_read_are_dropped(path, monkeypatch):
+    ticket, measured, explored = Ticket(), Recordings(), Session(shown=presets.opening())
+    read_uploads, newer = measure.read_uploads, []
+
+    def read_slowly(paths):
+        runs = read_uploads(paths)
+        newer.append(answered(_measure, ticket, "shown", measured, explored, None, None, number=2))
+        return runs
+
+    monkeypatch.setattr(measure, "read_uploads", read_slowly)
+    late = answered(_measure, ticket, "files", measured, explored, [path], None, number=1)
+    assert all(part == gr.skip() for part in late)
+    assert newer[0][0] != gr.skip()
+    assert measured.title == "The run in Explore"
+    assert [s.title for s in explored.history.sets] == ["mine.jsonl"]  # the file that was read is kept
+
+
+def test_run_button_label_resets_after_stop():
+    session = Session()
+    with gr.Blocks() as page:
+        controls = build_controls()
+        build_explore(gr.State(session), controls, gr.Tabs())
+    pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
+    *_, rest = (f.fn for f in page.fns.values() if f.fn and f.outputs == [controls.run])
+    pressed(WINDOW, Event(), session, None)
+    assert rest(session) == gr.skip()
+    session.stop()
+    assert rest(session).value == "Run"
