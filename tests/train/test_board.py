@@ -16,7 +16,7 @@ from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.loop import training_step
 from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
-from tests.train.texts import prompt_of, save_run
+from tests.train.texts import prompt_of, rows, save_run
 
 LOOP = {"batch_size": 4, "save_every": 2, "log_every": 1, "keep_every": 2}
 TOKENS = 8
@@ -62,33 +62,33 @@ def alpha(engine, method, prompts):
 
 
 def prompts(trained):
-    return [json.loads(line)["prompt"] for line in (trained / "held.jsonl").read_text().splitlines()]
+    return [row["prompt"] for row in rows(trained / "held.jsonl")]
 
 
 def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
     assert board(trained, folder, "--json") == 0
-    rows = figures(capsys)["rows"]
+    measured = figures(capsys)["rows"]
     names = ["dflash/step-2", "dflash/step-4", f"{folder.parent.name}/dflash"]
-    assert [(r["name"], r["step"]) for r in rows] == [(names[0], 2), (names[1], 4), (names[2], 5)]
-    for row, part in zip(rows, ("step-2", "step-4", ""), strict=True):
+    assert [(r["name"], r["step"]) for r in measured] == [(names[0], 2), (names[1], 4), (names[2], 5)]
+    for row, part in zip(measured, ("step-2", "step-4", ""), strict=True):
         engine = load(target=str(trained / "target"), drafter=str(folder / part))
         found = row["whole"]["alpha"]
         assert found["value"] == pytest.approx(alpha(engine, "dflash", prompts(trained)))
         assert found["low"] <= found["value"] <= found["high"]
-    assert [r["whole"]["difference"] is None for r in rows] == [False, False, True]
+    assert [r["whole"]["difference"] is None for r in measured] == [False, False, True]
 
 
 @pytest.mark.parametrize(("part", "method", "steps"), [("vp", "d2sd", [2, 4]), ("eagle3", "eagle3", [2])])
 def test_board_measures_second_and_eagle3_drafters(trained, capsys, part, method, steps):
     first = str(trained / "dflash")
     assert board(trained, trained / part, *(["--drafter", first] if part == "vp" else []), "--json") == 0
-    rows = figures(capsys)["rows"]
-    assert [row["step"] for row in rows] == steps
-    models = (
-        {"drafter": first, "second_drafter": str(trained / part)} if part == "vp" else {"drafter": str(trained / part)}
+    measured = figures(capsys)["rows"]
+    assert [row["step"] for row in measured] == steps
+    second = str(trained / part) if part == "vp" else None
+    engine = load(
+        target=str(trained / "target"), drafter=first if second else str(trained / part), second_drafter=second
     )
-    engine = load(target=str(trained / "target"), **models)
-    assert rows[-1]["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, method, prompts(trained)))
+    assert measured[-1]["whole"]["alpha"]["value"] == pytest.approx(alpha(engine, method, prompts(trained)))
 
 
 def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, monkeypatch):

@@ -24,7 +24,7 @@ from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
 from d2sd.train.text import Responses, load_writer, respond_to
 from tests.clocks import Ticking
-from tests.train.texts import prompt_of, save_target, sums
+from tests.train.texts import prompt_of, rows, save_target, sums
 
 MINUTES, TICK = 0.1, 0.02
 
@@ -52,15 +52,12 @@ def settings(target, out, **more):
     )
 
 
-def rows(out):
-    return [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
-
-
 def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     train_pair(settings(target, tmp_path), Ticking(TICK))
     kept = json.loads((tmp_path / "pair.json").read_text())
     assert sum(kept["used"].values()) == pytest.approx(60 * MINUTES, rel=0.1)
-    (alpha,) = [row["held_out_acceptance_length"] for row in rows(tmp_path) if "held_out_acceptance_length" in row]
+    metrics = rows(tmp_path / "training" / "metrics.jsonl")
+    (alpha,) = [row["held_out_acceptance_length"] for row in metrics if "held_out_acceptance_length" in row]
     assert alpha >= 1.3
     assert kept["plan"]["held_out"] >= 10
     engine = load(str(tmp_path))
@@ -72,7 +69,7 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     for name, drafter in (("dflash", engine.models.first), ("vp", engine.models.second)):
         assert changes_since(str(tmp_path / name), drafter, engine.models.target, str(target)) == ()
     card = (tmp_path / "README.md").read_text()
-    assert f"| {rows(tmp_path)[-1]['step']} | {alpha:.2f} |" in card
+    assert f"| {metrics[-1]['step']} | {alpha:.2f} |" in card
     assert f"with d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err
     assert f"on {kept['plan']['held_out']} held-out texts. α is" in card
     assert (
@@ -119,10 +116,11 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
     monkeypatch.setattr(pair, "MEASURING", 0.6)
     train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
     assert (out / "held-out.jsonl").read_bytes().startswith(texts)
-    assert sum("held_out_acceptance_length" in row for row in rows(out)) == 5
+    metrics = rows(out / "training" / "metrics.jsonl")
+    assert sum("held_out_acceptance_length" in row for row in metrics) == 5
     assert (out / "responses.jsonl").read_bytes() == lines
     assert json.loads(state.read_text())["step"] > done or moment == "ending"
-    steps = [row["step"] for row in rows(out)]
+    steps = [row["step"] for row in metrics]
     assert steps == sorted(set(steps))
     assert (out / "README.md").exists()
     load(str(out))
@@ -145,10 +143,10 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     monkeypatch.setattr(pair, "features_of", stop)  # all texts are written by then
     with pytest.raises(KeyboardInterrupt):
         train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
-    questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
+    questions = [row["prompt"] for row in rows(out / "questions.jsonl")]
     assert len(questions) == len(set(questions)) > 10
     assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
-    answered = [json.loads(line)["prompt_ids"] for line in (out / "responses.jsonl").read_text().splitlines()]
+    answered = [row["prompt_ids"] for row in rows(out / "responses.jsonl")]
     texts = {tokenizer.decode(ids, skip_special_tokens=True).removesuffix(end) for ids in answered}
     assert texts < set(questions)  # some are held out
 

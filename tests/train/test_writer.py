@@ -30,6 +30,7 @@ from d2sd.train.text import (
 from d2sd.train.writer import Rows, WriterRequest, write
 from tests.stub_server import stub_server
 from tests.train.kills import Killed, survives
+from tests.train.texts import rows
 
 TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6)
@@ -46,10 +47,6 @@ def chat_target():
     target = load_target(TINY, torch.float32, "cpu")
     target.tokenizer.chat_template = TEMPLATE
     return target
-
-
-def rows(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
@@ -265,8 +262,6 @@ def test_user_header_needs_template_with_words_before_message(chat_target, templ
 
 def test_prompt_ids_add_special_tokens_once(chat_target):
     tokenizer = chat_target.tokenizer
-    end = tokenizer.eos_token_id
-    assert prompt_ids(tokenizer, "tiny", "<|endoftext|>Once", chat=False)[:2] != [end, end]
     plain, begun = (prompt_ids(tokenizer, "tiny", text, chat=False) for text in ("Once", "<|endoftext|>Once"))
     assert plain == begun
-    assert prompt_ids(tokenizer, "tiny", "Once", chat=True).count(end) == 1
+    assert prompt_ids(tokenizer, "tiny", "Once", chat=True).count(tokenizer.eos_token_id) == 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -24,6 +26,11 @@ def sums(count: int) -> list[str]:
         f"Question: {name} has {a} {things} and gets {b} more. How many {things} are there?\nAnswer: {a} + {b} = {a + b}."
         for name, things, a, b in drawn
     ]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def prompt_of(document: str) -> str:

@@ -20,8 +20,8 @@ from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, weights, window
-from tools.broken_ways import KEPT_OUT, SOUND, WAYS
-from tools.outside_ways import OUTSIDE, OUTSIDE_SOUND
+from tools.broken_ways import WAYS
+from tools.outside_ways import OUTSIDE
 
 FOLDERS = {
     "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "shapes", "it reads 5 layers of the target, and the config names 3", "correct the sizes or the taps"),
@@ -101,11 +101,6 @@ def test_check_folder_reports_unreadable_files(bundled, tmp_path):
     ]
 
 
-def fewer_tokens(config):
-    """The bundled drafter's config in speculators' form, with a draft vocabulary of 64 tokens."""
-    return {**speculators_form(config), "draft_vocab_size": 64}
-
-
 def sharded(folder, part):
     """Splits the weights over two files with an index, as for large models, and writes the first ``part`` files."""
     weights = load_file(folder / "model.safetensors")
@@ -139,7 +134,7 @@ def examined(bundled, folder):
 
 UNLOADABLE = {
     "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
-    "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
+    "no d2t": (lambda config: {**speculators_form(config), "draft_vocab_size": 64}, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
     "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "fc.weight is missing", "eagle3"),
 }  # fmt: skip
 
@@ -197,8 +192,3 @@ def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkey
     assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == FAULT_NAMED
     out = capsys.readouterr().out
     assert out.index("holds NaN") < out.index("its dflash_config.block_size is 8")
-
-
-def test_broken_ways_write_readable_folders(tmp_path):
-    for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND, **OUTSIDE, **OUTSIDE_SOUND}.values()):
-        assert json.loads((way.drafter(tmp_path / str(number)) / "config.json").read_text())

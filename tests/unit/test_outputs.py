@@ -49,14 +49,6 @@ def trace(tmp_path):
     return path
 
 
-@pytest.fixture
-def log(tmp_path):
-    """A server's log that, like most, holds only totals."""
-    path = tmp_path / "server.log"
-    path.write_text(VLLM)
-    return path
-
-
 def refused(capsys, *command):
     assert main(list(map(str, command))) == 2
     return capsys.readouterr().err
@@ -66,16 +58,17 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_trace_import_of_totals_writes_and_deletes_nothing(log, tmp_path, monkeypatch, capsys):
+def test_trace_import_of_totals_writes_and_deletes_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    kept = tmp_path / "server.trace.jsonl"
+    log, kept = Path("server.log"), Path("server.trace.jsonl")
+    log.write_text(VLLM)
     kept.write_bytes(OLD)
-    assert main(["trace", "import", str(log), "--json"]) == 0
+    assert main(["trace", "import", "server.log", "--json"]) == 0
     imported = json.loads(capsys.readouterr().out)
     assert (imported["file"], len(imported["totals"])) == (None, 1)
-    assert main(["trace", "import", str(log), "-o", "new.jsonl"]) == 0
-    assert "new.jsonl was not written: no request in this log has steps" in capsys.readouterr().err
-    assert main(["trace", "import", str(log), "-o", "server.trace.jsonl", "--force"]) == 0
+    for more in (["-o", "new.jsonl"], ["-o", "server.trace.jsonl", "--force"]):
+        assert main(["trace", "import", "server.log", *more]) == 0
+        assert f"{more[1]} was not written: no request in this log has steps" in capsys.readouterr().err
     assert (kept.read_bytes(), log.read_text()) == (OLD, VLLM)
     assert names(tmp_path) == ["server.log", "server.trace.jsonl"]
 

