@@ -13,7 +13,7 @@ from d2sd.nets import flashinfer
 from d2sd.nets import packed as packed_layers
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.dtypes import can_mix
-from d2sd.nets.lean import TORCH, merge_linears
+from d2sd.nets.lean import TORCH
 from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.passes import ROWS, Passes
 from tests.nets import make_drafter, make_target, stock_pass
@@ -217,12 +217,6 @@ def test_merged_weights_are_the_layers_own_without_a_copy(tokenizer, drafter, tm
     assert sum(storages.values()) == sum(p.nbytes for p in layers.parameters())
     saved.double()
     assert model.merged(TORCH)._merged[0].dtype == torch.float64
-
-
-def test_merge_copies_slices_in_another_order():
-    one, other = (torch.nn.Linear(3, rows, bias=False).requires_grad_(False) for rows in (2, 4))
-    merge_linears([one, other])
-    assert torch.equal(merge_linears([other, one]), torch.cat([other.weight, one.weight]))
 
 
 class Quantised(torch.nn.Linear):

@@ -113,8 +113,7 @@ def test_replay_allows_few_tokens_that_a_server_rounded_otherwise(bundled, monke
 
 @pytest.mark.parametrize("method", ["autoregressive", "draft_model", "eagle3", "dflash", "d2sd", "d2sd_tree"])
 def test_grid_contains_the_run_itself(bundled, method):
-    longer = {"second_block_size": 8} if method == "d2sd_tree" else {}  # the grid keeps it
-    config = bundled.resolve(DecodeConfig(method, 16, block_size=7, num_branches=3, node_budget=9, **longer))
+    config = bundled.resolve(DecodeConfig(method, 16, block_size=7, num_branches=3, node_budget=9))
     if "block_size" not in METHODS[method].settings:
         with pytest.raises(InputError, match="do not determine"):
             settings_grid(bundled, config)
@@ -126,6 +125,12 @@ def test_grid_contains_the_run_itself(bundled, method):
     assert point[2] == [len(step.committed) for step in trace.steps]
     assert [work[2] for work in point[3]] == [len(step.nodes) for step in trace.steps]
     assert {k for k, *_ in last.line["points"]} == ({0, 1, 2, 3, 4, 6, 8} if config.num_branches and point[0] else {0})
+
+
+def test_grid_keeps_a_longer_second_block(bundled):
+    configs = settings_grid(bundled, bundled.resolve(DecodeConfig("d2sd", block_size=6, second_block_size=8)))
+    assert {config.second_block_size for (k, _), config in configs.items() if k} == {8}
+    assert all(gamma <= 8 for k, gamma in configs if k)
 
 
 def test_grid_has_times_only_for_undisturbed_runs_and_refuses_other_weights(bundled):
