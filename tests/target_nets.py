@@ -37,6 +37,12 @@ MROPE = {
         "rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1], "mrope_interleaved": True,
     }
 }  # fmt: skip
+GEMMA4 = {
+    "global_head_dim": 24,
+    "num_global_key_value_heads": 1,
+    "attention_k_eq_v": True,
+    "final_logit_softcapping": 5.0,
+}
 TARGETS: dict[str, dict[str, Any]] = {
     "qwen2": {},
     "qwen3_moe": EXPERTS,
@@ -53,23 +59,18 @@ TARGETS: dict[str, dict[str, Any]] = {
     "qwen3_5_moe_text": {**LINEAR, **EXPERTS, **SHARED, **MROPE},
     "gemma3_text": {**MIXED, "query_pre_attn_scalar": 24},
     "gemma4_text": {
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": WINDOW,
-        "global_head_dim": 24, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "num_kv_shared_layers": 2,
-        "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300, "final_logit_softcapping": 5.0, "enable_moe_block": True,
-        "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 24,
+        **MIXED, **GEMMA4, "num_kv_shared_layers": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 300,
+        "enable_moe_block": True, "num_experts": 4, "top_k_experts": 2, "moe_intermediate_size": 24,
     },
-    "gemma4_unified_text": {
-        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": WINDOW,
-        "global_head_dim": 24, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "final_logit_softcapping": 5.0,
-    },
+    "gemma4_unified_text": {**MIXED, **GEMMA4},
 }  # fmt: skip
 FIXED = set(TARGETS) - {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"}  # run in fixed shapes
 
 
-def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, seed: int = 0) -> Target:
-    """A random target of this type. Biases, sinks and norms are random too, although they begin as zero or one."""
-    torch.manual_seed(seed)
-    config = AutoConfig.for_model(kind, **SHAPE, **TARGETS[kind])
+def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, **changes: Any) -> Target:
+    """A random target of this type, with changes of its config. Biases, sinks and norms are random too, although they begin as zero or one."""
+    torch.manual_seed(0)
+    config = AutoConfig.for_model(kind, **SHAPE | TARGETS.get(kind, {}) | changes)
     model = AutoModelForCausalLM.from_config(config).float()
     with torch.no_grad():
         for name, weight in model.named_parameters():

@@ -15,9 +15,8 @@ from d2sd.costs.machines import STAGES
 from d2sd.decoding import drafters as drafting
 from d2sd.decoding import stage_times
 from d2sd.decoding.cost_aware import Controller
-from d2sd.nets.models import Models
 from d2sd.replay.recorded import Replay
-from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, make_target
+from tests.nets import CHEAP_DRAFTS
 
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
 
@@ -118,14 +117,12 @@ def test_drafts_after_skipped_steps_equal_drafts_of_every_step(bundled, method, 
         ("eagle3", "padded", math.inf),
     ],
 )
-def test_measured_costs_cover_the_used_stages(tokenizer, method, mode, slow, monkeypatch, tmp_path):
+def test_measured_costs_cover_the_used_stages(engines, method, mode, slow, monkeypatch, tmp_path):
     """``slow``: seconds of a pass above which few numbers of rows are measured."""
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     monkeypatch.setattr(stage_times, "ROUNDS", 1)
     monkeypatch.setattr(stage_times, "SLOW", slow)
-    target = make_target(tokenizer, layers=2)
-    drafters = (make_drafter(target, layers=1, seed=seed) for seed in (1, 2))
-    engine = Engine(Models(target, *drafters, make_target(tokenizer, layers=2), eagle3=make_eagle3(target)), mode)
+    engine = Engine(engines("qwen3").models, mode)
     size = {"draft_depth": MAX_DEPTH, "draft_top_k": MAX_TOP_K} if method == "eagle3" else {"block_size": 16}
     table = engine.costs(engine.resolve(DecodeConfig(method, 4, cost_aware=True, **size)))
     assert table.plain() > 0
@@ -172,15 +169,10 @@ def test_stored_costs_depend_on_block_size_threads_weights_and_passes(engines, m
     monkeypatch.setattr("d2sd.costs.kept.PASSES", 0)  # version of the passes; other versions take other times
     Engine(models).costs(config)
     assert len(measured) == 5
-
-
-def test_unsteady_costs_are_not_stored(engines, monkeypatch, tmp_path):
-    measured = measuring(monkeypatch, tmp_path, steady=False)
-    config = engines("qwen3").resolve(DecodeConfig("d2sd", 4, cost_aware=True))
-    for engine in (Engine(engines("qwen3").models) for _ in range(2)):
+    measured = measuring(monkeypatch, tmp_path / "unsteady", steady=False)  # each engine keeps them to itself
+    for engine in (Engine(models), Engine(models)):
         assert engine.costs(config) is engine.costs(config)
     assert len(measured) == 2
-    assert not list(tmp_path.rglob("costs.json"))
 
 
 def test_experience_grows_with_generations_but_not_replays(engines, monkeypatch):

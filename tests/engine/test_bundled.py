@@ -10,28 +10,23 @@ import pytest
 from d2sd import METHODS, DecodeConfig, load
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate
-from d2sd.folders.model_sets import BUNDLED
 from d2sd.folders.store import REMOTE, downloaded, home
 from d2sd.nets.dtypes import can_mix
 
-NEW_TOKENS = 8
 WHERE, TARGET = home().parent, downloaded("smollm2")  # read before the tests set D2SD_HOME
 
 
 @pytest.mark.skipif(TARGET is None, reason=f"{REMOTE['smollm2'].title} is not here; get it with: d2sd get smollm2")
-@pytest.mark.skipif(
-    not (BUNDLED / "smollm2" / "dflash").is_dir(), reason="there are no drafters in assets/models/smollm2"
-)
 def test_smollm2_text_equals_plain_decoding(monkeypatch):
     """Settings of a run on the page and of a timed run alternate by method."""
     monkeypatch.setenv("D2SD_HOME", str(WHERE))
     smollm2, prompt = load("smollm2"), "Why is the sky blue?"
-    plain = smollm2.generate(prompt, DecodeConfig("autoregressive", NEW_TOKENS, chat=True)).token_ids
+    plain = smollm2.generate(prompt, DecodeConfig("autoregressive", 6, chat=True)).token_ids
     methods = [m for m in METHODS if m != "autoregressive" and smollm2.obstacle(m) is None]
     assert len(methods) > 1
     for number, method in enumerate(methods):
         settings = ({}, {"block_size": 6, "num_branches": 2, "inspect": False})[number % 2]
-        trace = smollm2.generate(prompt, DecodeConfig(method, NEW_TOKENS, chat=True, **settings))
+        trace = smollm2.generate(prompt, DecodeConfig(method, 6, chat=True, **settings))
         assert trace.token_ids == plain, method
     assert smollm2.models.target.numbers == ("mixed" if can_mix() else "float32")  # the default on CPUs
 

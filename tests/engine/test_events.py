@@ -21,7 +21,6 @@ from d2sd.trace.events import TEMPERATURES
 from d2sd.trace.trace import parse_trace
 from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 from tests.clocks import Ticking
-from tests.nets import make_drafter, make_target
 
 PROMPT = "Once upon a time, a frog"
 
@@ -138,18 +137,12 @@ def test_tempered_equals_softmax_at_each_temperature():
         assert row.numpy() == pytest.approx(exact.numpy(), abs=2e-3)  # 0.707 approximates √½
 
 
-def test_tempered_is_recorded_by_every_kind_of_drafter(bundled, tokenizer):
+def test_tempered_is_recorded_by_every_kind_of_drafter(bundled):
     dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
     walked = Engine(Models(bundled.models.target, dspark))
     for engine, method in ((walked, "dflash"), (bundled, "ddtree"), (bundled, "draft_model")):
         step = engine.generate("One day, a dog", DecodeConfig(method, 8)).steps[0]
         assert len(step.tempered) == len(step.first_draft.ids) > 0
-    target = make_target(tokenizer)
-    models = Models(target, *(make_drafter(target, seed=seed) for seed in (1, 2)))
-    config = DecodeConfig("d2sd", 12, num_branches=2)
-    both = [Engine(models, passes).generate("the cat", config).steps for passes in ("eager", "padded")]
-    for a, b in zip(*both, strict=True):
-        assert np.array(a.tempered) == pytest.approx(np.array(b.tempered), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", ["d2sd", "ddtree", "d2sd_tree", "dflash_resample"])

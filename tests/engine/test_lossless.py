@@ -11,7 +11,7 @@ import pytest
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.nets import flashinfer
-from d2sd.nets.attention import BACKENDS
+from d2sd.nets.attention import BACKENDS, NAMES
 from examples import d2sd_step
 from tests.nets import CHEAP_DRAFTS, stock_greedy, turns
 from tests.unit import reference_flashinfer
@@ -68,19 +68,19 @@ def test_greedy_text_equals_plain_decoding(engines, plain_ids, method, turn, mon
 
 
 @pytest.mark.parametrize("turn", turns(len(SETTINGS) * len(TARGETS)))
-@pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
-def test_text_with_flashinfer_equals_plain_decoding(engines, plain_ids, method, turn, monkeypatch):
-    """Kernels are replaced by a reference of their documented behaviour. Padded passes with other backends are tested in
-    test_passes.py and test_device_cycle.py."""
-    number = turn + list(METHODS).index(method)
-    kind = TARGETS[(number + number // len(SETTINGS)) % 2]
-    settings = {} if method == "autoregressive" else SETTINGS[number % len(SETTINGS)]
-    expected = plain_ids(kind, "the cat", 24)[:16]
+@pytest.mark.parametrize("method", METHODS)
+def test_padded_text_equals_plain_decoding(engines, plain_ids, method, turn, monkeypatch):
+    """A reference of their documented behaviour replaces flashinfer's kernels."""
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
-    config = DecodeConfig(method, 16, backend="flashinfer", **settings)
-    assert Engine(engines(kind).models, "padded").generate("the cat", config).token_ids == expected
+    number = turn + list(METHODS).index(method)
+    kind = TARGETS[(number + number // len(SETTINGS)) % 2]
+    settings = {} if method == "autoregressive" else SETTINGS[number % len(SETTINGS)]
+    padded, prompt = Engine(engines(kind).models, "padded"), PROMPTS[number % len(PROMPTS)]
+    for backend in BACKENDS if method == "draft_model" else NAMES:
+        config = DecodeConfig(method, 16, backend=backend, **settings)
+        assert padded.generate(prompt, config).token_ids == plain_ids(kind, prompt, 24)[:16], backend
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -7,32 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError
+from d2sd import DecodeConfig, Engine, InputError
 from d2sd.config import MAX_NODES
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.passes import ROWS, choose_mode, context_shape, row_shape
 
 
 @pytest.fixture(scope="module")
-def engine(engines):
-    return engines("qwen3")
-
-
-@pytest.fixture(scope="module")
-def padded(engine):
-    return Engine(engine.models, "padded")
-
-
-@pytest.mark.parametrize("method", [m.id for m in METHODS.values() if not m.on_device])
-def test_padded_passes_give_ids_of_eager_passes(engines, method):
-    """Targets and backends alternate by method. Methods that run on the device are tested in test_device_cycle.py."""
-    turn = list(METHODS).index(method)
-    engine, (backend, longer) = engines(("qwen3", "llama")[turn % 2]), (("cascade", 6), ("dense", 11))[turn // 2 % 2]
-    config = DecodeConfig(method, 10, block_size=6, second_block_size=longer, num_branches=3, backend=backend)
-    prompt = ("the cat", [5])[turn // 2 % 2]
-    plain, fixed = (e.generate(prompt, config) for e in (engine, Engine(engine.models, "padded")))
-    assert fixed.token_ids == plain.token_ids
-    assert [len(s.nodes) for s in fixed.steps] == [len(s.nodes) for s in plain.steps]
+def padded(engines):
+    return Engine(engines("qwen3").models, "padded")
 
 
 def test_pass_buffers_are_reused_by_all_methods(padded):
@@ -49,9 +32,9 @@ def test_pass_buffers_are_reused_by_all_methods(padded):
     assert padded.generate("the cat", config).token_ids == text  # the buffers keep nothing of the other texts
 
 
-def test_interleaved_generations_do_not_share_pass_buffers(engine, padded):
+def test_interleaved_generations_do_not_share_pass_buffers(engines, padded):
     config, prompts = DecodeConfig("d2sd", 12), ("the cat", "a dog ran to")
-    for used in (engine, padded):
+    for used in (engines("qwen3"), padded):
         expected = [used.generate(p, config).token_ids for p in prompts]
         streams, last = [used.stream(p, config) for p in prompts], [None, None]
         for _ in range(40):
@@ -109,17 +92,9 @@ def test_cache_keeps_layers_on_their_devices():
     assert cache.layer(1)[1].shape == (1, 1, 2, 2)
 
 
-@given(st.integers(1, MAX_NODES + 1))
-def test_row_shape_fits_any_node_budget(rows):
-    shape = row_shape(rows)
-    assert shape in ROWS
-    assert rows <= shape
-    assert all(other < rows for other in ROWS if other < shape)
-    assert row_shape(1) == 1
-
-
-@given(st.integers(1, 1 << 18))
-def test_context_shape_grows_by_at_most_a_quarter(slots):
+@given(st.integers(1, MAX_NODES + 1), st.integers(1, 1 << 18))
+def test_shapes_fit_any_node_budget_and_context(rows, slots):
+    assert row_shape(rows) == min(shape for shape in ROWS if shape >= rows)
     shape = context_shape(slots)
     assert slots <= shape <= max(slots + 255, slots * 1.25)
     assert context_shape(shape) == shape
@@ -134,7 +109,7 @@ def test_cache_refuses_writes_past_capacity():
         cache.views(5)
 
 
-def test_choose_mode_depends_on_device_and_quantisation(engine, monkeypatch):
+def test_choose_mode_depends_on_device_and_quantisation(padded, monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert choose_mode("auto", cpu, capturable=True) == "eager"
     assert choose_mode("auto", gpu, capturable=True) == "captured"
@@ -146,6 +121,7 @@ def test_choose_mode_depends_on_device_and_quantisation(engine, monkeypatch):
         choose_mode("fast", cpu, capturable=True)
     monkeypatch.setenv("SPACES_ZERO_GPU", "true")
     assert choose_mode("auto", gpu, capturable=True) == "eager"
-    assert engine.models.target.capturable
-    monkeypatch.setattr(engine.models.target.model, "hf_quantizer", object(), raising=False)
-    assert not engine.models.target.capturable
+    target = padded.models.target
+    assert target.capturable
+    monkeypatch.setattr(target.model, "hf_quantizer", object(), raising=False)
+    assert not target.capturable

@@ -25,19 +25,16 @@ PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ba
 
 def written(bundled, method, **models):
     """Logs of a server with these drafters: counts per step, and token ids."""
-    engine = Engine(Models(bundled.models.target, **models))
+    engine, logs = Engine(Models(bundled.models.target, **models)), []
     settings = {"draft_top_k": 1} if method == "eagle3" else {}
-    return [logged(engine.generate(p, DecodeConfig(method, 32, inspect=False, **settings))) for p in PROMPTS]
-
-
-def logged(run):
-    accepted = tuple(len(s.accepted) for s in run.steps)
-    drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
-    figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
-    return Request(
-        figures=figures, accepted=accepted, drafted=drafted,
-        reply=Reply(prompt_token_ids=list(run.prefill.prompt_token_ids), choices=[Output(token_ids=run.token_ids)]),
-    ).result(Texts())  # fmt: skip
+    for prompt in PROMPTS:
+        run = engine.generate(prompt, DecodeConfig(method, 32, inspect=False, **settings))
+        accepted = tuple(len(s.accepted) for s in run.steps)
+        drafted = tuple(max(n.depth for n in s.nodes) for s in run.steps)
+        figures = Figures(engine="vllm", steps=len(accepted), accepted=sum(accepted), drafted=sum(drafted))
+        reply = Reply(prompt_token_ids=list(run.prefill.prompt_token_ids), choices=[Output(token_ids=run.token_ids)])
+        logs.append(Request(figures=figures, accepted=accepted, drafted=drafted, reply=reply).result(Texts()))
+    return logs
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -18,7 +17,6 @@ from d2sd.decoding.cost_aware import (
     Experience,
 )
 from d2sd.methods import FirstDraft, Proposal
-from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import TreeWalk
 from tests.unit.adaptive_world import CPU, GPU, Text, adaptive, fixed, rate
@@ -36,8 +34,8 @@ TEXTS = {
 CONFIG = DecodeConfig("d2sd", block_size=16, node_budget=64)
 
 
-def begun(table=CPU, lengths=(4, 8, 16), extension=0, experience=None):
-    controller = Controller(CONFIG, lengths, extension, experience or Experience(table))
+def begun(table=CPU, lengths=(4, 8, 16), experience=None):
+    controller = Controller(CONFIG, lengths, experience=experience or Experience(table))
     controller.begin()
     return controller
 
@@ -136,15 +134,3 @@ def test_decision_lists_all_options_and_taken_one():
     assert [(o.block_size, o.branches) for o in decision.options[:4]] == [(0, 0), (4, 0), (8, 0), (16, 0)]
     assert [o.branches for o in decision.options[4:]] == [1, 2, 3]
     assert decision.tokens == pytest.approx(2.3)
-
-
-def test_decision_of_queued_step_reports_next_redrafts():
-    drafters = SimpleNamespace(end_ids=(), num_branches=4, extension=0)
-    first, again = block(range(1, 16), [0.7] * 15), [block(range(20, 24), prefix=p) for p in (2, 0)]
-    draft = FirstDraft(first, boundary_posterior(first.confidence))
-    proposal = Proposal.of(merge_drafts(0, [first, *again]), draft, (2, 0), again)
-    controller, other = begun(GPU, (16,)), begun(GPU, (16,))
-    controller.queued(drafters, proposal)
-    decision = controller.decision()
-    assert decision.options[decision.taken].branches == 2
-    assert controller.next_redrafts == len(redrafted(other, first.confidence, (0, 1, 2, 3))) > 0

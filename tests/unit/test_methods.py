@@ -101,12 +101,6 @@ def test_tree_keep_retains_connected_likeliest_nodes(candidates, budget):
     assert sorted(cut.reach(), reverse=True) == pytest.approx(sorted(tree.reach(), reverse=True)[: len(cut)])
 
 
-def test_chains_join_drafts_through_their_base():
-    first, second = block([1, 2, 3]), block([7, 8], prefix=1)
-    third = block([9], prefix=2, base=1)
-    assert chains([first, second, third]) == [(1, 2, 3), (1, 7, 8), (1, 7, 9)]
-
-
 class Scripted(Drafters):
     """Drafters that answer from fixed tables and record the prefixes of re-drafts."""
 
