@@ -49,12 +49,6 @@ def test_api_lists_documented_endpoints_only(page):
     assert (first["parameter_name"], first["type"]) == ("prompt", {"type": "string"})
 
 
-def test_file_exports_are_queued_one_at_a_time(page):
-    made = {fn.name: fn for fn in page.fns.values()}
-    for name in ("export", "together"):
-        assert (made[name].queue, made[name].concurrency_limit, made[name].concurrency_id) == (True, 1, "files")
-
-
 def test_api_generate_continues_prompt_and_step_reads_run():
     made = api.generate("One day, a cat", max_new_tokens=16)
     assert made["text"].endswith("".join(made["steps"]))
@@ -116,10 +110,3 @@ def test_mcp_variable_enables_server_or_names_package(monkeypatch):
         api.mcp()
     monkeypatch.setattr(api, "find_spec", lambda _: SimpleNamespace())
     assert api.mcp() == {"mcp_server": True}
-
-
-def test_numbered_events_use_multiple_trigger_mode(page):
-    """The page uses only the newest of numbered calls, so Gradio must send all of them."""
-    numbered = [fn for fn in page.fns.values() if "callsOfPage" in str(fn.js)]
-    assert len(numbered) > 10
-    assert {fn.trigger_mode for fn in numbered} == {"multiple"}

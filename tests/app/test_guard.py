@@ -6,11 +6,9 @@ import asyncio
 import gc
 import json
 import logging
-import socket
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
@@ -194,12 +192,9 @@ def test_window_data_kept_for_two_minutes_after_last_visit(monkeypatch):
         await watch(scope, None, None)
         await watch(scope, None, None)
         first, second = timers
-        assert (first.cancelled, second.cancelled) == (True, False)
-        assert second.seconds == guard.SECONDS_KEPT
+        assert (first.cancelled, second.cancelled, second.seconds) == (True, False, guard.SECONDS_KEPT)
         second.call()
         assert forgotten == ["w"]
-        assert not watch.open
-        assert not watch.leaving
 
     with ThreadPoolExecutor() as apart:  # Playwright's event loop may run in this thread
         apart.submit(asyncio.run, visits()).result()
@@ -215,39 +210,8 @@ def test_queue_timer_stops_once_run_begins(client):
     work = client.then(first)
     list(window.queued(work, client.values(work, **asked)))
     late = window.at_once(tick, client.values(tick))[1]["data"]
-    assert [stopped in ({k: part[k] for k in stopped if k in part} for part in data) for data in (early, late)] == [
-        False,
-        True,
-    ]
-
-
-@contextmanager
-def heard(words: str) -> Iterator[Event]:
-    """An event that is set once a message with these words is logged."""
-    found, handler = Event(), logging.Handler()
-    handler.emit = lambda record: found.set() if words in record.getMessage() else None  # type: ignore[method-assign]
-    logging.getLogger().addHandler(handler)
-    try:
-        yield found
-    finally:
-        logging.getLogger().removeHandler(handler)
-
-
-def test_two_streams_of_closed_window_log_no_traceback(demo, caplog):
-    caplog.set_level(logging.INFO)
-    window, streams = "twostreams", []
-    demo._queue.pending_messages_per_session[window] = asyncio.Queue()
-    for _ in range(2):
-        stream = socket.create_connection((demo.server_name, demo.server_port))
-        stream.sendall(f"GET /gradio_api/queue/data?session_hash={window} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
-        assert stream.recv(12) == b"HTTP/1.1 200"
-        streams.append(stream)
-    with heard("after its caller had left") as logged:
-        for stream in streams:
-            stream.close()
-        logged.wait()
-    assert caplog.text.count("after its caller had left: KeyError") == 1
-    assert "Traceback" not in caplog.text
+    assert not any(stopped.items() <= part.items() for part in early)
+    assert any(stopped.items() <= part.items() for part in late)
 
 
 def test_gradio_pin_matches_read_in_version():

@@ -16,15 +16,6 @@ def changed(**baseline: float) -> RecordedRun:
     return RecordedRun.of([*records, Baseline(**baseline)] if baseline else records)
 
 
-def test_opening_run_has_every_step_kind_and_speedup():
-    may, (words, rarer, _), gain = worth(presets.opening())
-    assert may
-    assert words
-    assert rarer > 0
-    assert gain > 1
-    assert presets.first_model() == presets.opening().header["models"]["preset"]
-
-
 def test_worth_refuses_slow_or_untimed_run():
     assert worth(changed(tokens_per_second=50.0, unwatched=49.0))[0] is False
     assert worth(changed())[0] is False
@@ -48,8 +39,3 @@ def test_worth_needs_words_and_missed_steps():
     for step in (event for event in events if event["event"] == "StepDone"):
         step["nodes"] = [{**node, "text": " 7,"} for node in step["nodes"]]
     assert worth(edited(events))[:2] == (False, (False, *worth(presets.opening())[1][1:]))
-
-
-def test_second_example_uses_another_model():
-    assert presets.second().header["models"]["preset"] != presets.opening().header["models"]["preset"]
-    assert "chat model" in presets.second_label(presets.second())

@@ -23,7 +23,7 @@ from app.race.pair import (
     side_of,
 )
 from app.race.run import default_pair, recorded_race
-from app.race.tab import choose_lanes, open_lane, race_drawing, show_runs
+from app.race.tab import choose_lanes, keep_race, open_lane, race_drawing, show_runs
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
 from d2sd.calibration import Estimate, RunStatistics
@@ -69,39 +69,31 @@ def compared(tokens, speed):
     ],
 )  # fmt: skip
 def test_finding_claims_no_more_than_intervals(tokens, speed, title, more):
-    found = compared(tokens, speed)
-    assert finding(found, NAMES, (24, 14), (13.3, 28.9), same_text=True) == (title, more)
-    assert finding(found, NAMES, (24, 14), (13.3, 28.9), True, DISTURBED) == (
-        title,
-        f"{TOO_FEW} {DISTURBED}" if tokens is None else DISTURBED,
-    )
+    comparison = compared(tokens, speed)
+    assert finding(comparison, NAMES, (24, 14), (13.3, 28.9), same_text=True) == (title, more)
+    doubted = f"{TOO_FEW} {DISTURBED}" if tokens is None else DISTURBED
+    assert finding(comparison, NAMES, (24, 14), (13.3, 28.9), True, DISTURBED) == (title, doubted)
 
 
 def test_finding_about_different_texts_or_without_times_has_no_steps_and_no_times():
-    found = compared((2, 4), (10, 90))
-    title, more = finding(found, ("Plain decoding", "D²SD"), (24, 14), (None, 28.9), False, OTHER_MACHINE)
+    title, more = finding(
+        compared((2, 4), (10, 90)), ("Plain decoding", "D²SD"), (24, 14), (None, 28.9), False, OTHER_MACHINE
+    )
     assert (title, more) == ("D²SD writes 3.0 more tokens a step than plain decoding.", "")
-    title, _ = finding(compared((2, 4), (10, 90)), ("D²SD", "Plain decoding"), (24, 14), (13.3, 28.9), False)
-    assert title == "Plain decoding writes 3.0 more tokens a step than D²SD."
 
 
 def test_pair_of_recorded_race_has_finding_rows_and_settings():
     drawn = json.loads(race_drawing(recorded_race()))
     pair = drawn["pair"]
     assert [recorded_race().methods[at] for at in pair["at"]] == ["dflash", "d2sd"]
-    assert pair["title"] == "D²SD needs 14 steps where DFlash needs 24."
     assert pair["more"] == "But a step takes 17.6 ms instead of 11.6: no clear difference in time."
+    assert pair["differs"].startswith("What differs: method (DFlash → D²SD)")
     rows = {row["name"]: row for row in pair["rows"]}
-    assert list(rows)[:4] == ["Tokens a step", "Tokens a second", "Right in the first draft", "Tokens read a step"]
-    assert rows["Tokens a step"]["words"].endswith(" more")
-    assert rows["Tokens a step"]["clear"]
-    assert rows["Tokens a step"]["counts"] == [24, 14]
-    assert rows["Tokens a step"]["values"] == sorted(rows["Tokens a step"]["values"])  # the second side has more
-    assert rows["Tokens a step"]["change"].startswith("+")
+    row = rows["Tokens a step"]
+    assert row["words"].endswith(" more")
+    assert (row["clear"], row["counts"], row["change"][0]) == (True, [24, 14], "+")
     assert rows["Tokens a second"]["words"].startswith("not clear: ")
     assert all(row["drawn"] == sorted(row["drawn"]) for row in rows.values())
-    assert pair["differs"].startswith("What differs: method (DFlash → D²SD)")
-    assert pair["comparison"]["unit"].startswith("block of")
     sides = [RunStatistics([LANES[m]]) for m in ("autoregressive", "d2sd")]
     short = RunStatistics([replace(LANES["d2sd"], steps=LANES["d2sd"].steps[:12], finished=None)])
     assert "needs" not in pair_drawing(NAMES, sides[0], short)["title"]  # the texts differ
@@ -128,7 +120,7 @@ def test_pair_of_equal_or_very_short_sides_claims_nothing():
     equal = pair_drawing(("A", "B"), RunStatistics([whole]), RunStatistics([whole]))
     assert "no clear difference" in equal["title"]
     few = pair_drawing(("A", "B"), RunStatistics([short]), RunStatistics([short]))
-    assert few["title"] == "Too few steps to compare a with b." or few["title"].startswith("Too few steps")
+    assert few["title"].startswith("Too few steps")
     assert {row["words"] for row in few["rows"]} == {"no interval"}
 
 
@@ -174,13 +166,9 @@ def test_runs_are_paired_by_prompt(monkeypatch):
     side = side_of(other)
     assert "".join(t for step in [side["lead"], *(s[1] for s in side["steps"])] for t, _ in step) == other.text
     assert [len(step[1]) for step in side["steps"]] == [len(step.committed) for step in other.steps]
-    assert [step[0] for step in side["steps"]] == pytest.approx([step.elapsed for step in other.steps], abs=1e-5)
     assert [step[2] for step in side["steps"]] == [verdict(step) or "" for step in other.steps]
-    bounds = [step.actual_boundary for step in other.steps]
-    assert [step[3] for step in side["steps"]] == [-1 if bound is None else bound for bound in bounds]
+    assert [step[3] for step in side["steps"]] == [step.actual_boundary for step in other.steps]
     assert side_of(LANES["autoregressive"])["steps"][0][3] == -1
-    for missing, textless in ((["times"], False), (["tokens"], True)):
-        assert side_of(replace(other, header={**other.header, "missing": missing}))["textless"] is textless
     monkeypatch.setattr(pairing, "MAX_CHARACTERS", 1)
     assert len(list(side_by_side(made("a", one, one), made("b", other)))) == 1
 
@@ -188,8 +176,7 @@ def test_runs_are_paired_by_prompt(monkeypatch):
 @pytest.fixture
 def session():
     session = Session()
-    for lane in recorded_race().lanes:
-        session.history.keep(RecordedRun.of(lane.trace.records()), "Race")
+    keep_race(session.history, recorded_race())
     return session
 
 
@@ -198,11 +185,12 @@ def test_lanes_are_chosen_and_open_at_a_step(session):
     assert drawn["pair"]["at"] == [1, 3]
     for at in ([1], [1, 99], "x", [1, "2"]):
         assert "no longer shown" in answered(choose_lanes, Ticket(), session, at=at)[1].value
-    segment, tab, _ = answered(open_lane, session, session, lane=1, step=2)
-    assert json.loads(segment.split("\n")[0])["message"]["step"] == 2
-    first = answered(open_lane, session, session, lane=2, step=0)[0]
-    assert json.loads(first.split("\n")[0])["message"]["step"] == 0
+    segment, tab, _ = answered(open_lane, session, session, lane=1, step=0)
+    assert json.loads(segment.split("\n")[0])["message"]["step"] == 0
+    assert session.shown.header["method"] == recorded_race().methods[1]
     assert tab.selected == "explore"
+    for lane in (None, -1, 99, "1"):
+        assert "no longer shown" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
 
 def test_ticked_runs_of_one_prompt_replace_the_race_and_back(session, monkeypatch):
@@ -238,7 +226,6 @@ def test_times_of_runs_from_other_machines_are_not_compared(session):
     keys = [session.history.runs[1].run.key, session.history.keep(RecordedRun.of(away.records()), "Opened").key]
     drawn = json.loads(answered(show_runs, Ticket(), session, keys=keys)[0])
     assert drawn["pair"]["more"] == OTHER_MACHINE
-    assert [lane["row"]["place"] for lane in drawn["lanes"]] == [None, None]
     assert json.loads(sets_drawing(made("a", other), made("b", away)))["more"] == OTHER_MACHINE
     narrow = {**other.header, "hardware": {**other.header["hardware"], "dtype": "float16"}}
     assert same_machine([other.header], [narrow])
