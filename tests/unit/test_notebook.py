@@ -32,7 +32,7 @@ def test_show_renders_one_sandboxed_frame(trace):
     assert attributes["sandbox"] == "allow-scripts allow-downloads"
     assert attributes["srcdoc"] == shown.page
     assert "height:500px" in attributes["style"]
-    assert '\\"wanted\\":{\\"step\\":1' in shown.page
+    assert '\\"kind\\":\\"select\\",\\"step\\":1' in shown.page
     assert "<script>alert" not in shown.page
 
 
