@@ -14,12 +14,11 @@ from typing import Any
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import RunRequest
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, failure_sentence
 from app.models import model_set
 from app.session import History
-from app.streaming import get_ready, never, prepare_run, stream
+from app.streaming import RunRequest, get_ready, never, prepare_run, stream
 from d2sd import InputError, Trace
 from d2sd.calibration import RunStatistics, read_report
 from d2sd.cli.description import describe_step

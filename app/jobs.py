@@ -69,6 +69,7 @@ class Job:
     """One request for work.
 
     work: the generator function that does the work. If several events share a ticket, it tells which of them requested the job.
+    number: number of the call that requested the job; None for callers other than the page.
     data: data of the event that requested the job; empty unless a custom component sent the event.
     reports_end: whether the notice shows the job's updates even after the job was cancelled.
     quiet: whether the notice stays unchanged until the job has news.
@@ -79,6 +80,7 @@ class Job:
     """
 
     work: object = None
+    number: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     reports_end: bool = False
     quiet: bool = False
@@ -126,13 +128,15 @@ class Ticket:
             self.job.replaced = True
         self.job = job
 
-    def start(self, work: object, even_stopped: bool = False) -> Job | None:
-        """Start and return the newest job if it is waiting and its work is ``work``. Otherwise return None.
+    def start(self, work: object, number: int | None = None, even_stopped: bool = False) -> Job | None:
+        """Start and return the newest job, if it has this work and this number and did not start yet. Otherwise return None.
+
+        A queued call has the values that the form had when it was queued, so it must not start the job of a later call.
 
         even_stopped: whether a job that was stopped while it waited is started too.
         """
         job = self.job
-        if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
+        if job is None or (job.work, job.number) != (work, number) or job.started or (job.stopped and not even_stopped):
             return None
         job.started, job.call = True, self.call
         return job
@@ -322,13 +326,13 @@ class Jobs:
             *choice, ticket, call = values
             if (test and not test(*choice)) or not ticket.latest(call):
                 return gr.skip()
-            job = Job(work, event_fields(event), reports_end=self.reports_end, quiet=self.in_view)
-            return self.request(job, ticket, request)
+            job = Job(work, call, event_fields(event), reports_end=self.reports_end, quiet=self.in_view)
+            return [*self.request(job, ticket, request), call]
 
         def run(*values: Any) -> Iterator[list[Any]]:
-            *arguments, ticket = values
+            *arguments, ticket, call = values
             unchanged = [gr.skip() for _ in outputs]
-            if (job := ticket.start(work, even_stopped=self.in_view)) is None:
+            if (job := ticket.start(work, call, even_stopped=self.in_view)) is None:
                 yield [*unchanged, gr.skip()]
                 return
             with self.turn(ticket, work), closing(work(job, *arguments)) as updates:  # type: ignore[type-var]
@@ -345,8 +349,9 @@ class Jobs:
                     job.ended = True
 
         chosen = [self.ticket] if control is None else [control, self.ticket]
-        requested = _counted(event, request, chosen, self.told, **AT_ONCE)
-        worked = requested.then(run, [*inputs, self.ticket], [*outputs, self.notice], **self.queue)
+        number = gr.Number(visible=False, precision=0)
+        requested = _counted(event, request, chosen, [*self.told, number], **AT_ONCE)
+        worked = requested.then(run, [*inputs, self.ticket, number], [*outputs, self.notice], **self.queue)
         for button in self.buttons:
             worked.then(_hidden_at_rest, self.ticket, button, **AT_ONCE)
         return worked

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -16,8 +16,9 @@ from threading import Event as Flag
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from app import models
+from app import models, settings
 from app.jobs import Update
+from app.links import check_length
 from app.machine import ON_ZERO_GPU, on_gpu
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
@@ -32,6 +33,37 @@ SECONDS_BETWEEN_TRIES = 1 / 6
 _worker = ThreadPoolExecutor(1, "engine")
 _getting_ready = threading.Lock()
 _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What the form requests: runs of one prompt (Explore, Race), or of a prompt set (Calibrate).
+
+    prompt, method: empty where a tab does not use them.
+    settings: value of each setting that the tab uses, by name.
+    compare: whether to compare the run's speed with plain decoding.
+    """
+
+    prompt: str
+    models: ModelSet
+    method: str
+    settings: dict[str, Any]
+    compare: bool = True
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> RunRequest:
+        """Returns the request. ``values``: values of controls, by the names in ``Controls.inputs``."""
+        return cls(
+            values.get("prompt") or "",
+            models.from_form(values["model"], values["folder"], values["vp"]),
+            values.get("method") or "",
+            {s.name: values[s.name] for s in settings.SETTINGS if s.name in values},
+        )
+
+    def config(self) -> DecodeConfig:
+        """Returns the configuration. Raises ``InputError`` if a setting is invalid or the prompt is too long for the page."""
+        check_length(self.prompt)
+        return settings.config(self.method, self.settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,6 @@ import d2sd
 from app import models, presets, settings
 from app.calibrate.measure import RECORDED as MEASURED_RUNS
 from app.explore import run as explore
-from app.explore.run import RunRequest
 from app.jobs import Job
 from app.machine import leave_a_core
 from app.methods import DEFAULT_LANES
@@ -26,6 +25,7 @@ from app.race import run as race
 from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
+from app.streaming import RunRequest
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.folders.model_sets import ModelSet
@@ -82,7 +82,7 @@ def record_race(path: Path, model: ModelSet, prompt: str, values: dict[str, Any]
     show the same speeds.
     """
     done = Race(prompt, ())
-    for update in race.run_race(Job(), prompt, model, DEFAULT_LANES, values):
+    for update in race.run_race(Job(), RunRequest(prompt, model, "", values), DEFAULT_LANES):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
             raise SystemExit("a method failed in the race")

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import orjson
 
@@ -21,7 +20,7 @@ from app.machine import ON_ZERO_GPU
 from app.methods import lane_title, run_title
 from app.presets import ASSETS
 from app.runs.recordings import Recording, Recordings, log_answers, prompt_label, read_uploads, short
-from app.streaming import Pacer, announce_loading, on_worker, prepare_run, stream
+from app.streaming import Pacer, RunRequest, announce_loading, on_worker, prepare_run, stream
 from app.visitors import without_paths
 from d2sd import Event, InputError, presets
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
@@ -184,13 +183,7 @@ class PromptSource:
 
 
 def measure_prompts(
-    job: Job,
-    recordings: Recordings,
-    source: PromptSource,
-    limit: float | None,
-    chosen: ModelSet,
-    method: str,
-    values: dict[str, Any],
+    job: Job, recordings: Recordings, source: PromptSource, limit: float | None, request: RunRequest
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield drawings: after every prompt at first, later whenever the number of finished prompts has
     doubled.
@@ -198,15 +191,15 @@ def measure_prompts(
     If the job is cancelled, the last drawing contains the finished prompts. Once another measurement has begun, no more drawings
     are yielded. Raises ``InputError`` before the first drawing if a value is invalid.
 
-    values: settings by name.
+    limit: maximum number of prompts.
     """
     count = settings.whole(limit, "the number of prompts")
     if count < 1:
         raise InputError(f"the number of prompts must be at least 1, not {count}")
-    config = settings.config(method, values)
+    config, method = request.config(), request.method
     texts = source.prompts(count)
-    yield from announce_loading(chosen)
-    prepared = [prepare_run(chosen, prompt.text, config) for prompt in texts]
+    yield from announce_loading(request.models)
+    prepared = [prepare_run(request.models, prompt.text, config) for prompt in texts]
     title = f"{len(texts)} prompts of {source.name} with {lane_title(method)}"
     measured = MeasuredRuns()
     runs: list[Recording] = []
@@ -265,15 +258,14 @@ def replay_perfectly(job: Job, runs: Sequence[Recording], chosen: ModelSet) -> I
         yield Update(selections_report(outcomes))
 
 
-def examine_drafter(
-    job: Job, source: PromptSource, limit: float | None, chosen: ModelSet, values: dict[str, Any]
-) -> Iterator[Update[str]]:
-    """Examine the chosen drafter.
+def examine_drafter(job: Job, source: PromptSource, limit: float | None, request: RunRequest) -> Iterator[Update[str]]:
+    """Examine the first drafter of the requested models.
 
     Yields progress sentences, then the report as Markdown. If the job is cancelled, the report has the findings so far. Raises
     ``InputError`` if a value is invalid or the drafter cannot be examined.
 
-    values: settings by name; only ``chat`` is used.
+    limit: maximum number of prompts.
+    request: its models, and its setting ``chat``.
     """
     if ON_ZERO_GPU:
         raise InputError("this server provides a GPU only for a minute at a time; run d2sd doctor on your own machine")
@@ -281,11 +273,12 @@ def examine_drafter(
     if not 1 <= count <= MAX_DOCTOR_PROMPTS:
         raise InputError(f"the number of prompts must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")
     prompts = [p.text for p in source.prompts(count)]
+    chosen = request.models
     yield from announce_loading(chosen)
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
     target = chosen.name if chosen.name in presets() else None
-    asked = Asked(chosen.drafter, prompts, chat=bool(values.get("chat")), name=name, target=target)
+    asked = Asked(chosen.drafter, prompts, chat=bool(request.settings.get("chat")), name=name, target=target)
 
     def work(tell: Callable[[Progress], None]) -> None:
         Examination(asked, engine.models.target, engine, tell=tell).run()

@@ -16,16 +16,15 @@ from app.gradio_internals import View, hidden_when, inside
 from app.jobs import AT_ONCE, BESIDE, Call, Job, ModelJobs, Ticket, Update, answer, notice_box, sentence
 from app.machine import release_memory
 from app.model_choice import method_picker
-from app.models import from_form
 from app.race.pair import OTHER_MACHINE, pair_drawing, same_machine, side_by_side, side_names
 from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.runs.view import about
 from app.session import Session
 from app.settings import MEASURED, remember
+from app.streaming import RunRequest
 from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
-from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.run import RecordedRun
 
 OTHERS = {"The run in Explore": "shown", "Prompts of my own": "own", "Trace files and logs": "files"}
@@ -37,8 +36,7 @@ SHOW_CONTROLS = """kind => {
   return [own, files, files, run, run].map(visible => ({ __type__: 'update', visible }));
 }"""
 RUNS = "!['shown', 'files'].includes(value)"  # whether the prompts of a source are run
-# elements: source, number of prompts, models, method, settings by name
-PromptRequest = tuple[measure.PromptSource, float | None, ModelSet, str, dict[str, Any]]
+FORM = ("model", "folder", "vp", "method", *MEASURED)  # the controls that a measurement reads, by name
 
 
 def runs_prompts(kind: str) -> bool:
@@ -127,8 +125,7 @@ def build_calibrate(tab: gr.Tab, shown: ExploreTab) -> None:
     # the event ``select`` opens ``step`` of the run with this ``key`` in Explore
     compared = drawn_view(None, "calibrate/against.js", sheets=("race/race.css",), elem_id="compared")
     figures = figures_view()
-    asked = [pasted, path, limit, *(form[name] for name in ("model", "folder", "vp")), method]
-    asked += [form[name] for name in MEASURED]
+    asked = [pasted, path, limit, *((form | {"method": method})[name] for name in FORM)]
 
     def quick(event: Any, function: Callable[..., Any]) -> Any:
         inputs, outputs = [source, recordings, session, uploads, log], [figures, report]
@@ -209,23 +206,23 @@ def _measure_prompts(
 
 
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
-    source, limit, chosen, _, settings = _prompt_request(*values)
-    for update in measure.examine_drafter(job, source, limit, chosen, settings):
+    for update in measure.examine_drafter(job, *_prompt_request(*values)):
         # a stopped job shows its findings so far; a job replaced by another measurement shows nothing
         yield Update() if job.replaced else update.map(lambda report: gr.Markdown(report, visible=True))
 
 
 def _replay(job: Job, recordings: Recordings, *values: Any) -> Iterator[Update[gr.Markdown]]:
-    _, _, chosen, _, _ = _prompt_request("prompts", *values)
-    for update in measure.replay_perfectly(job, recordings.runs, chosen):
+    _, _, request = _prompt_request("prompts", *values)
+    for update in measure.replay_perfectly(job, recordings.runs, request.models):
         yield Update() if job.replaced else update.map(lambda report: gr.Markdown(report, visible=True))
 
 
-def _prompt_request(kind: str, *values: Any) -> PromptRequest:
+def _prompt_request(
+    kind: str, pasted: str | None, path: str | None, limit: float | None, *values: Any
+) -> tuple[measure.PromptSource, float | None, RunRequest]:
     """Returns the values of the controls as arguments of ``measure_prompts``. Raises ``InputError`` if the file is too large."""
-    pasted, path, limit, model, folder, vp, method, *settings = values
-    source = measure.PromptSource.read(kind, pasted, path)
-    return source, limit, from_form(model, folder, vp), method or "", dict(zip(MEASURED, settings, strict=True))
+    request = RunRequest.read(dict(zip(FORM, values, strict=True)))
+    return measure.PromptSource.read(kind, pasted, path), limit, request
 
 
 @opens_run

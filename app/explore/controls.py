@@ -284,7 +284,7 @@ class ExploreTab:
         """Returns updates of the form, the list of runs and the notice. If another run is shown than before, the form gets its
         settings, and the user's settings are stored.
         """
-        listed = runs_drawing(session.history, session.shown.key)
+        listed = runs_drawing(session)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
         session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
@@ -307,4 +307,4 @@ class ExploreTab:
     def started(self, session: Session) -> tuple[Any, str]:
         """Forget the stored settings when a run starts. Returns updates of the button *Back* and of the list of runs."""
         session.own, session.followed = None, session.shown.key
-        return gr.Button(visible=False), runs_drawing(session.history, session.shown.key)
+        return gr.Button(visible=False), runs_drawing(session)

@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
 
 import d2sd
-from app import models, settings
+from app import models
 from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, TURNS, Job, ModelJobs, Update, failure_sentence
-from app.links import check_length
 from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
 from app.models import model_set
 from app.plain import PlainStep
 from app.session import Session
-from app.streaming import Pacer, announce_loading, get_ready, never, prepare_run, stream
-from d2sd import DecodeConfig, Finished, StepDone
+from app.streaming import Pacer, RunRequest, announce_loading, get_ready, never, prepare_run, stream
+from d2sd import Finished, StepDone
 from d2sd.costs.runs import ThreadShare
-from d2sd.folders.model_sets import ModelSet
 from d2sd.trace.events import StageSeconds
 from d2sd.trace.run import Message, RecordedRun
 
@@ -93,36 +91,6 @@ def button_text(update: Update[str], session: Session) -> str:
     return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
-@dataclass(frozen=True, slots=True)
-class RunRequest:
-    """A requested run.
-
-    settings: value of each setting, by name.
-    compare: whether to compare the run's speed with plain decoding.
-    """
-
-    prompt: str
-    models: ModelSet
-    method: str
-    settings: dict[str, Any]
-    compare: bool = True
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any]) -> RunRequest:
-        """Returns the request. ``values``: values of the controls, by the names in ``Controls.inputs``."""
-        return cls(
-            prompt=values["prompt"] or "",
-            models=models.from_form(values["model"], values["folder"], values["vp"]),
-            method=values["method"] or "",
-            settings={s.name: values[s.name] for s in settings.SETTINGS},
-        )
-
-    def config(self) -> DecodeConfig:
-        """Returns the configuration. Raises ``InputError`` if a setting is invalid or the prompt is too long for the page."""
-        check_length(self.prompt)
-        return settings.config(self.method, self.settings)
-
-
 def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Execute the requested run, record it in the session and yield its new segments.
 
@@ -140,7 +108,7 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
     note, sent, pacer = run.warnings(), 0, Pacer(SECONDS_BETWEEN_YIELDS)
 
     def new_lines(**said: str) -> Update[str]:
-        """While another run is shown, no lines are sent. If this run is shown again, the page requests them."""
+        """Returns the lines since the last update. While another run is shown, none are sent: all are, if this run is shown again."""
         nonlocal sent
         if session.shown is not recorded:
             return Update(**said)

@@ -18,12 +18,11 @@ from app.plain import PlainStep
 from app.presets import ASSETS
 from app.race.pair import same_machine
 from app.runs.recordings import Recording
-from app.streaming import Pacer, Prepared, announce_loading, prepare_run, stream, warm_up
+from app.streaming import Pacer, Prepared, RunRequest, announce_loading, prepare_run, stream, warm_up
 from d2sd import DecodeConfig, Event, InputError, StepDone, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import h200
 from d2sd.costs.runs import ThreadShare, impossible, mean_cost
-from d2sd.folders.model_sets import ModelSet
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import Totals
@@ -107,30 +106,27 @@ def recorded_race() -> Race:
     return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
 
 
-def run_race(
-    job: Job, prompt: str, chosen: ModelSet, methods: Sequence[str], values: dict[str, Any]
-) -> Iterator[Update[Race]]:
+def run_race(job: Job, request: RunRequest, methods: Sequence[str]) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
     Methods without a drafter in these models are left out, with a note. Raises ``InputError`` only before the first update with a
     race, so that the page still shows the previous race.
 
     methods: names of lanes.
-    values: value of each setting, by name.
     """
-    check_length(prompt)
+    check_length(request.prompt)
     # these configs record no details for drawing trees, so that only decoding is timed
-    configs = [_config(lane, values) for lane in LANES if lane in methods]
+    configs = [_config(lane, request.settings) for lane in LANES if lane in methods]
     if not configs:
         raise InputError("no method is ticked; tick at least one, preferably two")
-    yield from announce_loading(chosen)
-    reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
+    yield from announce_loading(request.models)
+    reasons = {c.method: models.engine(request.models).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
     if len(left_out) == len(configs):
         raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
-    runs = [prepare_run(chosen, prompt, config) for config in configs]
-    race = Race(prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
+    runs = [prepare_run(request.models, request.prompt, config) for config in configs]
+    race = Race(request.prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():
             break

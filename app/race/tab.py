@@ -20,10 +20,10 @@ from app.models import model_set
 from app.race import run as race
 from app.race.pair import DISTURBED, OTHER_MACHINE, pair_drawing, side_names, side_of
 from app.race.run import Lane, Race, default_pair, lane_figures, one_machine, recorded_race, reference
-from app.runs import view as runs_view
-from app.runs.view import MAX_LINK
+from app.runs.view import MAX_LINK, runs_drawing
 from app.session import History, Session
 from app.settings import RACED
+from app.streaming import RunRequest
 from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.calibration import RunStatistics
@@ -168,18 +168,16 @@ def build_race(shown: ExploreTab) -> RaceTab:
     fields = ("prompt", "model", "folder", "vp", *RACED)
 
     def run(job: Job, explored: Session, methods: list[str] | None, *values: Any) -> Iterator[Update[list[Any]]]:
-        named = dict(zip(fields, values, strict=True))
-        chosen = models.from_form(*(named.pop(name) for name in ("model", "folder", "vp")))
+        request = RunRequest.read(dict(zip(fields, values, strict=True)))
 
         def draw(raced: Race) -> list[Any]:
             if raced.status or not raced.lanes:
                 return [race_drawing(raced), gr.skip()]
             keep_race(explored.history, raced)
             explored.beside = None
-            listed = runs_view.runs_drawing(explored.history, explored.shown.key)
-            return [race_drawing(raced), listed]
+            return [race_drawing(raced), runs_drawing(explored)]
 
-        for update in race.run_race(job, named.pop("prompt") or "", chosen, methods or [], named):
+        for update in race.run_race(job, request, methods or []):
             yield update.map(draw)
 
     asked = [ticked, *(form[name] for name in fields)]

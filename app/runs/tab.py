@@ -16,8 +16,8 @@ from app.guard import step_number
 from app.jobs import AT_ONCE, FILES, Call, sentence
 from app.links import Link
 from app.models import model_set
-from app.runs import view as runs_view
 from app.runs.share import class_page, file_name, window_file
+from app.runs.view import runs_drawing
 from app.session import HISTORIES, History, Session
 from app.settings import remember
 from d2sd import InputError
@@ -83,7 +83,7 @@ def wire_runs(page: gr.Blocks, shown: ExploreTab, race: Any) -> None:
             **dict(zip(controls.values, controls.restored(link), strict=True)),
             **dict(zip(race.outputs, race.restored(current.history, query), strict=True)),
             controls.back: gr.Button(visible=False),
-            runs: runs_view.runs_drawing(current.history, current.shown.key),
+            runs: runs_drawing(current),
             notice: opened.notice,
             view: opened.segment,
             shown.tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
@@ -154,19 +154,19 @@ def show_run(call: Call, session: Session) -> tuple[RecordedRun, str, str]:
 def rename(session: Session, data: gr.EventData) -> str:
     fields = event_fields(data)
     session.history.rename(fields.get("key"), fields.get("label"))
-    return runs_view.runs_drawing(session.history, session.shown.key)
+    return runs_drawing(session)
 
 
 def move(session: Session, data: gr.EventData) -> str:
     fields = event_fields(data)
     session.history.move(fields.get("key"), fields.get("by"))
-    return runs_view.runs_drawing(session.history, session.shown.key)
+    return runs_drawing(session)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Remove a run from the list. If the run is shown, it remains visible until another run is shown."""
     session.history.remove(event_fields(data).get("key"))
-    return runs_view.runs_drawing(session.history, session.shown.key)
+    return runs_drawing(session)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -175,7 +175,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in recording.run.lines())
     made = {"name": f"{file_name(recording.run.header)}.jsonl", "type": "application/jsonl", "text": text}
-    return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()
+    return runs_drawing(session, made), sentence()
 
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -195,4 +195,4 @@ def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     made["base64"] = base64.b64encode(content).decode()
-    return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()
+    return runs_drawing(session, made), sentence()

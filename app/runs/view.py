@@ -14,7 +14,7 @@ from app import links
 from app.gradio_internals import View
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
-from app.session import History
+from app.session import Session
 from app.settings import SETTINGS
 from app.view import drawn_view
 from d2sd import InputError
@@ -66,8 +66,9 @@ def runs_list() -> View:
     return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")
 
 
-def runs_drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
-    data = {"shown": shown, "runs": [_row(recording) for recording in history.runs], "file": file}
+def runs_drawing(session: Session, file: dict[str, str] | None = None) -> str:
+    """Returns the value of the list of runs, as JSON. file: a file for the browser to save."""
+    data = {"shown": session.shown.key, "runs": [_row(recording) for recording in session.history.runs], "file": file}
     return orjson.dumps(data).decode()
 
 

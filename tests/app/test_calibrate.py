@@ -22,6 +22,7 @@ from app.models import model_set
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.settings import MEASURED
+from app.streaming import RunRequest
 from app.view import APP
 from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
 from d2sd.bench.prompts import read_prompts
@@ -41,9 +42,7 @@ def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", 
         recordings if recordings is not None else Recordings(),
         measure.PromptSource(source or "your prompts", text),
         limit,
-        model_set(model),
-        method,
-        {**VALUES, **changes},
+        RunRequest("", model_set(model), method, {**VALUES, **changes}),
     )
     return updates_of(job, work)
 

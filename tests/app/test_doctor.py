@@ -8,14 +8,15 @@ from app.calibrate import measure
 from app.calibrate.measure import PromptSource
 from app.jobs import Job
 from app.models import model_set
+from app.streaming import RunRequest
 from d2sd.doctor import examination
 from d2sd.folders.checks import Check
 from tests.app.event import updates_of
 
 
 def updates(job):
-    work = measure.examine_drafter(job, PromptSource("heldout"), 1, model_set("tiny"), {"chat": False})
-    return updates_of(job, work)
+    request = RunRequest("", model_set("tiny"), "", {"chat": False})
+    return updates_of(job, measure.examine_drafter(job, PromptSource("heldout"), 1, request))
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +48,7 @@ def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
 
 def test_doctor_stops_when_job_is_cancelled():
     job, seen = Job(), []
-    for update in measure.examine_drafter(job, PromptSource("heldout"), 1, model_set("tiny"), {"chat": False}):
+    for update in updates(job):
         seen.append(update)
         job.stopped = job.stopped or update.news.startswith("Drafting over the texts")
     assert job.stopped

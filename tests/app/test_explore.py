@@ -16,13 +16,13 @@ from app import models, plain, presets, streaming
 from app.explore import run as explore
 from app.explore import tab as explore_tab
 from app.explore.controls import build_controls, filled_in
-from app.explore.run import RunRequest
 from app.explore.tab import send_again
 from app.jobs import TURNS, Job, Update
 from app.links import Link, read_link
 from app.models import model_set
 from app.session import Session
 from app.settings import SETTINGS
+from app.streaming import RunRequest
 from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
 from d2sd.costs.runs import ThreadShare, plain_step

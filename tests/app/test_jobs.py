@@ -48,9 +48,9 @@ class Wired:
         """Press the button; returns the notice and the timer."""
         return self._request(WINDOW, Event(data), *values, self.ticket, call)
 
-    def run(self):
-        """Do the queued work; returns pairs of output and notice."""
-        return self._run(self.ticket)
+    def run(self, call=None):
+        """Do the work that this call queued; returns pairs of output and notice."""
+        return self._run(self.ticket, call)
 
     def stop(self):
         """Press Stop; returns the notice."""
@@ -138,6 +138,15 @@ def test_double_click_runs_job_once():
     wired.request()
     wired.request()
     assert [output for output, _ in [*wired.run(), *wired.run()]] == ["run", gr.skip()]
+
+
+def test_queued_call_starts_no_job_of_a_later_call():
+    """It has the values that the form had before the later call."""
+    wired = Wired(once("run"))
+    for call in (1, 2):
+        wired.request(call=call)
+    assert [output for output, _ in wired.run(call=1)] == [gr.skip()]
+    assert [output for output, _ in wired.run(call=2)] == ["run"]
 
 
 def test_wanted_condition_can_skip_request():

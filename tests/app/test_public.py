@@ -20,6 +20,7 @@ from app.runs import recordings
 from app.runs.recordings import Recordings, read_all
 from app.session import Session
 from app.settings import SETTINGS
+from app.streaming import RunRequest
 from d2sd import InputError
 from d2sd.folders.model_sets import BUNDLED
 from tests.app.event import updates_of
@@ -44,13 +45,12 @@ def public(request, monkeypatch):
 
 @pytest.mark.parametrize(("name", "vp"), REFUSED)
 def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, name, vp):
-    chosen = model_set(name, vp)
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
-    job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", DEFAULTS, compare=False)
+    job, asked = Job(), RunRequest("One day", model_set(name, vp), "d2sd", DEFAULTS, compare=False)
     ways = (
         explore.stream_run(Session(), job, asked),
-        race.run_race(job, "One day", chosen, ["dflash"], DEFAULTS),
-        measure.measure_prompts(job, Recordings(), measure.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
+        race.run_race(job, asked, ["dflash"]),
+        measure.measure_prompts(job, Recordings(), measure.PromptSource("heldout"), 1, asked),
     )
     said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]

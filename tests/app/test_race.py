@@ -16,7 +16,7 @@ from app.models import model_set
 from app.race import run as race
 from app.race.run import RECORDED, Lane, Race, recorded_race
 from app.race.tab import FILLED_IN, race_drawing, race_query
-from app.streaming import prepare_run
+from app.streaming import RunRequest, prepare_run
 from d2sd import DecodeConfig, Trace
 from d2sd.costs.machines import MACHINES
 from d2sd.costs.runs import ThreadShare
@@ -36,9 +36,13 @@ VALUES = {
 PROMPT = "One day, a cat"
 
 
+def asked(prompt=PROMPT, model="tiny", **changes):
+    return RunRequest(prompt, model_set(model), "", {**VALUES, **changes})
+
+
 def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **changes):
     job = Job()
-    return list(updates_of(job, race.run_race(job, prompt, model_set(model), list(methods), {**VALUES, **changes})))
+    return list(updates_of(job, race.run_race(job, asked(prompt, model, **changes), list(methods))))
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +178,7 @@ def test_lane_figures_locate_and_explain_text_difference(done):
 
 def test_race_stop_keeps_finished_lanes():
     job = Job()
-    running = race.run_race(job, PROMPT, model_set("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
+    running = race.run_race(job, asked(), ["autoregressive", "dflash", "d2sd"])
     for update in running:
         if update.value and update.value.status.startswith("2 of 3"):
             job.stopped = True

@@ -12,6 +12,7 @@ from app.jobs import Job
 from app.models import model_set
 from app.runs.recordings import Recording, Recordings
 from app.session import Session
+from app.streaming import RunRequest
 from d2sd.doctor import examination
 from d2sd.trace.run import RecordedRun
 from tests.app import test_calibrate, test_explore, test_race
@@ -19,8 +20,8 @@ from tests.app.event import updates_of
 
 
 def examined(job, limit=1, model="tiny"):
-    source = measure.PromptSource("heldout")
-    return updates_of(job, measure.examine_drafter(job, source, limit, model_set(model), {"chat": False}))
+    source, request = measure.PromptSource("heldout"), RunRequest("", model_set(model), "", {"chat": False})
+    return updates_of(job, measure.examine_drafter(job, source, limit, request))
 
 
 @pytest.mark.parametrize(

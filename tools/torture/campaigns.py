@@ -23,7 +23,7 @@ from app.layout import build
 from app.runs import recordings as uploads
 from app.runs.recordings import Recording, Recordings
 from app.runs.view import runs_drawing
-from app.session import History
+from app.session import History, Session
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.model_sets import BUNDLED
@@ -99,7 +99,7 @@ def _read_everywhere(path: Path) -> str | None:
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
     links.Link({"prompt": "x"}).fits(header)
-    runs_drawing(History(runs=[Recording("x", run)]), run.key)
+    runs_drawing(Session(shown=run, history=History(runs=[Recording("x", run)])))
     try:
         recorded_config(trace)
     except InputError as error:
