@@ -47,8 +47,8 @@ class PageClient:
 
     def call(self, elem_id: str, event: str, number: int = 0) -> dict[str, Any]:
         """The call that an event of a component makes."""
-        mine = [c["id"] for c in self.components.values() if c["props"].get("elem_id") == elem_id]
-        return [c for c in self.calls if any(list(t) == [m, event] for t in c["targets"] for m in mine)][number]
+        ids = [c["id"] for c in self.components.values() if c["props"].get("elem_id") == elem_id]
+        return [c for c in self.calls if any(list(t) == [i, event] for t in c["targets"] for i in ids)][number]
 
     def then(self, call: dict[str, Any]) -> dict[str, Any]:
         """The call that is triggered after ``call``."""
@@ -62,10 +62,10 @@ class PageClient:
 
     def values(self, call: dict[str, Any], **asked: Any) -> list[Any]:
         """Inputs of a call: ``asked`` by element id (``_`` for ``-``), otherwise the controls' initial values."""
-        wanted = {name.replace("_", "-"): value for name, value in asked.items()}
+        by_id = {name.replace("_", "-"): value for name, value in asked.items()}
         parts = [self.components[i] for i in call["inputs"]]
-        held = [0 if p["type"] == "dataset" else p["props"].get("value") for p in parts]
-        return [wanted.get(p["props"].get("elem_id") or "", value) for p, value in zip(parts, held, strict=True)]
+        initial = [0 if p["type"] == "dataset" else p["props"].get("value") for p in parts]
+        return [by_id.get(p["props"].get("elem_id") or "", value) for p, value in zip(parts, initial, strict=True)]
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Status and body."""
@@ -127,23 +127,23 @@ class Window:
         if status != 200:
             yield {"msg": "refused", "status": status, "output": _object(answer)}
             return
-        mine = json.loads(answer)["event_id"]
+        event_id = json.loads(answer)["event_id"]
         url = f"{self.page.address}/gradio_api/queue/data?session_hash={self.hash}"
         with urlopen(url, timeout=PATIENCE) as stream:
             self._streams.append(stream)
             for line in stream:
                 if line.startswith(b"data:"):
                     message = json.loads(line[5:])
-                    if message.get("event_id") in (mine, None):
+                    if message.get("event_id") in (event_id, None):
                         yield message
                     if message["msg"] in ("close_stream", "unexpected_error"):
                         return
 
     def run(self, elem_id: str, **asked: Any) -> list[dict[str, Any]]:
         """Presses a button that counts a request immediately and then works in the queue; returns its messages."""
-        first = self.page.call(elem_id, "click")
-        self.at_once(first, self.page.values(first, **asked))
-        work = self.page.then(first)
+        request = self.page.call(elem_id, "click")
+        self.at_once(request, self.page.values(request, **asked))
+        work = self.page.then(request)
         return list(self.queued(work, self.page.values(work, **asked)))
 
     def _body(self, call: dict[str, Any], values: list[Any], event: Any) -> bytes:
@@ -153,7 +153,7 @@ class Window:
 
 def _object(answer: bytes) -> dict[str, Any]:
     with suppress(ValueError):
-        found = json.loads(answer)
-        if isinstance(found, dict):
-            return found
+        parsed = json.loads(answer)
+        if isinstance(parsed, dict):
+            return parsed
     return {"text": answer[:1000].decode("utf-8", "replace")}

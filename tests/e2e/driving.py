@@ -160,17 +160,15 @@ def problem(page: Page) -> Locator:
 
 
 MARK = """(host, place) => {
-  for (const { type, orientation, customdata, x, y, xaxis, yaxis } of host._fullData) {
+  for (const { type, customdata, x, y, xaxis, yaxis } of host._fullData) {
     const across = host._fullLayout[(xaxis || 'x').replace('x', 'xaxis')];
     const down = host._fullLayout[(yaxis || 'y').replace('y', 'yaxis')];
     if (!customdata) continue;
-    const at = type === 'heatmap' ? customdata.flatMap((row, b) => row.map((own, a) => [own, a, b])) : customdata.map((own, n) => [own, x[n], y[n]]);
-    const found = at.find(([own]) => own === place);
-    if (!found) continue;
-    const [, a, b] = found;
+    const marks = type === 'heatmap' ? customdata.flatMap((row, b) => row.map((number, a) => [number, a, b])) : customdata.map((number, n) => [number, x[n], y[n] / 2]);
+    const mark = marks.find(([number]) => number === place);
+    if (!mark) continue;
     const { left, top } = host.getBoundingClientRect();
-    const within = type === 'heatmap' ? [a, b] : orientation === 'h' ? [a / 2, b] : [a, b / 2];
-    return [left + across._offset + across.l2p(within[0]), top + down._offset + down.l2p(within[1])];
+    return [left + across._offset + across.l2p(mark[1]), top + down._offset + down.l2p(mark[2])];
   }
 }"""
 
@@ -213,8 +211,8 @@ def click_mark(page: Page, figure: str, place: int) -> None:
     expect(host.locator(".nsewdrag").first).to_be_attached()
     x, y = host.evaluate(MARK, place)
     page.mouse.move(x, y)
-    found = "([host, place]) => host._hoverdata?.some(({ customdata }) => customdata === place)"
-    page.wait_for_function(found, arg=[host.element_handle(), place])
+    hovered = "([host, place]) => host._hoverdata?.some(({ customdata }) => customdata === place)"
+    page.wait_for_function(hovered, arg=[host.element_handle(), place])
     page.mouse.click(x, y)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -45,16 +44,6 @@ def used(module_page: Page) -> Page:
     return module_page
 
 
-# counts the tab stops between the tabs and the tree
-CONTROLS = """() => {
-  const at = (e) => e.getBoundingClientRect();
-  const [top, bottom] = [at(document.querySelector('#settings')).top, at(document.querySelector('#tree')).top];
-  const all = document.querySelectorAll('a, button, input, select, textarea, [tabindex]');
-  const seen = (e) => e.tabIndex >= 0 && !e.disabled && e.checkVisibility({ visibilityProperty: true }) && at(e).width > 0;
-  return [...all].filter((e) => seen(e) && at(e).top >= top && at(e).top < bottom).length;
-}"""
-
-
 def fits(page: Page) -> None:
     """Wait until the page fits the window down to its last line, without scrolling."""
     page.wait_for_function(
@@ -69,10 +58,8 @@ def has(page: Page, **selected: object) -> None:
         expect(view(page)).to_have_attribute(f"data-{name}", str(value))
 
 
-def test_explore_fits_laptop_with_few_controls(shown: Page):
-    expect(shown.locator("#explorer .recording")).to_have_text("A recording. Press Run to run the prompt here.")
+def test_explore_fits_laptop_and_opens_details_and_examples(shown: Page):
     fits(shown)
-    assert shown.evaluate(CONTROLS) <= 10
     large = shown.viewport_size
     shown.set_viewport_size({"width": 1280, "height": 720})
     try:
@@ -84,9 +71,6 @@ def test_explore_fits_laptop_with_few_controls(shown: Page):
         expect(details).to_contain_text("Top choices of the large model")
         shown.keyboard.press("Escape")
         expect(details).to_be_hidden()
-        shown.get_by_role("button", name="Details").click()
-        expect(details).to_contain_text("one pass")
-        shown.get_by_role("button", name="Details").click()
         prompt, story = shown.locator("#prompt textarea"), shown.locator("#examples-tiny button").nth(1)
         expect(story).to_be_hidden()
         prompt.click()
@@ -102,33 +86,23 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     step = RUN.steps[REPAIRED]
     texts = [token.text for token in step.committed]
     assert output_text(shown) == RUN.finished.text
-    said = shown.locator("#text .prompt").text_content() or ""
-    assert RUN.header["prompt"].endswith(said.removeprefix("…"))
-    assert len(said) > 40
-    own = shown.locator(f"#text .tok[data-step='{REPAIRED}']")
-    assert own.locator("xpath=self::*[contains(@class, 'second')]").count() == sum(
-        token.proposer == "second" for token in step.committed
-    )
+    words = shown.locator(f"#text .tok[data-step='{REPAIRED}']")
     pair = next(pair for pair in pairwise(texts) if all(re.fullmatch(r" \w+", text) for text in pair))
-    found = """words => window.find(words, true)
+    find = """words => window.find(words, true)
         && [getSelection().anchorNode, getSelection().focusNode].map((n) => n.parentElement.closest('#text .tok')?.textContent)"""
-    assert shown.evaluate(found, "".join(pair).strip()) == list(pair)  # the browser's search finds words across tokens
+    assert shown.evaluate(find, "".join(pair).strip()) == list(pair)  # the browser's search finds words across tokens
     shown.evaluate("getSelection().removeAllRanges()")
 
-    own.first.click()
+    words.first.click()
     has(shown, pinned=REPAIRED, node=step.committed[0].node)
-    own.last.click()
+    words.last.click()
     has(shown, node="bonus")
     expect(shown.locator("#follow")).to_have_text(f"Step {REPAIRED + 1} of {len(RUN.steps)} ✕")
-    gained = len(step.accepted) - step.actual_boundary
-    expect(shown.locator("#sentence .second")).to_have_text(f"{gained} from a second draft")
-    expect(shown.locator("#sentence .target")).to_have_text("1 from the large model")
-    expect(shown.locator("#clock .value").first).to_have_text(re.compile(r"^[\d.]+ ms, (quicker|slower)$"))
     expect(shown.locator("#text .tok.pinned")).to_have_count(len(texts))
-    expect(shown.locator("#strip [data-verdict=repaired]")).to_have_count(1)
+    expect(shown.locator("#tree .unread").first).to_have_text(re.compile(r"^\d+ not read$"))  # cut by the node budget
     rest = shown.locator("#tree .more text")
     drawn = shown.locator("#tree g.node").count()
-    assert drawn + sum(int(words.split()[1]) for words in rest.all_text_contents()) == len(step.nodes) + 1
+    assert drawn + sum(int(more.split()[1]) for more in rest.all_text_contents()) == len(step.nodes) + 1
     rest.first.hover()  # draws the whole branch while the pointer is there
     expect(shown.locator("#tree .whole")).to_have_count(1)
     shown.mouse.move(0, 0)
@@ -156,8 +130,6 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     shown.locator(f"#tree g.node[data-node='{wrong}'] .shape").click()
     has(shown, node=wrong)
     expect(shown.locator("#details")).to_contain_text(f"Rejected: the large model wanted “{wanted.replace(' ', '␣')}”")
-    expect(shown.locator(".tip")).to_contain_text("Rejected")
-    expect(shown.locator("#tree .ring")).to_have_count(1)
     shown.mouse.move(0, 0)
     expect(shown.locator(".tip")).to_be_hidden()
     shown.locator("#text .tok[data-step='0']").first.hover()  # the node is selected in its own step only
@@ -180,52 +152,37 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     has(shown, step=1)
     press("ArrowDown")
     expect(view(shown)).to_have_attribute("data-node", re.compile(r"\d"))
-    press("Escape")
-    has(shown, node="")
-    press("End")
-    has(shown, step=len(RUN.steps) - 1)
-    press("Home")
     press("?")
     expect(shown.locator("dialog.help")).to_be_visible()
     press("Escape")
-    expect(shown.locator("dialog.help")).to_be_hidden()
     press("Escape")
+    has(shown, node="")
     press("Space")  # plays this step, even if the dialog's button has the focus
     expect(shown.locator("#follow")).to_have_attribute("data-state", "playing")
     press("Space")
     expect(shown.locator("#follow")).not_to_have_attribute("data-state", "playing")
 
     pin(shown, REPAIRED)
-    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "")
     picture = """() => ['#tree .world', '#strip svg'].map((part) => document.querySelector(part).outerHTML.replaceAll(' style=""', ""))"""
     whole = shown.evaluate(picture)
     press("Shift+5")
-    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "verify")
-    expect(shown.locator("#explorer .spoken")).to_contain_text(
-        re.compile(r"^verify: The large model reads 17 nodes in one pass")
-    )
-    step = RUN.steps[REPAIRED]
-    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # undecided until the target has verified them
-    expect(untold).to_have_count(len(step.accepted))
+    expect(shown.locator("#explorer .spoken")).to_contain_text("verify: The large model reads 17 nodes in one pass")
+    undecided = shown.locator("#tree g.node[data-state=accepted].yet")
+    expect(undecided).to_have_count(len(RUN.steps[REPAIRED].accepted))
     press("Shift+6")
-    expect(shown.locator("#explorer section.explorer")).to_have_attribute("data-stage", "")
+    expect(undecided).to_have_count(0)
     assert shown.evaluate(picture) == whole
 
 
 def test_finder_visits_matching_steps(shown: Page):
-    press = shown.keyboard.press
     places = [n for n, step in enumerate(RUN.steps) if verdict(step) == "repaired"]
-    press("Home")
-    has(shown, pinned=0)
+    shown.keyboard.press("Home")
     shown.get_by_role("button", name="Find", exact=True).click()
     shown.locator("[data-outcome=repaired]").click()
-    expect(shown.locator("#step-filter")).to_have_value("repaired")
     has(shown, pinned=places[0])  # a link that is copied now contains this step
-    press("n")
+    shown.keyboard.press("n")
     has(shown, step=places[1])
     expect(shown.locator(".finder .count")).to_have_text(f"2 of {len(places)}")
-    press("p")
-    has(shown, step=places[0])
     shown.locator("[data-outcome=repaired]").click()
     expect(shown.locator("#step-filter")).to_have_value("any")
     shown.get_by_role("button", name="Find", exact=True).click()
@@ -233,14 +190,11 @@ def test_finder_visits_matching_steps(shown: Page):
 
 def test_strip_click_redrafts_from_clicked_position(shown: Page):
     shown.locator("#text .tok[data-step='1']").first.click()
-    expect(view(shown)).to_have_attribute("data-step", "1")
     card, places = shown.locator(".redraft-box .card"), shown.locator("#strip .places button")
     recorded = presets.opening().trace().steps[1]
     for prefix in (recorded.selected_prefixes[0], 9):
         places.nth(prefix).click()
-        expect(places.nth(prefix)).to_have_attribute("aria-pressed", "true")
         expect(card).to_contain_text(re.compile("after the .* token.It would have added"))
-        assert card.locator("li").count() > 1
         fits(shown)
     expect(card).to_contain_text("Second drafts started after")
     places.first.focus()
@@ -250,7 +204,6 @@ def test_strip_click_redrafts_from_clicked_position(shown: Page):
     expect(view(shown)).to_have_attribute("data-step", "1")  # the arrows moved along the strip, not to another step
     shown.keyboard.press("Escape")
     expect(card).to_have_count(0)
-    expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
 def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
@@ -266,10 +219,6 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     shown.keyboard.press("Enter")
     expect(game.locator(".source")).to_contain_text("Verified by the large model")
     expect(game.locator("li.right")).to_have_count(2)
-    expect(game.locator("li.wrong")).to_have_count(1)
-    expect(game.locator(".facts-of")).to_contain_text(
-        f"{step.actual_boundary} of {len(step.first_draft.ids)} tokens accepted"
-    )
     expect(game.locator(".facts-of")).to_contain_text("Accepted tokens so far: you 2")
     expect(shown.locator("#tree")).to_be_visible()
     expect(game.get_by_role("button", name="Next")).to_be_focused()
@@ -277,7 +226,6 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     expect(view(shown)).to_have_attribute("data-pinned", "2")
     shown.keyboard.press("Escape")
     expect(game).to_be_hidden()
-    expect(shown.locator("#tree")).to_be_visible()
 
 
 def test_settings_describe_limits_of_methods_and_models(shown: Page):
@@ -290,64 +238,40 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
             kind = "input" if setting.kind == "choice" else "input[type=number]"
             field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
             expect(field).to_be_visible(visible=setting.name in used)
-    prompt, model = shown.locator("#prompt textarea"), partial(choose_from, shown, "model")
-    unfold(shown)
     expect(shown.locator("#able")).to_contain_text(presets.TINY)
     fold(shown)
-    model("a folder of your own")
-    prompt.focus()
+    choose_from(shown, "model", "a folder of your own")
+    shown.locator("#prompt textarea").focus()
     expect(shown.locator("#examples-smollm2")).to_be_visible()
     expect(shown.locator("#examples-tiny")).to_be_hidden()
     unfold(shown)
     expect(shown.locator("#able")).to_be_hidden()
-    expect(shown.locator("#second-drafter")).to_contain_text("or the first drafter if there is no vp/")
-    shown.get_by_label("Folder with target/").fill("/nowhere")
+    expect(shown.get_by_label("Folder with target/")).to_be_visible()
     fold(shown)
-    shown.locator("#run").click()
-    expect(problem(shown)).to_have_value(re.compile("/nowhere"))
-    model("tiny (bundled)")
+    choose_from(shown, "model", "tiny (bundled)")
     unfold(shown)
     expect(shown.get_by_label("Folder with target/")).to_be_hidden()
-    expect(shown.locator("#able")).to_be_visible()
     fold(shown)
-    expect(problem(shown)).to_be_hidden()
 
 
 def test_run_streams_engine_generation_also_cost_aware(used: Page):
     prompt = "One day, a small dog named Max found a shiny key."
-    large = used.viewport_size
-    used.set_viewport_size({"width": 500, "height": 700})  # the text has more lines than its pane shows
     start(used, prompt, 80)
     finished(used)
     limited = d2sd.DecodeConfig("d2sd", 80, node_budget=16)  # on a CPU, trees have as many nodes as a block
     expected = models.engine(models.model_set("tiny")).generate(prompt, limited)
     assert output_text(used) == expected.finished.text
-    assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
-    used.keyboard.press("End")
-    used.wait_for_function(
-        "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
-        " return most > 0 && e.scrollTop > most - 8; }"
-    )
-    used.set_viewport_size(large)
     limited_here, whole, quickest = used.locator("#cost-aware input").all()
-    expect(limited_here).to_be_checked()
     used.locator("#full-tree").click()
     expect(whole).to_be_checked()
     written(used, expected.finished.text)
     finished(used)
-    expect(used.locator("#full-tree")).to_be_hidden()
     unfold(used)
     quickest.check(force=True)
     fold(used)
-    before = view(used).get_attribute("data-run") or ""
-    used.locator("#run").click()
-    expect(view(used)).not_to_have_attribute("data-run", before)
+    start(used, prompt)
     finished(used)
     written(used, expected.finished.text)
-    used.locator(".why-open").click()
-    expect(used.locator(".pays .ran")).to_contain_text("quickest here")
-    expect(used.locator(".pays .by-hand .none").first).to_contain_text("chose K and γ anew in each step")
-    used.keyboard.press("Escape")
     used.reload()
     expect(quickest).to_be_checked()
     unfold(used)
@@ -362,7 +286,7 @@ def test_nodes_follow_block_unless_user_sets_them(used: Page):
     expect(nodes).to_have_value("16")
     gamma.fill("6")
     expect(nodes).to_have_value("6")
-    gamma.fill("40")  # more than the drafter's block
+    gamma.fill("")
     expect(nodes).to_have_value("16")
     for choice, value in ((whole, ""), (limited, "16"), (quickest, ""), (limited, "16")):
         choice.check(force=True)
@@ -371,24 +295,10 @@ def test_nodes_follow_block_unless_user_sets_them(used: Page):
     gamma.fill("8")
     quickest.check(force=True)
     expect(nodes).to_have_value("12")  # the user's own limit
-    nodes.fill("")
-    limited.check(force=True)
-    expect(nodes).to_have_value("8")
     gamma.fill("")
-    expect(nodes).to_have_value("16")
+    limited.check(force=True)
+    nodes.fill("16")
     fold(used)
-
-
-def test_cut_drafts_show_what_was_not_read_and_stages_show_all_of_them(used: Page):
-    start(used, "One day, a small bear climbed a tall tree and", 64)
-    finished(used)
-    expect(used.locator("#tree .unread").first).to_have_text(re.compile(r"^\d+ not read$"))
-    expect(used.locator("#sentence")).to_contain_text(re.compile(r"17 of \d+ nodes read"))
-    used.keyboard.press("Shift+Digit3")  # all second drafts are drawn before they are merged
-    rows = used.locator("#tree .row")
-    expect(rows).to_have_count(4)
-    used.keyboard.press("Home")
-    expect(rows).to_have_count(0)
 
 
 def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, address):
@@ -398,12 +308,7 @@ def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, addres
         recorded = view(other).get_attribute("data-run")
         other.locator("#run").click()
         expect(problem(other)).to_have_value(re.compile("Another run is in progress"))
-        expect(other.locator("#notice")).not_to_have_class(re.compile(r"\bproblem\b"))
         assert view(other).get_attribute("data-run") == recorded
-        other.locator("#stop").click()
-        expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
-        other.locator("#run").click()
-        expect(problem(other)).to_have_value(re.compile("Another run is in progress"))
         used.locator("#stop").click()
         expect(view(other)).not_to_have_attribute("data-run", recorded)
         expect(problem(other)).to_be_hidden()
@@ -414,13 +319,6 @@ def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, addres
 
 def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     run, text = view(used).get_attribute("data-run"), output_text(used)
-    used.locator("#prompt textarea").fill("   ")
-    used.locator("#run").click()
-    expect(problem(used)).to_have_value(re.compile("the prompt is empty"))
-    expect(used.locator("#notice")).to_have_class(re.compile(r"\bproblem\b"))
-    assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
-    used.locator("#prompt textarea").fill("A cat")
-    expect(problem(used)).to_be_hidden()  # corrected: the sentence disappears
     before = used.locator("#branches input[type=number]").input_value()
     sentence = re.compile("must be between 1 and 64")
     aloud = used.locator("#settings").get_by_role("status").filter(has_text=sentence)
@@ -428,6 +326,7 @@ def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     used.locator("#run").click()
     expect(problem(used)).to_have_value(sentence)
     expect(aloud).to_have_count(1)  # announced by screen readers
+    assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
     set_number(used, "branches", before)
     expect(problem(used)).to_be_hidden()
     expect(aloud).to_have_count(0)  # emptied, so that an equal sentence is announced again
