@@ -100,9 +100,8 @@ class Sentence:
 
 # Tables.
 
-Cell = (
-    str | tuple[str, int]
-)  # a text, or a text and the index of a mark of the figure; on the page, a click on such a text lists the steps that the mark counts
+# A text, or a text and the index of a mark of the figure. On the page, a click on such a text lists the steps that the mark counts.
+Cell = str | tuple[str, int]
 Columns = dict[str, Callable[[Item], Cell]]  # for each heading, a function that returns the cell of an item
 
 
