@@ -53,7 +53,7 @@ class Message:
 class Origin:
     """Where a run comes from.
 
-    recorded: whether the run was complete when the page received it. The page then does not move on to each new step.
+    recorded: whether the run was complete when the page received it, so that the page need not follow its progress.
     own: whether the run was made in this browser window.
     opened: name of the file from which the run was opened; empty if it was not opened from a file.
     """
