@@ -20,9 +20,8 @@ UNSEEN = -1
 OTHER = -1  # number of the source of tree nodes that are lower-ranked alternatives
 MIN_PROMPTS = 8
 MAX_BLOCKS = 200
-MAX_WIDTH = (
-    1026  # maximum number of columns of ``confidence`` or ``nodes``; the outcome matrix has about MAX_WIDTH² cells
-)
+# maximum number of columns of ``confidence`` or ``nodes``; the outcome matrix has about MAX_WIDTH² cells
+MAX_WIDTH = 1026
 MAX_CELLS = 8 * 10**6  # 8-byte numbers in an array with one row per step
 
 

@@ -29,9 +29,8 @@ from d2sd.replay.recorded import Text
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 
-CHAIN = (
-    DecodeConfig("eagle3").draft_depth + 1
-)  # number of tokens of an EAGLE-3 chain: the depth of the default EAGLE-3 tree
+# number of tokens of an EAGLE-3 chain: the depth of the default EAGLE-3 tree
+CHAIN = DecodeConfig("eagle3").draft_depth + 1
 ROWS = 1024  # maximum number of rows of a pass
 GREEDY = Sampler(0.0, 0, 1.0, 0)
 NO_TOKEN = -2  # padding after the end of a text

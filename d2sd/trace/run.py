@@ -83,9 +83,8 @@ class RecordedRun:
     ended: bool = False
     steps: int = 0
     instructive: int = 0
-    _entries: list[str] = field(
-        default_factory=list
-    )  # lines or compressed blocks of lines, as they are sent to the page
+    # lines or compressed blocks of lines, as they are sent to the page
+    _entries: list[str] = field(default_factory=list)
     _best: tuple[int, ...] = ()  # sort key of the most instructive step
 
     def __eq__(self, other: object) -> bool:
