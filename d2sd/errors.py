@@ -1,4 +1,4 @@
-"""``InputError``, the exception whose message is written for the user, and one-line summaries of other exceptions."""
+"""The exception ``InputError``, whose message is written for the user, and one-line summaries of other exceptions."""
 
 
 class InputError(ValueError):
@@ -9,7 +9,7 @@ class InputError(ValueError):
 
 
 def first_line(error: Exception, most: int = 300) -> str:
-    """Returns the first line of an error's message, cut to ``most`` characters; the error's type if the message is empty."""
+    """Returns the first line of an error's message, cut to ``most`` characters. If the message is empty, returns the error's type."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     said = lines[: 2 if lines[0].endswith(":") else 1]  # a line that ends with a colon continues on the next line
     return " ".join(" ".join(said).split())[:most]

@@ -22,7 +22,10 @@ def run(a: argparse.Namespace) -> int:
 
 
 def checkpoints(folder: Path) -> list[str]:
-    """Returns the drafters ``step-N`` of a training run, and its newest drafter. Raises ``InputError`` without a folder ``step-N``."""
+    """Returns the paths of the drafters ``step-N`` of a training run, and of its final drafter.
+
+    Raises ``InputError`` if the folder has no drafter ``step-N``.
+    """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}; give the --out folder of `d2sd train`")
     found = [str(path.parent) for path in folder.glob("step-*/config.json")]

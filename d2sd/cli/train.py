@@ -28,13 +28,13 @@ from d2sd.train.settings import (
 
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
-PAIR = ("/pair.json",)  # marks an output folder of ``train pair``
+PAIR = ("/pair.json",)  # this file marks an output folder of ``train pair``
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: mixed (weights in float16) for a target of 50 million parameters or more on a CPU, else float32"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the stages of ``train`` and their arguments, with the defaults of ``d2sd.train.settings``."""
+    """Adds the subcommands of ``train``, the stages, and their arguments. The defaults are those of ``d2sd.train.settings``."""
     stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
     stage = partial(add_command, stages)
     _add_pair(stage("pair", "train a DFlash drafter and a VP-Drafter from scratch, within the given minutes"))
@@ -59,7 +59,8 @@ def _show_defaults(parser: argparse.ArgumentParser) -> None:
 def _option_adder(parser: argparse.ArgumentParser, training: type) -> Callable[..., None]:
     """Returns a function that adds an option, given its flag, its help text and further arguments of ``add_argument``.
 
-    A number or text in the field of the same name in ``training``, or in its ``loop``, gives the option's type and default.
+    training: class of settings. If its field with the option's name, or that of its ``loop``, has a number or text as default, the
+        option gets this default and its type.
     """
     defaults: dict[str, Any] = {field.name: field.default for field in fields(training)}
     defaults |= asdict(defaults["loop"]) if "loop" in defaults else {}
@@ -115,9 +116,9 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> Callable[..., None]:
-    """Adds the options that all kinds of drafters have. Returns the function that adds more.
+    """Adds the options that the training of every kind of drafter has. Returns the result of ``_option_adder``, to add others.
 
-    taps: description of the target layers that are read by default.
+    taps: says in the help text which target layers the drafter reads by default.
     """
     add = _option_adder(parser, training)
     add("--target", "target model; NAME: a target from `d2sd get`", required=True, metavar=TARGET)
@@ -184,7 +185,10 @@ def _regenerate(arguments: argparse.Namespace) -> None:
 
 
 def _conversations(sources: Sequence[str]) -> list[list[str]]:
-    """Returns, for each conversation in files or columns of hub data sets, the user's turns. Raises ``InputError`` if a source contains no conversation."""
+    """Returns the user's turns of each conversation. sources: files of conversations, or columns of hub data sets.
+
+    Raises ``InputError`` if a source contains no conversation.
+    """
     from d2sd.train.text import read_conversations
 
     conversations = []
